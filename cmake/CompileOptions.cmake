@@ -1,0 +1,23 @@
+# What all of our own code is compiled with: warpfuse::compile_options.
+add_library(warpfuse_compile_options INTERFACE)
+add_library(warpfuse::compile_options ALIAS warpfuse_compile_options)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+target_compile_options(warpfuse_compile_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror;--expt-relaxed-constexpr>)
+
+if(WARPFUSE_SANITIZE)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_compile_options(warpfuse_compile_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${sanitizers}>)
+  target_link_options(warpfuse_compile_options INTERFACE ${sanitizers})
+endif()

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+
+#include <warpfuse/dispatch.h>
+
+namespace warpfuse {
+
+/// Attention's softmax(scores * scale + mask) over the last dimension, in one pass.
+///
+/// scores           [B, H, Tq, Tk], [B, Tq, Tk] or [Tq, Tk] (B = 1); float64, float32, float16 or
+///                  bfloat16; dim 0 is the batch
+/// attn_mask        broadcast to the scores, aligned at the right; bool (true = visible, as
+///                  scaled_dot_product_attention's) or additive (the scores' dtype or float32; the
+///                  only mask with a gradient)
+/// causal           "none"; "upper_left": query i sees keys j <= i; "lower_right": the last query
+///                  sees the last key, j <= i + Tk - Tq
+/// query_positions  [B, Tq], int32 or int64: key j is visible when j <= position
+/// key_lengths      [B], int32 or int64: key j is visible when j < length
+/// window           w > 0: the query's own key and the w - 1 before it; its own key is its position
+///                  where query_positions is given, else the diagonal of `causal` ("none" has
+///                  that of "upper_left"); 0: no window
+/// masked_value     a key hidden by the boolean mask takes this score in place of being hidden, as
+///                  masked_fill does after the scaling
+///
+/// Positions and lengths are clamped, never checked: a negative one sees nothing, one past Tk sees
+/// all. Keys hidden by a rule or the boolean mask give exact zeros, forward and backward, whatever
+/// their scores hold. A row without a visible key (by rule, boolean mask, or an additive mask that
+/// is -inf throughout) is zero. Everything else is as ATen's chain of mul, add or masked_fill, and
+/// softmax, rounded once. Returns a contiguous tensor of the scores' shape and dtype.
+inline at::Tensor scaled_masked_softmax(
+    const at::Tensor& scores, double scale = 1.0,
+    const std::optional<at::Tensor>& attn_mask = std::nullopt, std::string_view causal = "none",
+    const std::optional<at::Tensor>& query_positions = std::nullopt,
+    const std::optional<at::Tensor>& key_lengths = std::nullopt, int64_t window = 0,
+    std::optional<double> masked_value = std::nullopt) {
+  static const auto op = detail::find_operator<at::Tensor(
+      const at::Tensor&, double, const std::optional<at::Tensor>&, c10::string_view,
+      const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, int64_t,
+      std::optional<double>)>("warpfuse::scaled_masked_softmax");
+  return op.call(scores, scale, attn_mask, causal, query_positions, key_lengths, window,
+                 masked_value);
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,47 @@
+// Every schema of the plugin: its table of contents.
+//
+// Saved models embed positional calls, so a schema is a promise: new arguments come at the end,
+// with defaults (tests/schemas.golden). Names that start with _ are private. The public functions
+// and their semantics are in ops/include/warpfuse/.
+
+#include <torch/library.h>
+
+namespace {
+
+constexpr const char* kSchemas[] = {
+    "softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+    "log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+    "scaled_masked_softmax(Tensor scores, float scale=1.0, Tensor? attn_mask=None, "
+    "str causal=\"none\", Tensor? query_positions=None, Tensor? key_lengths=None, int window=0, "
+    "float? masked_value=None) -> Tensor",
+
+    "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
+    "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
+    "_scaled_masked_softmax_backward(Tensor grad_output, Tensor output, float scale, "
+    "Tensor? attn_mask, str causal, Tensor? query_positions, Tensor? key_lengths, int window, "
+    "float? masked_value) -> Tensor",
+
+    // One algorithm by name: naive, warp, block, stream (CUDA); naive, vector (CPU).
+    "_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",
+};
+
+// Freezing a module bakes the result of a call without tensor arguments into it, unless the call
+// may have side effects.
+constexpr const char* kStatefulSchemas[] = {
+    "build_info() -> str",
+    "device_info() -> str",
+    "call_count(str name) -> int",
+    "call_counts() -> str",
+    "reset_call_counts() -> ()",
+};
+
+}  // namespace
+
+TORCH_LIBRARY(warpfuse, m) {
+  for (const char* schema : kSchemas) {
+    m.def(schema, {at::Tag::pt2_compliant_tag});
+  }
+  for (const char* schema : kStatefulSchemas) {
+    m.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE));
+  }
+}

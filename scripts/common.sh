@@ -1,0 +1,42 @@
+# Sourced by the other scripts: messages, the options they share, and the environment of a set-up.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# A set-up lives in a folder of its own: the default one, one for another torch release, or one
+# for a torch that was already there (WARPFUSE_PYTHON).
+setup_folder() { # torch-version-or-empty
+  if [ -n "$1" ]; then echo "$ROOT/.venv-torch-$1"
+  elif [ -n "${WARPFUSE_PYTHON:-}" ]; then echo "$ROOT/.venv-named"
+  else echo "$ROOT/.venv"; fi
+}
+
+# Takes --torch VERSION and --preset NAME out of the arguments; the rest goes to REST.
+parse_options() {
+  TORCH="" PRESET=release REST=()
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --torch) [ $# -gt 1 ] || die "$0: --torch needs a version"; TORCH=$2; shift 2 ;;
+      --preset) [ $# -gt 1 ] || die "$0: --preset needs a name"; PRESET=$2; shift 2 ;;
+      -h|--help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+      *) REST+=("$1"); shift ;;
+    esac
+  done
+  BUILD=$ROOT/build/$PRESET${TORCH:+-torch-$TORCH}
+}
+
+# Sets up, loads the environment and builds; what to build is given as targets.
+build() {
+  "$ROOT/scripts/setup.sh" ${TORCH:+--torch "$TORCH"}
+  # shellcheck disable=SC1091
+  . "$(setup_folder "$TORCH")/warpfuse.env"
+  if [ ! -f "$BUILD/build.ninja" ]; then
+    say "configure: preset $PRESET in ${BUILD#"$ROOT"/}"
+    (cd "$ROOT" && cmake --preset "$PRESET" -B "$BUILD")
+  fi
+  say "build"
+  cmake --build "$BUILD" "$@"
+}
