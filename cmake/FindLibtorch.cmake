@@ -74,7 +74,7 @@ if(Libtorch_FOUND)
   set_target_properties(libtorch::cpu PROPERTIES
     IMPORTED_LOCATION ${Libtorch_torch_cpu_LIBRARY}
     INTERFACE_LINK_LIBRARIES libtorch::c10
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
+    INTERFACE_INCLUDE_DIRECTORIES
       "${Libtorch_ROOT_DIR}/include;${Libtorch_ROOT_DIR}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=${_libtorch_abi}
     INTERFACE_COMPILE_FEATURES cxx_std_20)

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/WrapDimMinimal.h>
+#include <c10/util/Exception.h>
+
+#include <string>
+
+#include "common/dtype.h"
+
+/// Every complaint about an argument reads
+/// "warpfuse::<operator>: <argument>: expected <what>, got <what came>".
+#define WARPFUSE_CHECK(condition, op, argument, expected, ...)                               \
+  TORCH_CHECK(condition, "warpfuse::", op, ": ", argument, ": expected ", expected, ", got ", \
+              __VA_ARGS__)
+
+namespace warpfuse {
+
+inline bool is_supported(at::ScalarType type) {
+  return type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+
+/// The kernels' name of a dtype that was checked before.
+inline DType to_dtype(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return DType::float64;
+    case at::kFloat:
+      return DType::float32;
+    case at::kHalf:
+      return DType::float16;
+    case at::kBFloat16:
+      return DType::bfloat16;
+    default:
+      TORCH_INTERNAL_ASSERT(false, "unchecked dtype ", type);
+  }
+}
+
+inline void check_floating(const char* op, const char* argument, const at::Tensor& tensor) {
+  WARPFUSE_CHECK(tensor.defined(), op, argument, "a tensor", "an undefined one");
+  WARPFUSE_CHECK(tensor.layout() == at::kStrided, op, argument, "a strided tensor",
+                 tensor.layout());
+  WARPFUSE_CHECK(is_supported(tensor.scalar_type()), op, argument,
+                 "float64, float32, float16 or bfloat16", tensor.scalar_type());
+}
+
+/// `other` must be on the device of `tensor`.
+inline void check_same_device(const char* op, const char* argument, const at::Tensor& other,
+                              const at::Tensor& tensor) {
+  WARPFUSE_CHECK(other.device() == tensor.device(), op, argument,
+                 "a tensor on " + tensor.device().str(), other.device());
+}
+
+/// `other` must have the shape, dtype and device of `tensor`.
+inline void check_alike(const char* op, const char* argument, const at::Tensor& other,
+                        const at::Tensor& tensor) {
+  check_floating(op, argument, other);
+  WARPFUSE_CHECK(other.scalar_type() == tensor.scalar_type(), op, argument, tensor.scalar_type(),
+                 other.scalar_type());
+  WARPFUSE_CHECK(other.sym_sizes() == tensor.sym_sizes(), op, argument,
+                 c10::str("shape ", tensor.sym_sizes()), other.sym_sizes());
+  check_same_device(op, argument, other, tensor);
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,64 @@
+#include "common/cpu_capability.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace warpfuse {
+namespace {
+
+CpuCapability best_of_machine() {
+#ifdef WARPFUSE_CPU_X86
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+    return CpuCapability::avx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    return CpuCapability::avx2;
+  }
+#endif
+  return CpuCapability::baseline;
+}
+
+CpuCapability choose() {
+  const CpuCapability best = best_of_machine();
+  const char* wanted = std::getenv("WARPFUSE_CPU_CAPABILITY");
+  if (wanted == nullptr) {
+    return best;
+  }
+  for (const CpuCapability lower : {CpuCapability::baseline, CpuCapability::avx2}) {
+    if (std::string_view(wanted) == to_string(lower) && lower < best) {
+      return lower;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+CpuCapability cpu_capability() {
+  static const CpuCapability chosen = choose();
+  return chosen;
+}
+
+const char* to_string(CpuCapability capability) {
+  switch (capability) {
+    case CpuCapability::avx512:
+      return "avx512";
+    case CpuCapability::avx2:
+      return "avx2";
+    default:
+      return "baseline";
+  }
+}
+
+const char* built_cpu_capabilities() {
+#ifdef WARPFUSE_CPU_X86
+  return "baseline, avx2, avx512";
+#else
+  return "baseline";
+#endif
+}
+
+}  // namespace warpfuse

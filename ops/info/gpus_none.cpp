@@ -1,0 +1,7 @@
+#include "info/info.h"
+
+namespace warpfuse {
+
+std::string gpus_json() { return "[]"; }
+
+}  // namespace warpfuse

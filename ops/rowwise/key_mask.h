@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/host_device.h"
+
+namespace warpfuse {
+
+/// Keys [begin, end) of a row.
+struct KeyInterval {
+  int64_t begin;
+  int64_t end;
+};
+
+/// An int32 or int64 tensor of positions or lengths, [B, Tq] or [B]; data is null where absent.
+struct IndexView {
+  const void* data = nullptr;
+  bool is_int64 = false;
+  int64_t batch_stride = 0;
+  int64_t query_stride = 0;
+
+  WARPFUSE_HOST_DEVICE int64_t at(int64_t batch, int64_t query) const {
+    const int64_t offset = batch * batch_stride + query * query_stride;
+    return is_int64 ? static_cast<const int64_t*>(data)[offset]
+                    : static_cast<const int32_t*>(data)[offset];
+  }
+};
+
+/// Where a row of scores [B, H, Tq, Tk] stands.
+struct RowPlace {
+  int64_t batch;
+  int64_t head;
+  int64_t query;
+};
+
+/// The rules that hide keys by position. They leave one interval a row visible, so that a kernel
+/// need not read the rest.
+struct KeyRules {
+  int64_t heads = 1;
+  int64_t queries = 1;
+  int64_t keys = 1;
+  bool causal = false;
+  int64_t diagonal = 0;  // the own key of query i is i + diagonal, unless it has a position
+  int64_t window = 0;    // 0: none; at most queries + keys, so that nothing overflows
+  IndexView query_positions;
+  IndexView key_lengths;
+
+  WARPFUSE_HOST_DEVICE RowPlace place(int64_t row) const {
+    const int64_t head_row = row / queries;
+    return {head_row / heads, head_row % heads, row % queries};
+  }
+
+  WARPFUSE_HOST_DEVICE KeyInterval visible(const RowPlace& row) const {
+    KeyInterval interval{0, keys};
+    int64_t own = row.query + diagonal;
+    if (causal) {
+      interval.end = smaller(interval.end, own + 1);
+    }
+    if (query_positions.data != nullptr) {
+      own = clamp(query_positions.at(row.batch, row.query), -1, keys - 1);
+      interval.end = smaller(interval.end, own + 1);
+    }
+    if (key_lengths.data != nullptr) {
+      interval.end = smaller(interval.end, clamp(key_lengths.at(row.batch, 0), 0, keys));
+    }
+    if (window > 0) {
+      interval.end = smaller(interval.end, own + 1);
+      interval.begin = own - window + 1;
+    }
+    interval.end = clamp(interval.end, 0, keys);
+    interval.begin = clamp(interval.begin, 0, interval.end);
+    return interval;
+  }
+
+ private:
+  WARPFUSE_HOST_DEVICE static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+  WARPFUSE_HOST_DEVICE static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : (value > high ? high : value);
+  }
+};
+
+/// What a mask tensor holds.
+enum class MaskKind : int { none, boolean, additive, additive_float32 };
+
+/// attn_mask, broadcast to [B, H, Tq, Tk] by strides (0 where it is broadcast).
+struct MaskView {
+  const void* data = nullptr;
+  MaskKind kind = MaskKind::none;
+  int64_t batch_stride = 0;
+  int64_t head_stride = 0;
+  int64_t query_stride = 0;
+  int64_t key_stride = 0;
+  bool fills = false;       // a hidden key of the boolean mask takes fill_value as its score
+  double fill_value = 0.0;
+
+  WARPFUSE_HOST_DEVICE int64_t row_offset(const RowPlace& row) const {
+    return row.batch * batch_stride + row.head * head_stride + row.query * query_stride;
+  }
+};
+
+}  // namespace warpfuse

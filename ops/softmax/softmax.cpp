@@ -1,0 +1,79 @@
+#include "softmax/softmax.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+namespace warpfuse {
+
+at::Tensor prepare_softmax(const char* op, const at::Tensor& self, int64_t dim,
+                           std::optional<at::ScalarType> dtype) {
+  WARPFUSE_CHECK(self.defined(), op, "self", "a tensor", "an undefined one");
+  if (dtype.has_value()) {
+    WARPFUSE_CHECK(is_supported(*dtype), op, "dtype", "float64, float32, float16 or bfloat16",
+                   *dtype);
+  }
+  const at::Tensor input = dtype.has_value() ? self.to(*dtype) : self;
+  check_floating(op, "self", input);
+  c10::maybe_wrap_dim(dim, input.dim());
+  return input;
+}
+
+void check_softmax_backward(const char* op, const at::Tensor& grad_output,
+                            const at::Tensor& output, int64_t dim) {
+  check_floating(op, "output", output);
+  check_alike(op, "grad_output", grad_output, output);
+  c10::maybe_wrap_dim(dim, output.dim());
+}
+
+RowLayout row_layout(const at::Tensor& tensor, int64_t dim) {
+  RowLayout layout{1, 1, 1};
+  dim = c10::maybe_wrap_dim(dim, tensor.dim());
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    (d < dim ? layout.outer : d == dim ? layout.columns : layout.inner) *= tensor.size(d);
+  }
+  return layout;
+}
+
+namespace {
+
+// --- Meta: shapes and dtypes only -------------------------------------------------------------
+
+at::Tensor empty_contiguous_like(const at::Tensor& tensor) {
+  return at::empty_symint(tensor.sym_sizes(), tensor.options());
+}
+
+at::Tensor softmax_meta(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
+  return empty_contiguous_like(prepare_softmax("softmax", self, dim, dtype));
+}
+
+at::Tensor log_softmax_meta(const at::Tensor& self, int64_t dim,
+                            std::optional<at::ScalarType> dtype) {
+  return empty_contiguous_like(prepare_softmax("log_softmax", self, dim, dtype));
+}
+
+at::Tensor softmax_backward_meta(const at::Tensor& grad_output, const at::Tensor& output,
+                                 int64_t dim) {
+  check_softmax_backward("_softmax_backward", grad_output, output, dim);
+  return empty_contiguous_like(output);
+}
+
+at::Tensor log_softmax_backward_meta(const at::Tensor& grad_output, const at::Tensor& output,
+                                     int64_t dim) {
+  check_softmax_backward("_log_softmax_backward", grad_output, output, dim);
+  return empty_contiguous_like(output);
+}
+
+at::Tensor softmax_algorithm_meta(const at::Tensor& self, int64_t dim, c10::string_view, bool) {
+  return empty_contiguous_like(prepare_softmax("_softmax_algorithm", self, dim, std::nullopt));
+}
+
+TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+  m.impl("softmax", softmax_meta);
+  m.impl("log_softmax", log_softmax_meta);
+  m.impl("_softmax_backward", softmax_backward_meta);
+  m.impl("_log_softmax_backward", log_softmax_backward_meta);
+  m.impl("_softmax_algorithm", softmax_algorithm_meta);
+}
+
+}  // namespace
+}  // namespace warpfuse
