@@ -1,0 +1,146 @@
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace warpfuse {
+namespace {
+
+// --- checks -----------------------------------------------------------------------------------
+
+void check_index(const char* op, const char* argument, const at::Tensor& index,
+                 const at::Tensor& scores, c10::SymIntArrayRef shape, const char* meaning) {
+  WARPFUSE_CHECK(index.scalar_type() == at::kInt || index.scalar_type() == at::kLong, op, argument,
+                 "int32 or int64", index.scalar_type());
+  check_same_device(op, argument, index, scores);
+  WARPFUSE_CHECK(index.sym_sizes() == shape, op, argument,
+                 c10::str("shape ", meaning, " = ", shape), index.sym_sizes());
+}
+
+void check_attn_mask(const char* op, const at::Tensor& mask, const at::Tensor& scores) {
+  const at::ScalarType type = mask.scalar_type();
+  WARPFUSE_CHECK(type == at::kBool || type == scores.scalar_type() || type == at::kFloat, op,
+                 "attn_mask",
+                 c10::str("bool, ", scores.scalar_type(),
+                          scores.scalar_type() == at::kFloat ? "" : " or Float"),
+                 type);
+  check_same_device(op, "attn_mask", mask, scores);
+  bool broadcasts = mask.dim() <= scores.dim();
+  for (int64_t d = 1; broadcasts && d <= mask.dim(); ++d) {
+    const c10::SymInt size = mask.sym_size(-d);
+    broadcasts = size == 1 || size == scores.sym_size(-d);
+  }
+  WARPFUSE_CHECK(broadcasts, op, "attn_mask",
+                 c10::str("a shape that broadcasts to ", scores.sym_sizes()), mask.sym_sizes());
+}
+
+bool has(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() && tensor->defined();
+}
+
+}  // namespace
+
+void check_masks(const char* op, const at::Tensor& scores, const MaskArguments& masks) {
+  check_floating(op, "scores", scores);
+  WARPFUSE_CHECK(scores.dim() >= 2 && scores.dim() <= 4, op, "scores",
+                 "[B, H, Tq, Tk], [B, Tq, Tk] or [Tq, Tk]", scores.dim(), " dimensions");
+  WARPFUSE_CHECK(
+      masks.causal == "none" || masks.causal == "upper_left" || masks.causal == "lower_right", op,
+      "causal", "\"none\", \"upper_left\" or \"lower_right\"", '"', masks.causal, '"');
+  WARPFUSE_CHECK(masks.window >= 0, op, "window", "0 (none) or a positive number of keys",
+                 masks.window);
+  if (has(masks.attn_mask)) {
+    check_attn_mask(op, *masks.attn_mask, scores);
+  }
+  const c10::SymInt batch = scores.dim() == 2 ? c10::SymInt(1) : scores.sym_size(0);
+  if (has(masks.query_positions)) {
+    check_index(op, "query_positions", *masks.query_positions, scores, {batch, scores.sym_size(-2)},
+                "[B, Tq]");
+  }
+  if (has(masks.key_lengths)) {
+    check_index(op, "key_lengths", *masks.key_lengths, scores, {batch}, "[B]");
+  }
+  WARPFUSE_CHECK(!masks.masked_value.has_value() ||
+                     (has(masks.attn_mask) && masks.attn_mask->scalar_type() == at::kBool),
+                 op, "masked_value", "a boolean attn_mask to go with it",
+                 has(masks.attn_mask) ? c10::str(masks.attn_mask->scalar_type()) : "no attn_mask");
+}
+
+// --- the kernels' view of the masks -----------------------------------------------------------
+
+KeyRules key_rules(const at::Tensor& scores, const MaskArguments& masks) {
+  KeyRules rules;
+  rules.heads = scores.dim() == 4 ? scores.size(1) : 1;
+  rules.queries = scores.size(-2);
+  rules.keys = scores.size(-1);
+  rules.causal = masks.causal != "none";
+  rules.diagonal = masks.causal == "lower_right" ? rules.keys - rules.queries : 0;
+  rules.window = std::min(masks.window, rules.queries + rules.keys);
+  if (has(masks.query_positions)) {
+    const at::Tensor& positions = *masks.query_positions;
+    rules.query_positions = {positions.const_data_ptr(), positions.scalar_type() == at::kLong,
+                             positions.stride(0), positions.stride(1)};
+  }
+  if (has(masks.key_lengths)) {
+    const at::Tensor& lengths = *masks.key_lengths;
+    rules.key_lengths = {lengths.const_data_ptr(), lengths.scalar_type() == at::kLong,
+                         lengths.stride(0), 0};
+  }
+  return rules;
+}
+
+MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
+  MaskView view;
+  if (!has(masks.attn_mask)) {
+    return view;
+  }
+  const at::Tensor mask = masks.attn_mask->expand(scores.sizes());
+  view.data = mask.const_data_ptr();
+  view.kind = mask.scalar_type() == at::kBool                   ? MaskKind::boolean
+              : mask.scalar_type() == scores.scalar_type()      ? MaskKind::additive
+                                                                : MaskKind::additive_float32;
+  view.batch_stride = scores.dim() > 2 ? mask.stride(0) : 0;
+  view.head_stride = scores.dim() == 4 ? mask.stride(1) : 0;
+  view.query_stride = mask.stride(-2);
+  view.key_stride = mask.stride(-1);
+  view.fills = masks.masked_value.has_value();
+  view.fill_value = masks.masked_value.value_or(0.0);
+  return view;
+}
+
+// --- Meta: shapes and dtypes only -------------------------------------------------------------
+
+namespace {
+
+at::Tensor forward_meta(const at::Tensor& scores, double, const std::optional<at::Tensor>& attn_mask,
+                        c10::string_view causal, const std::optional<at::Tensor>& query_positions,
+                        const std::optional<at::Tensor>& key_lengths, int64_t window,
+                        std::optional<double> masked_value) {
+  check_masks("scaled_masked_softmax", scores,
+              {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+  return at::empty_symint(scores.sym_sizes(), scores.options());
+}
+
+at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& output, double,
+                         const std::optional<at::Tensor>& attn_mask, c10::string_view causal,
+                         const std::optional<at::Tensor>& query_positions,
+                         const std::optional<at::Tensor>& key_lengths, int64_t window,
+                         std::optional<double> masked_value) {
+  constexpr const char* kOp = "_scaled_masked_softmax_backward";
+  check_masks(kOp, output,
+              {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+  check_alike(kOp, "grad_output", grad_output, output);
+  return at::empty_symint(output.sym_sizes(), output.options());
+}
+
+TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+  m.impl("scaled_masked_softmax", forward_meta);
+  m.impl("_scaled_masked_softmax_backward", backward_meta);
+}
+
+}  // namespace
+}  // namespace warpfuse
