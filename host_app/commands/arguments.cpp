@@ -1,0 +1,109 @@
+#include "commands/arguments.h"
+
+#include <charconv>
+#include <cmath>
+#include <iostream>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+cxxopts::ParseResult parse(cxxopts::Options& options, const std::vector<std::string>& positionals,
+                           int argc, const char* const* argv) {
+  std::vector<std::string> positional_names = positionals;
+  options.parse_positional(positional_names);
+  try {
+    cxxopts::ParseResult result = options.parse(argc, argv);
+    if (!result.unmatched().empty()) {
+      fail(ExitCode::usage, "unexpected argument '{}' (see --help)", result.unmatched().front());
+    }
+    return result;
+  } catch (const cxxopts::exceptions::exception& error) {
+    fail(ExitCode::usage, "{} (see --help)", error.what());
+  }
+}
+
+std::string dashed(const std::string& name) { return (name.size() == 1 ? "-" : "--") + name; }
+
+// The whole of `text` as a number.
+template <typename Number>
+bool parse_number(const std::string& text, Number& number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+}  // namespace
+
+Arguments::Arguments(cxxopts::Options options, const std::vector<std::string>& positionals,
+                     int argc, const char* const* argv)
+    : options_(std::move(options)), result_(parse(options_, positionals, argc, argv)) {}
+
+std::string Arguments::text(const std::string& name) const {
+  try {
+    return result_[name].as<std::string>();
+  } catch (const cxxopts::exceptions::exception&) {
+    fail(ExitCode::usage, "{} is missing (see --help)", dashed(name));
+  }
+}
+
+int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) const {
+  const std::string given = text(name);
+  int64_t value = 0;
+  if (!parse_number(given, value) || value < low || value > high) {
+    const std::string range = high == std::numeric_limits<int64_t>::max()
+                                  ? fmt::format("of at least {}", low)
+                                  : fmt::format("of {}..{}", low, high);
+    fail(ExitCode::usage, "{}: expected an integer {}, got '{}'", dashed(name), range, given);
+  }
+  return value;
+}
+
+double Arguments::number(const std::string& name, double low) const {
+  const std::string given = text(name);
+  double value = 0;
+  if (!parse_number(given, value) || !std::isfinite(value) || value < low) {
+    fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", dashed(name), low,
+         given);
+  }
+  return value;
+}
+
+bool Arguments::help_shown(const std::string& examples) const {
+  if (!has("help")) return false;
+  std::cout << options_.help() << "\nExamples:\n" << examples;
+  return true;
+}
+
+PluginOptions Arguments::plugin_options() const {
+  PluginOptions options;
+  if (has("plugin")) options.plugin = text("plugin");
+  if (has("op-library"))
+    options.op_libraries = result_["op-library"].as<std::vector<std::string>>();
+  return options;
+}
+
+std::shared_ptr<cxxopts::Value> value_option() { return cxxopts::value<std::string>(); }
+
+std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value) {
+  return cxxopts::value<std::string>()->default_value(default_value);
+}
+
+void add_plugin_options(cxxopts::Options& options) {
+  options.add_options()("plugin", "libwarpfuse.so (default: beside this program, then ../lib)",
+                        value_option(), "PATH")(
+      "op-library", "another operator library that a model needs; may be repeated",
+      cxxopts::value<std::vector<std::string>>(), "PATH");
+}
+
+void add_device_option(cxxopts::Options& options) {
+  options.add_options()("device", "auto, cpu, cuda or cuda:<index>", value_option("auto"),
+                        "DEVICE");
+}
+
+void add_help_option(cxxopts::Options& options) {
+  options.add_options()("h,help", "show this help");
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,49 @@
+#pragma once
+
+// A value of a repeatable option may hold a comma; cxxopts would split it there.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
+
+#include <cstdint>
+#include <cxxopts.hpp>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/plugin.h"
+
+namespace warpfuse::host {
+
+// The parsed options of one command. Every complaint is an Error(usage) that names the option.
+class Arguments {
+ public:
+  // `positionals`: the options that arguments without a dash fill, in this order.
+  Arguments(cxxopts::Options options, const std::vector<std::string>& positionals, int argc,
+            const char* const* argv);
+
+  bool has(const std::string& name) const { return result_.count(name) > 0; }
+  // The value or the option's default; an option that has neither must be given.
+  std::string text(const std::string& name) const;
+  int64_t integer(const std::string& name, int64_t low,
+                  int64_t high = std::numeric_limits<int64_t>::max()) const;
+  double number(const std::string& name, double low) const;
+
+  // True when --help was given; the text is then on stdout.
+  bool help_shown(const std::string& examples) const;
+
+  PluginOptions plugin_options() const;
+
+ private:
+  cxxopts::Options options_;
+  cxxopts::ParseResult result_;
+};
+
+// An option that takes a value; numbers are checked by Arguments, whose messages name the option.
+std::shared_ptr<cxxopts::Value> value_option();
+std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value);
+
+void add_plugin_options(cxxopts::Options& options);
+void add_device_option(cxxopts::Options& options);
+void add_help_option(cxxopts::Options& options);
+
+}  // namespace warpfuse::host

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+
+// Each command takes the program's arguments from its own name on. They throw Error, and what
+// libtorch throws.
+ExitCode run_info(int argc, const char* const* argv);
+ExitCode run_generate(int argc, const char* const* argv);
+ExitCode run_tokenize(int argc, const char* const* argv);
+ExitCode run_verify(int argc, const char* const* argv);
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  ExitCode (*run)(int argc, const char* const* argv);
+};
+
+inline constexpr std::array<Command, 4> kCommands{{
+    {"generate", "continue a prompt with a traced language model", run_generate},
+    {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
+    {"verify", "compare the outputs of two bundles on the same inputs", run_verify},
+    {"info", "show versions, GPUs and the operators of the plugin", run_info},
+}};
+
+}  // namespace warpfuse::host

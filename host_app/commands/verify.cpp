@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/model.h"
+#include "runtime/session.h"
+#include "runtime/tokenizer.h"
+#include "runtime/verification.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr const char* kExamples =
+    "  warpfuse verify bundles/wikitext-small/fused-float32 "
+    "bundles/wikitext-small/baseline-float32\n"
+    "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n";
+
+// Taken when no --prompts are given: prose, one token, punctuation with digits, not only ASCII, and
+// the empty prompt, which stands for <|endoftext|>.
+constexpr std::array<const char*, 5> kDefaultPrompts{
+    "The river rises in the hills north of the town and flows through three counties before it",
+    "The", "In 1998 , the band released 2 albums ( and a third , \" live \" , in 2001 ) .",
+    "The caf\xC3\xA9 on the corner of M\xC3\xBCnchener Stra\xC3\x9F"
+    "e",
+    ""};
+
+cxxopts::Options make_options() {
+  cxxopts::Options options(
+      "warpfuse verify",
+      "Runs two bundles on the same inputs and compares what they give, step by step.\n"
+      "A step passes when its largest difference is at most tolerance x max(1, largest\n"
+      "|reference output|), and both pick the same greedy tokens or the reference's lead\n"
+      "is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.");
+  options.positional_help("MODEL REFERENCE");
+  options.add_options()("model", "bundle folder", value_option(), "DIR")(
+      "reference", "bundle folder", value_option(), "DIR")(
+      "prompts", "text file with one prompt a line (default: 5 prompts that are built in)",
+      value_option(), "F")("n,steps", "steps for each prompt, or draws of a module's inputs",
+                           value_option("16"), "N")(
+      "tolerance",
+      "default: 1e-4 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles",
+      value_option(), "X")("seed", "of the inputs of a module that is no language model",
+                           value_option("0"), "SEED");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+std::vector<std::string> read_prompts(const Arguments& arguments) {
+  if (!arguments.has("prompts")) return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
+  const std::string path = arguments.text("prompts");
+  std::ifstream stream(path, std::ios::binary);
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) prompts.push_back(line);
+  }
+  if (prompts.empty())
+    fail(ExitCode::usage, "--prompts {}: cannot be read, or has no prompt in it", path);
+  return prompts;
+}
+
+void require_same_kind(const Bundle& model, const Bundle& reference) {
+  const auto different = [&](const char* what) {
+    fail(ExitCode::model, "{} and {} cannot be compared: their {} differ", model.folder.string(),
+         reference.folder.string(), what);
+  };
+  if (model.language_model.has_value() != reference.language_model.has_value()) different("kinds");
+  if (model.language_model &&
+      model.language_model->vocab_size != reference.language_model->vocab_size) {
+    different("vocabulary sizes");
+  }
+}
+
+double tolerance_of(const Arguments& arguments, const Bundle& model, const Bundle& reference) {
+  if (arguments.has("tolerance")) return arguments.number("tolerance", 0.0);
+  return std::max(default_tolerance(model.dtype), default_tolerance(reference.dtype));
+}
+
+// Prints the table and the verdict.
+ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
+  fmt::print("{:<10}  {:>18}  {:>12}  {}\n", "step", "largest difference", "allowed",
+             "greedy tokens that agree");
+  Difference overall;
+  GreedyCount greedy;
+  bool pass = true;
+  for (const StepComparison& step : steps) {
+    const bool step_passes = step.difference.within(tolerance) && step.greedy.agrees();
+    const std::string tokens =
+        step.greedy.rows == 0 ? "-" : fmt::format("{} of {}", step.greedy.equal, step.greedy.rows);
+    fmt::print("{:<10}  {:>18.3g}  {:>12.3g}  {}{}\n", step.name, step.difference.largest,
+               step.difference.allowed(tolerance), tokens, step_passes ? "" : "  FAIL");
+    overall.include(step.difference);
+    greedy.rows += step.greedy.rows;
+    greedy.equal += step.greedy.equal;
+    greedy.ties += step.greedy.ties;
+    pass = pass && step_passes;
+  }
+  fmt::print("{}: largest difference {:.3g}", pass ? "agree" : "DIFFER", overall.largest);
+  if (greedy.rows > 0)
+    fmt::print(", greedy tokens {} of {} ({} ties)", greedy.equal, greedy.rows, greedy.ties);
+  fmt::print("\n");
+  return pass ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+ExitCode run_verify(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {"model", "reference"}, argc, argv);
+  if (arguments.help_shown(kExamples)) return ExitCode::ok;
+  const Bundle model = read_bundle(arguments.text("model"));
+  const Bundle reference = read_bundle(arguments.text("reference"));
+  require_same_kind(model, reference);
+  const int64_t steps = arguments.integer("steps", 1, 1 << 20);
+  const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
+  const double tolerance = tolerance_of(arguments, model, reference);
+  const std::vector<std::string> prompts = read_prompts(arguments);
+
+  const Session session =
+      open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});
+  torch::jit::Module module = load_module(model, session.device);
+  torch::jit::Module reference_module = load_module(reference, session.device);
+  fmt::print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
+             model.variant, reference.folder.string(), reference.variant, session.device.str());
+  if (!model.language_model) {
+    return report(
+        compare_modules(module, reference_module, reference.inputs, session.device, steps, seed),
+        tolerance);
+  }
+  const Tokenizer tokenizer = Tokenizer::load(reference.folder);
+  std::vector<std::vector<int64_t>> sequences;
+  for (const std::string& prompt : prompts) sequences.push_back(tokenizer.encode_prompt(prompt));
+  Decoder decoder(model, module, session.device);
+  Decoder reference_decoder(reference, reference_module, session.device);
+  return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),
+                tolerance);
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,166 @@
+#include "runtime/bundle.h"
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kFormat = 1;
+constexpr int64_t kLargestSize =
+    int64_t{1} << 31;  // a bound on what a bad file can make this program allocate
+
+// Reads the fields of one JSON object; every complaint names the file, the field and what was
+// found.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  std::string text(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_string()) complain(name, "a string", value);
+    return value.get<std::string>();
+  }
+
+  int64_t integer(const char* name, int64_t low, int64_t high = kLargestSize) const {
+    const json& value = at(name);
+    const std::string expected = fmt::format("an integer of {}..{}", low, high);
+    if (!value.is_number_integer()) complain(name, expected, value);
+    const auto number = value.get<int64_t>();
+    if (number < low || number > high) complain(name, expected, value);
+    return number;
+  }
+
+  double positive_number(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_number() || !(value.get<double>() > 0)) complain(name, "a number above 0", value);
+    return value.get<double>();
+  }
+
+  // `is_element` is applied to every element; `expected` says in words what it wants.
+  template <typename Predicate>
+  const json& array(const char* name, const char* expected, Predicate is_element) const {
+    const json& value = at(name);
+    if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_element))
+      complain(name, expected, value);
+    return value;
+  }
+
+  Fields object(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_object()) complain(name, "an object", value);
+    return {value, fmt::format("{}: {}", where_, name)};
+  }
+
+  c10::ScalarType dtype(const char* name) const {
+    static const std::map<std::string, c10::ScalarType, std::less<>> kTypes{
+        {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
+        {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
+        {"bool", at::kBool}};
+    const auto found = kTypes.find(text(name));
+    if (found == kTypes.end())
+      complain(name, "float32, float16, bfloat16, float64, int64, int32 or bool", at(name));
+    return found->second;
+  }
+
+  [[noreturn]] void complain(const char* name, std::string_view expected, const json& value) const {
+    std::string found = value.dump();
+    if (found.size() > 60) found = found.substr(0, 60) + "...";
+    fail(ExitCode::model, "{}: field '{}': expected {}, got {}", where_, name, expected, found);
+  }
+
+ private:
+  const json& at(const char* name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) fail(ExitCode::model, "{}: field '{}' is missing", where_, name);
+    return *found;
+  }
+
+  const json& object_;
+  std::string where_;
+};
+
+LanguageModelSpec read_language_model(const Fields& fields) {
+  return {.context = fields.integer("context", 1),
+          .layers = fields.integer("layers", 1),
+          .heads = fields.integer("heads", 1),
+          .head_dim = fields.integer("head_dim", 1),
+          .vocab_size = fields.integer("vocab_size", 1)};
+}
+
+InputSpec read_input(const Fields& fields) {
+  InputSpec input{.name = fields.text("name"), .shape = {}, .dtype = fields.dtype("dtype")};
+  const auto is_size = [](const json& size) {
+    return size.is_number_integer() && size >= 0 && size <= kLargestSize;
+  };
+  input.shape = fields.array("shape", "an array of sizes", is_size).get<std::vector<int64_t>>();
+  if (c10::isFloatingType(input.dtype)) {
+    input.standard_deviation = fields.positive_number("std");
+  } else {
+    input.low = fields.integer("low", -kLargestSize);
+    input.high = fields.integer("high", input.low + 1);
+  }
+  return input;
+}
+
+std::vector<InputSpec> read_inputs(const Fields& fields, const std::string& where) {
+  const auto is_object = [](const json& input) { return input.is_object(); };
+  std::vector<InputSpec> inputs;
+  for (const json& input : fields.array("inputs", "an array of objects", is_object)) {
+    inputs.push_back(read_input({input, fmt::format("{}: inputs[{}]", where, inputs.size())}));
+  }
+  return inputs;
+}
+
+bool is_operator_name(const json& name) {
+  return name.is_string() && name.get_ref<const std::string&>().find("::") != std::string::npos;
+}
+
+json parse_file(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    fail(ExitCode::model, "{}: cannot be read (a model is a folder with bundle.json and model.pt)",
+         file.string());
+  }
+  json root = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) fail(ExitCode::model, "{}: expected a JSON object", file.string());
+  return root;
+}
+
+}  // namespace
+
+Bundle read_bundle(const fs::path& folder) {
+  const fs::path file = folder / "bundle.json";
+  const json root = parse_file(file);
+  const std::string where = file.string();
+  const Fields fields(root, where);
+  fields.integer("format", kFormat, kFormat);
+  Bundle bundle{.folder = folder,
+                .model = fields.text("model"),
+                .variant = fields.text("variant"),
+                .dtype = fields.dtype("dtype"),
+                .schema_version = fields.integer("schema_version", 1),
+                .operators = fields.array("operators", "an array of 'namespace::name' strings",
+                                          is_operator_name),
+                .model_sha256 = fields.object("sha256").text("model.pt"),
+                .language_model = std::nullopt,
+                .inputs = {}};
+  const std::string kind = fields.text("kind");
+  if (kind == "causal_lm") {
+    bundle.language_model = read_language_model(fields);
+  } else if (kind == "module") {
+    bundle.inputs = read_inputs(fields, where);
+  } else {
+    fields.complain("kind", "'causal_lm' or 'module'", json(kind));
+  }
+  return bundle;
+}
+
+}  // namespace warpfuse::host

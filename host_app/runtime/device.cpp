@@ -1,0 +1,92 @@
+#include "runtime/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <warpfuse/info.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+int64_t gpu_count() { return at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0; }
+
+bool has_device_info() {
+  return c10::Dispatcher::singleton().findSchema({"warpfuse::device_info", ""}).has_value();
+}
+
+c10::Device cuda_device(int64_t index) {
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+c10::Device first_usable_device() {
+  const int64_t count = gpu_count();
+  if (count == 0) return c10::DeviceType::CPU;
+  if (!has_device_info()) return cuda_device(0);
+  const std::vector<Gpu> gpus = list_gpus();
+  const auto usable =
+      std::find_if(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.has_kernel; });
+  return usable == gpus.end() ? c10::Device(c10::DeviceType::CPU) : cuda_device(usable->index);
+}
+
+int64_t parse_index(const std::string& request) {
+  if (request == "cuda") return 0;
+  int64_t index = -1;
+  const std::string prefix = "cuda:";
+  if (request.starts_with(prefix)) {
+    const char* end = request.data() + request.size();
+    const auto [stop, error] = std::from_chars(request.data() + prefix.size(), end, index);
+    if (error != std::errc() || stop != end) index = -1;
+  }
+  if (index < 0)
+    fail(ExitCode::usage, "--device: expected auto, cpu, cuda or cuda:<index>, got '{}'", request);
+  return index;
+}
+
+}  // namespace
+
+std::vector<Gpu> list_gpus() {
+  if (!has_device_info()) return {};
+  std::vector<Gpu> gpus;
+  const nlohmann::json info = nlohmann::json::parse(device_info());
+  for (const auto& gpu : info.at("gpus")) {
+    gpus.push_back({.index = gpu.at("index"),
+                    .name = gpu.at("name"),
+                    .compute_capability = gpu.at("compute_capability"),
+                    .memory_bytes = gpu.at("memory_bytes"),
+                    .multiprocessors = gpu.at("multiprocessors"),
+                    .has_kernel = gpu.at("has_kernel")});
+  }
+  return gpus;
+}
+
+c10::Device choose_device(const std::string& request) {
+  if (request == "cpu") return c10::DeviceType::CPU;
+  if (request == "auto") return first_usable_device();
+  const int64_t index = parse_index(request);
+  const int64_t count = gpu_count();
+  if (index >= count) {
+    fail(ExitCode::device, "--device {}: {}", request,
+         count == 0 ? "no GPU (no driver, or a libtorch or plugin without CUDA)"
+                    : fmt::format("{} GPUs here", count));
+  }
+  for (const Gpu& gpu : list_gpus()) {
+    if (gpu.index == index && !gpu.has_kernel) {
+      fail(ExitCode::device,
+           "--device {}: the plugin has no kernel for {} (compute capability {}); see 'warpfuse "
+           "info'",
+           request, gpu.name, gpu.compute_capability);
+    }
+  }
+  return cuda_device(index);
+}
+
+std::string cpu_capability() { return at::get_cpu_capability(); }
+
+}  // namespace warpfuse::host

@@ -1,0 +1,58 @@
+#include "runtime/errors.h"
+
+#include <c10/util/Exception.h>
+
+namespace warpfuse::host {
+namespace {
+
+constexpr std::string_view kScriptPreamble =
+    "The following operation failed in the TorchScript interpreter";
+constexpr std::string_view kScriptError = "RuntimeError: ";
+
+std::string_view first_line(std::string_view text) {
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos) return "unknown error";
+  text.remove_prefix(start);
+  text = text.substr(0, text.find_first_of("\r\n"));
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
+// TorchScript's interpreter turns every exception into std::runtime_error, so its text is what is
+// left to go by.
+bool is_cuda_failure(std::string_view line) {
+  return line.starts_with("CUDA ") || line.starts_with("CUDA error");
+}
+
+}  // namespace
+
+std::string one_line(std::string_view message) {
+  if (message.find(kScriptPreamble) != std::string_view::npos) {
+    if (const size_t at = message.rfind(kScriptError); at != std::string_view::npos) {
+      message.remove_prefix(at + kScriptError.size());
+    }
+  }
+  return std::string(first_line(message));
+}
+
+Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
+  const auto classified = [&](std::string_view message) {
+    std::string line = one_line(message);
+    const ExitCode code = is_cuda_failure(line) ? ExitCode::device : otherwise;
+    return Failure{code, std::move(line)};
+  };
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {error.code(), one_line(error.what())};
+  } catch (const c10::OutOfMemoryError& error) {
+    return {ExitCode::device, one_line(error.what_without_backtrace())};
+  } catch (const c10::Error& error) {
+    return classified(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return classified(error.what());
+  } catch (...) {
+    return {otherwise, "unknown error"};
+  }
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,73 @@
+#include "runtime/model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/jit/passes/tensorexpr_fuser.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <array>
+#include <fstream>
+
+#include "runtime/errors.h"
+#include "runtime/sha256.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr std::string_view kZipMagic = "PK\x03\x04";
+
+class QuietWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
+void check_zip_magic(std::istream& stream, const std::string& file) {
+  std::array<char, kZipMagic.size()> start{};
+  stream.read(start.data(), start.size());
+  if (std::string_view(start.data(), static_cast<size_t>(stream.gcount())) != kZipMagic) {
+    fail(ExitCode::model, "{}: not a TorchScript file (no zip archive)", file);
+  }
+}
+
+void check_sha256(std::istream& stream, const std::string& file, const std::string& expected) {
+  const std::string found = sha256_hex(stream);
+  if (found != expected) {
+    fail(ExitCode::model, "{}: damaged or replaced: its SHA-256 is {}..., bundle.json says {}...",
+         file, found.substr(0, 16), expected.substr(0, 16));
+  }
+}
+
+void rewind(std::istream& stream) {
+  stream.clear();
+  stream.seekg(0);
+}
+
+}  // namespace
+
+void configure_libtorch() {
+  static QuietWarnings quiet;
+  c10::WarningUtils::set_warning_handler(&quiet);
+  torch::jit::getProfilingMode() = false;
+  torch::jit::getExecutorMode() = false;
+  torch::jit::setTensorExprFuserEnabled(false);
+}
+
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
+  const std::string file = bundle.model_file().string();
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail(ExitCode::model, "{}: cannot be read", file);
+  // The file stays open from the check to the load, so what was checked is what is loaded.
+  check_zip_magic(stream, file);
+  rewind(stream);
+  check_sha256(stream, file, bundle.model_sha256);
+  rewind(stream);
+  return translating_errors(ExitCode::model, file, [&] {
+    torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
+    module.eval();
+    module.to(device);
+    return module;
+  });
+}
+
+}  // namespace warpfuse::host

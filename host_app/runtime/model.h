@@ -1,0 +1,19 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include "runtime/bundle.h"
+
+namespace warpfuse::host {
+
+// Settings of libtorch that every command wants, to be called once before the first model is
+// loaded: no profiling executor and no fuser, so that what runs is what the file says, from the
+// first call on; and no warnings on stderr, which carries this program's own lines.
+void configure_libtorch();
+
+// Checks model.pt against the SHA-256 of bundle.json, loads it and moves it to the device. The
+// operators that it needs must be registered. Throws Error(model).
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
+
+}  // namespace warpfuse::host

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace warpfuse::host {
+
+// Which libraries with operators to load; the paths come from the command line.
+struct PluginOptions {
+  std::optional<std::string> plugin;      // --plugin; by default beside the executable, then ../lib
+  std::vector<std::string> op_libraries;  // --op-library
+};
+
+enum class PluginNeed { required, optional };
+
+// What build_info of the loaded plugin says, and where it was loaded from.
+struct Plugin {
+  std::string path;
+  std::string version;
+  int schema_version;
+  std::string libtorch;
+  std::optional<std::string> cuda;
+  std::vector<std::string> architectures;
+  std::vector<std::string> cpu_capabilities;
+  std::string compiler;
+};
+
+// Loads the plugin, unless it is in the process already (linked or preloaded), then the other
+// libraries. Must run before anything asks libtorch about CUDA: a CUDA build of the plugin is what
+// brings libtorch_cuda into the process. Empty when `need` is optional and no plugin was found or
+// named. Throws Error(plugin).
+std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need);
+
+// Of the libtorch that is running, such as "2.11.0"; the headers' version is kBuiltLibtorch.
+std::string running_libtorch();
+extern const std::string kBuiltLibtorch;
+// The CUDA version that the running libtorch was built with, such as "13.0".
+std::optional<std::string> libtorch_cuda();
+
+// The version part that binaries depend on: "2.11" of "2.11.0+cu130".
+std::string major_minor(const std::string& version);
+
+// Throws Error(plugin) naming the first of the operators ("namespace::name") that no library
+// registered.
+void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by);
+
+}  // namespace warpfuse::host

@@ -1,0 +1,39 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+
+#include "runtime/device.h"
+#include "runtime/errors.h"
+#include "runtime/model.h"
+
+namespace warpfuse::host {
+namespace {
+
+bool needs_plugin(const Bundle& bundle) {
+  return std::any_of(bundle.operators.begin(), bundle.operators.end(),
+                     [](const std::string& name) { return name.starts_with("warpfuse::"); });
+}
+
+void check_bundle(const Bundle& bundle) {
+  if (needs_plugin(bundle) && bundle.schema_version != WARPFUSE_SCHEMA_VERSION) {
+    fail(ExitCode::model, "{}: exported for schema version {} of the plugin, this one has {}",
+         bundle.folder.string(), bundle.schema_version, WARPFUSE_SCHEMA_VERSION);
+  }
+  require_operators(bundle.operators, bundle.folder.string());
+}
+
+}  // namespace
+
+Session open_session(const PluginOptions& options, const std::string& device,
+                     const std::vector<Bundle>& bundles) {
+  const bool required = std::any_of(bundles.begin(), bundles.end(), needs_plugin);
+  std::optional<Plugin> plugin =
+      load_plugin(options, required ? PluginNeed::required : PluginNeed::optional);
+  std::for_each(bundles.begin(), bundles.end(), check_bundle);
+  configure_libtorch();
+  const c10::Device chosen = translating_errors(ExitCode::device, "--device " + device,
+                                                [&] { return choose_device(device); });
+  return {std::move(plugin), chosen};
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/decoder.h"
+#include "runtime/difference.h"
+
+namespace warpfuse::host {
+
+// Of the rows of logits that were compared: where both models pick the same token, and where they
+// do not although the reference prefers its own by no more than the tolerance.
+struct GreedyCount {
+  int64_t rows = 0;
+  int64_t equal = 0;
+  int64_t ties = 0;
+
+  bool agrees() const { return equal + ties == rows; }
+};
+
+// One step of the comparison, over all prompts or draws that reached it.
+struct StepComparison {
+  std::string name;
+  Difference difference;
+  GreedyCount greedy;  // no rows when the outputs are no logits
+};
+
+// Feeds both models the same tokens: each prompt, then the reference's greedy continuation. Steps
+// are "prefill", "decode 1" .. "decode <steps - 1>" and "forward", which scores the whole sequence
+// at once.
+std::vector<StepComparison> compare_language_models(
+    Decoder& model, Decoder& reference, const std::vector<std::vector<int64_t>>& prompts,
+    int64_t steps, double tolerance);
+
+// Calls forward() of both on the same inputs, drawn anew for each step as `inputs` says.
+std::vector<StepComparison> compare_modules(torch::jit::Module& model,
+                                            torch::jit::Module& reference,
+                                            const std::vector<InputSpec>& inputs,
+                                            c10::Device device, int64_t steps, uint64_t seed);
+
+}  // namespace warpfuse::host
