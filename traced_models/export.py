@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes traced bundles that the warpfuse host runs.
+
+SOURCE is a local Hugging Face GPT-2 folder, a hub name, config:NAME with random weights
+(gpt2, distilgpt2, tiny, or a path to a config.json), or module:softmax, a tiny module that is no
+language model. Bundles are written to DIR/<variant>-<dtype>/.
+
+    export.py traced_models/wikitext-small -o bundles/wikitext-small --plugin libwarpfuse.so
+    export.py config:gpt2 -o bundles/gpt2-random --variants baseline,sdpa --dtype float16
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+from attention import VARIANTS
+from bundle import describe, write_bundle
+from errors import ExportError, ModelError, PluginError, UsageError
+from gpt2 import GPT2
+from gpt2_config import GPT2Config
+from softmax_module import INPUTS, SoftmaxModule
+from softmax_module import VARIANTS as MODULE_VARIANTS
+from sources import Source, open_source
+from state_dict import load_weights
+from tokenizer_files import check_vocabulary
+from tracing import (
+    check_gpt2,
+    deserialize,
+    foreign_operators,
+    require_close,
+    serialize,
+    trace,
+    trace_gpt2,
+)
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+METHODS = ("forward", "prefill", "decode")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> None:
+        """Report wrong usage as every other failure is reported."""
+        raise UsageError(f"{message} (see --help)")
+
+
+def load_plugin(path: Path | None, variants: list[str]) -> None:
+    """Load the operator library when a variant needs it."""
+    if path is not None:
+        if not path.is_file():
+            raise PluginError(f"{path}: no such operator library")
+        try:
+            torch.ops.load_library(str(path.resolve()))
+        except OSError as error:
+            raise PluginError(f"{path}: cannot load: {str(error).splitlines()[0]}") from error
+    if "fused" in variants:
+        for name in ("softmax", "scaled_masked_softmax"):
+            if not hasattr(torch.ops.warpfuse, name):
+                origin = f"{path} has no" if path else "--plugin is not given: no"
+                raise PluginError(f"the fused variant needs warpfuse::{name}; {origin} such operator")
+
+
+def build_gpt2(source: Source, variant: str, dtype: torch.dtype, seed: int) -> GPT2:
+    """The eager module of a variant, with the source's weights or random ones."""
+    torch.manual_seed(seed)
+    model = GPT2(GPT2Config.from_dict(source.config), variant)
+    if source.tensors is not None:
+        load_weights(model, source.tensors, source.name)
+    return model.eval().requires_grad_(False).to(dtype)
+
+
+def export_gpt2(source: Source, variant: str, dtype: str, seed: int, folder: Path) -> None:
+    """Trace, save, load again, compare with the eager module, and write one bundle."""
+    model = build_gpt2(source, variant, DTYPES[dtype], seed)
+    config = model.config
+    check_vocabulary(source.tokenizer, config.vocab_size)
+    data = serialize(trace_gpt2(model))
+    loaded = deserialize(data)
+    check_gpt2(model, loaded)
+    stored = sum(p.numel() * p.element_size() for p in model.parameters())
+    if len(data) > 1.05 * stored + (1 << 20):
+        raise ModelError(f"model.pt has {len(data)} bytes for {stored} bytes of parameters")
+    details = {
+        "context": config.context,
+        "layers": config.layers,
+        "heads": config.heads,
+        "head_dim": config.head_dim,
+        "vocab_size": config.vocab_size,
+        "softmax_calls_per_step": config.layers,
+    }
+    operators = foreign_operators(loaded, METHODS)
+    description = describe(source.name, "causal_lm", variant, dtype, operators, details)
+    files = {"config.json": (json.dumps(source.config, indent=2) + "\n").encode()}
+    write_bundle(folder, data, description, files | source.tokenizer)
+
+
+def export_softmax_module(name: str, variant: str, dtype: str, seed: int, folder: Path) -> None:
+    """The same for the module that is no language model."""
+    torch.manual_seed(seed)
+    module = SoftmaxModule(variant).eval().requires_grad_(False).to(DTYPES[dtype])
+    inputs = [{**entry, "dtype": dtype} for entry in INPUTS]
+    example = tuple(torch.randn(entry["shape"]).to(DTYPES[dtype]) for entry in inputs)
+    data = serialize(trace(module, {"forward": example}))
+    loaded = deserialize(data)
+    for rows in (1, 8, 33):
+        x = torch.randn(rows, INPUTS[0]["shape"][1]).to(DTYPES[dtype])
+        require_close(loaded(x), module(x), f"module at {rows} rows")
+    details = {"inputs": inputs, "softmax_calls_per_step": 1}
+    operators = foreign_operators(loaded, ("forward",))
+    write_bundle(
+        folder, data, describe(name, "module", variant, dtype, operators, details), files={}
+    )
+
+
+def comma_list(text: str, known: list[str], what: str) -> list[str]:
+    """The entries of a comma-separated option; an unknown one is a UsageError."""
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    for entry in entries:
+        if entry not in known:
+            raise UsageError(f"unknown {what} {entry!r}; known: {', '.join(known)}")
+    if not entries:
+        raise UsageError(f"no {what} given; known: {', '.join(known)}")
+    return entries
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Export every variant and dtype that was asked for."""
+    is_module = arguments.source.startswith("module:")
+    known = list(MODULE_VARIANTS) if is_module else list(VARIANTS)
+    variants = comma_list(arguments.variants or ",".join(known), known, "variant")
+    dtypes = comma_list(arguments.dtype, list(DTYPES), "dtype")
+    load_plugin(arguments.plugin, variants)
+    if is_module:
+        if arguments.source != "module:softmax":
+            raise UsageError(f"unknown module {arguments.source!r}; known: module:softmax")
+        name = arguments.name or "softmax-module"
+    else:
+        source = open_source(arguments.source, arguments.tokenizer)
+        source.name = arguments.name or source.name
+    for dtype in dtypes:
+        for variant in variants:
+            folder = arguments.out / f"{variant}-{dtype}"
+            if is_module:
+                export_softmax_module(name, variant, dtype, arguments.seed, folder)
+            else:
+                export_gpt2(source, variant, dtype, arguments.seed, folder)
+            print(folder)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--variants", help="baseline,fused,sdpa (default: all there are)")
+    parser.add_argument("--dtype", default="float32", help="float32,float16,bfloat16")
+    parser.add_argument("--plugin", type=Path, help="libwarpfuse.so, for the fused variant")
+    parser.add_argument("--name", help="the model's name in bundle.json (default: from SOURCE)")
+    parser.add_argument("--tokenizer", type=Path, metavar="DIR", help="take the tokenizer from DIR")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random weights")
+    try:
+        run(parser.parse_args(argv))
+    except ExportError as error:
+        print(f"export.py: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

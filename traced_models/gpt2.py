@@ -1,0 +1,152 @@
+"""A GPT-2 for inference over caches that the caller owns, written to be traced.
+
+Parameter names are Hugging Face's. The caches [L,B,H,S,D] are inputs and are written in place, so
+one traced file serves any batch B, length T, cache size S (up to the context) and device.
+"""
+
+from collections.abc import Callable
+
+import torch
+from attention import VARIANTS, Variant
+from gpt2_config import ACTIVATIONS, GPT2Config
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def activation_function(name: str) -> Callable[[Tensor], Tensor]:
+    """The function behind one of Hugging Face's activation names."""
+    kind = ACTIVATIONS[name]
+    if kind in ("tanh", "none"):
+        return lambda x: F.gelu(x, approximate=kind)
+    return {"relu": F.relu, "silu": F.silu, "tanh_function": torch.tanh}[kind]
+
+
+class Conv1D(nn.Module):
+    """GPT-2's linear layer: its weight is [in, out]."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(inputs, outputs).normal_(std=0.02))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.outputs = outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B,T,in] -> [B,T,out]."""
+        flat = torch.addmm(self.bias, x.reshape(-1, x.size(-1)), self.weight)
+        return flat.view(x.size(0), x.size(1), self.outputs)
+
+
+class Attention(nn.Module):
+    """Self-attention of one layer: writes the new keys and values, then attends over the cache."""
+
+    def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
+        super().__init__()
+        self.c_attn = Conv1D(config.width, 3 * config.width)
+        self.c_proj = Conv1D(config.width, config.width)
+        self.heads, self.head_dim = config.heads, config.head_dim
+        self.variant = variant
+        self.scale = config.head_dim**-0.5 if config.scale_attention else 1.0
+        if config.scale_by_inverse_layer:
+            self.scale /= layer + 1
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """[B,T,H*D] -> [B,H,T,D]."""
+        return x.view(x.size(0), x.size(1), self.heads, self.head_dim).transpose(1, 2)
+
+    def forward(
+        self, x: Tensor, pos: Tensor, visibility: Tensor, k_cache: Tensor, v_cache: Tensor
+    ) -> Tensor:
+        """x [B,T,C], pos i64[B,T], caches [B,H,S,D] of this layer -> [B,T,C]."""
+        q, k, v = map(self._split_heads, self.c_attn(x).split(self.heads * self.head_dim, dim=2))
+        index = pos[:, None, :, None].expand_as(k)  # [B,H,T,D]
+        k_cache.scatter_(2, index, k)
+        v_cache.scatter_(2, index, v)
+        mixed = self.variant.attend(q, k_cache, v_cache, visibility, self.scale)
+        return self.c_proj(mixed.transpose(1, 2).reshape(x.size(0), x.size(1), x.size(2)))
+
+
+class MLP(nn.Module):
+    """The feed-forward part of a layer."""
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        self.c_fc = Conv1D(config.width, config.inner)
+        self.c_proj = Conv1D(config.inner, config.width)
+        self.activation = activation_function(config.activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B,T,C] -> [B,T,C]."""
+        return self.c_proj(self.activation(self.c_fc(x)))
+
+
+class Block(nn.Module):
+    """One layer."""
+
+    def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.attn = Attention(config, layer, variant)
+        self.ln_2 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.mlp = MLP(config)
+
+    def forward(
+        self, x: Tensor, pos: Tensor, visibility: Tensor, k_cache: Tensor, v_cache: Tensor
+    ) -> Tensor:
+        """As Attention.forward, with both residual connections."""
+        x = x + self.attn(self.ln_1(x), pos, visibility, k_cache, v_cache)
+        return x + self.mlp(self.ln_2(x))
+
+
+class Transformer(nn.Module):
+    """Embeddings and layers, up to but without the last layer norm."""
+
+    def __init__(self, config: GPT2Config, variant: Variant) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(config.vocab_size, config.width)
+        self.wpe = nn.Embedding(config.context, config.width)
+        self.h = nn.ModuleList(Block(config, i, variant) for i in range(config.layers))
+        self.ln_f = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.variant = variant
+        nn.init.normal_(self.wte.weight, std=0.02)
+        nn.init.normal_(self.wpe.weight, std=0.02)
+        self.register_buffer("slots", torch.arange(config.context), persistent=False)
+
+    def forward(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        """ids, pos i64[B,T], caches [L,B,H,S,D] -> [B,T,C]."""
+        visibility = self.variant.prepare(pos, self.slots[: k_cache.size(3)])
+        x = self.wte(ids) + self.wpe(pos)
+        for layer, block in enumerate(self.h):
+            x = block(x, pos, visibility, k_cache[layer], v_cache[layer])
+        return x
+
+
+class GPT2(nn.Module):
+    """GPT-2 with its head, and the three methods of a bundle."""
+
+    def __init__(self, config: GPT2Config, variant: str) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = Transformer(config, VARIANTS[variant])
+        # A tied head is the token embedding itself, so that the file holds it once.
+        self.lm_head = None if config.tied_head else nn.Linear(config.width, config.vocab_size, False)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """[..., C] -> [..., V]."""
+        head = self.transformer.wte if self.lm_head is None else self.lm_head
+        return F.linear(self.transformer.ln_f(hidden), head.weight)
+
+    def forward(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        """Logits [B,T,V] of every token of ids i64[B,T] at pos i64[B,T]."""
+        return self._logits(self.transformer(ids, pos, k_cache, v_cache))
+
+    def prefill(
+        self, ids: Tensor, pos: Tensor, last: Tensor, k_cache: Tensor, v_cache: Tensor
+    ) -> Tensor:
+        """Logits [B,V] of row last[b] i64[B] of each prompt."""
+        hidden = self.transformer(ids, pos, k_cache, v_cache)
+        row = last[:, None, None].expand(-1, -1, self.config.width)  # [B,1,C]
+        return self._logits(hidden.gather(1, row).squeeze(1))
+
+    def decode(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        """Logits [B,V] of one new token each: ids, pos i64[B,1]."""
+        return self._logits(self.transformer(ids, pos, k_cache, v_cache).squeeze(1))

@@ -1,0 +1,73 @@
+"""Weights from a local Hugging Face folder into the exporter's GPT-2, by name and strictly."""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+from errors import ModelError
+from gpt2 import GPT2
+from torch import Tensor
+
+# Causal-mask buffers that old checkpoints carry; causality follows from positions here.
+_MASK_BUFFER = re.compile(r"^transformer\.h\.\d+\.attn\.(bias|masked_bias)$")
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    """The tensors of one .safetensors or .bin file."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the readers raise a dozen kinds for a truncated or foreign file
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{path}: cannot read weights: {line}") from error
+    if not isinstance(loaded, dict):
+        raise ModelError(f"{path}: expected a state dict, got {type(loaded).__name__}")
+    return loaded
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors of model.safetensors or pytorch_model.bin, in one file or in shards."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            tensors: dict[str, Tensor] = {}
+            for shard in shards:
+                tensors.update(_read_file(folder / shard))
+            return tensors
+    raise ModelError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there")
+
+
+def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy tensors into model; a missing, surplus or misshapen tensor is a ModelError."""
+    expected = dict(model.named_parameters())
+    given = {}
+    for name, tensor in tensors.items():
+        full = name if name.startswith(("transformer.", "lm_head.")) else f"transformer.{name}"
+        if not _MASK_BUFFER.match(full):
+            given[full] = tensor
+    head = given.get("lm_head.weight")
+    embedding = given.get("transformer.wte.weight")
+    if head is not None and model.lm_head is None:
+        if embedding is not None and not torch.equal(head, embedding):
+            raise ModelError(f"{origin}: lm_head.weight differs from wte.weight in a tied model")
+        del given["lm_head.weight"]
+    missing, surplus = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
+    if missing or surplus:
+        kind, names = ("missing", missing) if missing else ("unexpected", surplus)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise ModelError(f"{origin}: {kind} tensor {names[0]}{more}")
+    with torch.no_grad():
+        for name, parameter in expected.items():
+            if given[name].shape != parameter.shape:
+                raise ModelError(
+                    f"{origin}: {name} expected shape {list(parameter.shape)}, "
+                    f"got {list(given[name].shape)}"
+                )
+            parameter.copy_(given[name])

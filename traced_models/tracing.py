@@ -1,0 +1,115 @@
+"""Tracing a model's methods, and proving the saved file against the eager module."""
+
+import io
+import warnings
+from collections.abc import Sequence
+
+import torch
+from errors import ModelError
+from gpt2 import GPT2
+from torch import Tensor, nn
+
+# (B, T, cache slots S, slots of the whole cache that S is a narrowed view of)
+_SHAPES = [(1, 1, 16, 16), (1, 64, 64, 64), (3, 7, 33, 33), (2, 5, 24, 48)]
+_TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+Inputs = tuple[Tensor, ...]
+
+
+def new_caches(model: GPT2, batch: int, slots: int, whole: int) -> tuple[Tensor, Tensor]:
+    """Zero caches [L,B,H,slots,D], views of caches of `whole` slots."""
+    config = model.config
+    shape = (config.layers, batch, config.heads, whole, config.head_dim)
+    dtype = model.transformer.wte.weight.dtype
+    first, second = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+    return first.narrow(3, 0, slots), second.narrow(3, 0, slots)
+
+
+def _prompt(model: GPT2, batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Random ids and their positions 0..length-1, both i64[batch, length]."""
+    generator = torch.Generator().manual_seed(length)
+    ids = torch.randint(model.config.vocab_size, (batch, length), generator=generator)
+    return ids, torch.arange(length).expand(batch, length)
+
+
+def trace(module: nn.Module, methods: dict[str, Inputs]) -> torch.jit.ScriptModule:
+    """Trace several methods into one module; the in-place inputs rule out the tracer's own check."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.trace_module(module, methods, check_trace=False)
+
+
+def trace_gpt2(model: GPT2) -> torch.jit.ScriptModule:
+    """The three methods of a bundle, traced at B = 2 and a length that nothing else has."""
+    length = min(5, model.config.context)
+    slots = min(24, model.config.context)
+    ids, pos = _prompt(model, 2, length)
+    last = torch.tensor([length - 1, 0])
+    return trace(
+        model,
+        {
+            "forward": (ids, pos, *new_caches(model, 2, slots, slots)),
+            "prefill": (ids, pos, last, *new_caches(model, 2, slots, slots)),
+            "decode": (ids[:, :1], pos[:, :1], *new_caches(model, 2, slots, slots)),
+        },
+    )
+
+
+def serialize(traced: torch.jit.ScriptModule) -> bytes:
+    """The bytes of model.pt."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.save(traced, buffer)
+    return buffer.getvalue()
+
+
+def deserialize(data: bytes) -> torch.jit.ScriptModule:
+    """What a host gets from model.pt."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.load(io.BytesIO(data))
+
+
+def foreign_operators(traced: torch.jit.ScriptModule, methods: Sequence[str]) -> list[str]:
+    """Names of the operators outside aten and prim that the methods call."""
+    names = set()
+    for method in methods:
+        pending = list(getattr(traced, method).inlined_graph.nodes())
+        while pending:
+            node = pending.pop()
+            names.add(node.kind())
+            pending += [inner for block in node.blocks() for inner in block.nodes()]
+    return sorted(name for name in names if name.split("::")[0] not in ("aten", "prim"))
+
+
+def require_close(got: Tensor, expected: Tensor, what: str) -> None:
+    """A ModelError where a traced result is not the eager one."""
+    limit = _TOLERANCE[expected.dtype] * max(1.0, expected.abs().max().item())
+    if got.shape != expected.shape or not (got - expected).abs().max().item() <= limit:
+        raise ModelError(f"the traced {what} differs from the eager module; nothing was written")
+
+
+def check_gpt2(model: GPT2, loaded: torch.jit.ScriptModule) -> None:
+    """Compare all methods at several shapes that were not traced, caches included."""
+    context = model.config.context
+    for batch, length, slots, whole in _SHAPES:
+        length = min(length, context - 1) or 1
+        slots, whole = max(length, min(slots, context)), max(length, min(whole, context))
+        ids, pos = _prompt(model, batch, length)
+        last = (torch.arange(batch) + length - 1) % length
+        results, caches = [], []
+        for module in (model, loaded):
+            k, v = new_caches(model, batch, slots, whole)
+            with torch.no_grad():
+                outputs = [module.prefill(ids, pos, last, k, v)]
+                if length < slots:
+                    outputs.append(module.decode(ids[:, :1], pos[:, -1:] + 1, k, v))
+                fresh = new_caches(model, batch, slots, whole)
+                outputs.append(module(ids, pos, *fresh))
+            results.append(outputs)
+            caches.append((k, v))
+        shape = f"B={batch} T={length} S={slots} of {whole}"
+        for eager, traced in zip(results[0] + list(caches[0]), results[1] + list(caches[1])):
+            require_close(traced, eager, f"model at {shape}")
