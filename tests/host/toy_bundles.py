@@ -1,0 +1,159 @@
+"""Small bundles made on the spot, for tests of the host program that must not depend on a trained model."""
+
+import hashlib
+import json
+import math
+import pathlib
+import warnings
+
+import torch
+
+CONTEXT, LAYERS, HEADS, HEAD_DIM, VOCAB = 256, 2, 2, 8, 257
+WIDTH = HEADS * HEAD_DIM
+END_OF_TEXT = 256
+
+
+class Attention(torch.nn.Module):
+    """`routed`: the softmax is the plugin's operator; otherwise it is ATen's, behind scale and mask."""
+
+    def __init__(self, layer, routed):
+        super().__init__()
+        self.layer, self.routed, self.scale = layer, routed, 1 / math.sqrt(HEAD_DIM)
+        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
+        self.register_buffer("slots", torch.arange(CONTEXT))
+
+    def forward(self, x, pos, keys, values):
+        batch, length = pos.shape
+        q, k, v = (
+            part.view(batch, length, HEADS, HEAD_DIM).transpose(1, 2) for part in self.qkv(x).split(WIDTH, dim=-1)
+        )
+        index = pos[:, None, :, None].expand(-1, HEADS, -1, HEAD_DIM)
+        k_cache = keys[self.layer].scatter_(2, index, k)  # [B, H, S, D]
+        v_cache = values[self.layer].scatter_(2, index, v)
+        scores = q @ k_cache.transpose(-1, -2)  # [B, H, T, S]
+        if self.routed:
+            weights = torch.ops.warpfuse.scaled_masked_softmax(
+                scores, self.scale, None, "none", pos, None, 0, None
+            )
+        else:
+            visible = self.slots[: scores.size(-1)] <= pos[:, None, :, None]
+            weights = torch.softmax((scores * self.scale).masked_fill(~visible, -1e30), -1)
+        return (weights @ v_cache).transpose(1, 2).reshape(batch, length, WIDTH)
+
+
+class ToyLanguageModel(torch.nn.Module):
+    """Random weights; `routed` says for each layer whether its softmax goes to the plugin."""
+
+    def __init__(self, routed):
+        super().__init__()
+        torch.manual_seed(1)
+        self.tokens = torch.nn.Embedding(VOCAB, WIDTH)
+        self.positions = torch.nn.Embedding(CONTEXT, WIDTH)
+        self.layers = torch.nn.ModuleList(Attention(i, r) for i, r in enumerate(routed))
+        self.head = torch.nn.Linear(WIDTH, VOCAB)
+
+    def forward(self, ids, pos, keys, values):
+        x = self.tokens(ids) + self.positions(pos)
+        for layer in self.layers:
+            x = x + layer(x, pos, keys, values)
+        return self.head(x)
+
+    def prefill(self, ids, pos, last, keys, values):
+        logits = self.forward(ids, pos, keys, values)
+        return logits.gather(1, last[:, None, None].expand(-1, -1, VOCAB)).squeeze(1)
+
+    def decode(self, ids, pos, keys, values):
+        return self.forward(ids, pos, keys, values).squeeze(1)
+
+
+class CycleModel(torch.nn.Module):
+    """Says the bytes of a text one after the other, over and over; no byte may occur twice in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        table = torch.zeros(VOCAB, VOCAB)
+        table[:, text[0]] = 1
+        for byte, following in zip(text, text[1:] + text[:1]):
+            table[byte] = 0
+            table[byte, following] = 1
+        self.register_buffer("table", table)
+
+    def forward(self, ids, pos, keys, values):
+        return self.table[ids]
+
+    def prefill(self, ids, pos, last, keys, values):
+        return self.table[ids.gather(1, last[:, None])].squeeze(1)
+
+    def decode(self, ids, pos, keys, values):
+        return self.table[ids].squeeze(1)
+
+
+def _example_inputs():
+    ids, pos = torch.zeros(2, 5, dtype=torch.long), torch.arange(5).expand(2, -1)
+    cache = lambda: torch.zeros(LAYERS, 2, HEADS, 64, HEAD_DIM)  # noqa: E731
+    return {
+        "prefill": (ids, pos, torch.tensor([4, 2]), cache(), cache()),
+        "decode": (ids[:, :1], pos[:, :1], cache(), cache()),
+        "forward": (ids, pos, cache(), cache()),
+    }
+
+
+def _write(folder, traced, description):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    traced.save(str(folder / "model.pt"))
+    digest = hashlib.sha256((folder / "model.pt").read_bytes()).hexdigest()
+    description = {"format": 1, "dtype": "float32", "schema_version": 1, "torch": torch.__version__} | description
+    (folder / "bundle.json").write_text(json.dumps(description | {"sha256": {"model.pt": digest}}))
+    return folder
+
+
+def _write_tokenizer(folder):
+    """One token a byte, and <|endoftext|>; no merges."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    written = {byte: chr(byte) for byte in printable}
+    written |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in written)}
+    vocabulary = {written[byte]: byte for byte in range(256)} | {"<|endoftext|>": END_OF_TEXT}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+
+
+def write_language_model(folder, model, variant, operators):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        traced = torch.jit.trace_module(model.eval(), _example_inputs(), check_trace=False)
+    sizes = {"context": CONTEXT, "layers": LAYERS, "heads": HEADS, "head_dim": HEAD_DIM, "vocab_size": VOCAB}
+    kind = {"kind": "causal_lm", "model": "toy", "variant": variant, "operators": operators}
+    folder = _write(folder, traced, kind | sizes | {"softmax_calls_per_step": LAYERS})
+    _write_tokenizer(folder)
+    return folder
+
+
+def write_toy(folder, variant, routed):
+    operators = ["warpfuse::scaled_masked_softmax"] if any(routed) else []
+    return write_language_model(folder, ToyLanguageModel(routed), variant, operators)
+
+
+def write_cycle(folder, text):
+    return write_language_model(folder, CycleModel(text), "baseline", [])
+
+
+def write_perturbed(folder, routed):
+    """As write_toy, with one weight of the last layer changed."""
+    model = ToyLanguageModel(routed)
+    with torch.no_grad():
+        model.head.bias[65] += 0.5
+    return write_language_model(folder, model, "perturbed", [])
+
+
+def write_module(folder, function, inputs):
+    """A traced function that is no language model, on float and integer inputs."""
+    class Wrapper(torch.nn.Module):
+        def forward(self, values, indices):
+            return function(values, indices)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(Wrapper(), (torch.randn(3, 4), torch.tensor([0, 2])), check_trace=False)
+    description = {"kind": "module", "model": "toy", "variant": "baseline", "operators": [], "inputs": inputs}
+    return _write(folder, traced, description)

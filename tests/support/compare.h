@@ -1,0 +1,31 @@
+#pragma once
+
+// Each function returns an empty string when all is well, else where it first goes wrong and how:
+//
+//   CHECK(mismatch(output, expected) == "");
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "reference.h"
+
+/// Compares a result with what is expected:
+///   NaN, +inf and -inf exactly where they are expected; exact zeros where the expected value is 0;
+///   float64, float32: within the expectation's own error times epsilon / 2 (2^-53, 2^-24), with an
+///     absolute floor where the type's range ends (1e-307, 1e-37);
+///   float16, bfloat16: within 1 ulp of the rounded expectation (2^-24 for float16's subnormals),
+///   or
+///     the error of the computation in float32 where that is more.
+/// `slack` multiplies the first error.
+std::string mismatch(const at::Tensor& output, const Expected& expected, double slack = 1.0);
+
+/// Compares the bits of two tensors of equal dtype and shape. Two NaN are equal.
+std::string bit_mismatch(const at::Tensor& a, const at::Tensor& b);
+
+/// Compares with another implementation's result: NaN and infinities alike, the rest within the
+/// roundings of two implementations of `dtype` (output's).
+std::string aten_mismatch(const at::Tensor& output, const at::Tensor& aten);
+
+/// Compares float64 tensors within `relative` of the larger of their largest values (and 1).
+std::string far_apart(const at::Tensor& a, const at::Tensor& b, double relative);

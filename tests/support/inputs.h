@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+inline const std::vector<at::ScalarType> kDtypes = {at::kDouble, at::kFloat, at::kHalf,
+                                                    at::kBFloat16};
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Normal values, drawn on the CPU so that every device sees the same ones.
+inline at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype,
+                                const at::Device& device = at::kCPU, double spread = 3.0) {
+  return at::randn(sizes, at::kDouble).mul_(spread).to(dtype).to(device);
+}
+
+/// The same with one outlier in about 50 values, 20 times as large.
+inline at::Tensor random_with_outliers(at::IntArrayRef sizes, at::ScalarType dtype,
+                                       const at::Device& device = at::kCPU) {
+  const at::Tensor values = at::randn(sizes, at::kDouble);
+  const at::Tensor outlier = at::rand(sizes, at::kDouble).lt(0.02);
+  return at::where(outlier, values * 20.0, values).to(dtype).to(device);
+}
+
+/// The largest finite value of a dtype.
+inline double finfo_max(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return std::numeric_limits<at::Half>::max();
+    case at::kBFloat16:
+      return std::numeric_limits<at::BFloat16>::max();
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+/// A tensor of values on `device`, in `dtype`.
+inline at::Tensor tensor_of(const std::vector<double>& values, at::ScalarType dtype,
+                            const at::Device& device = at::kCPU) {
+  return at::tensor(values, at::kDouble).to(dtype).to(device);
+}
+
+/// "Float [2, 3]" for messages.
+inline std::string describe(const at::Tensor& tensor) {
+  std::string text = std::string(c10::toString(tensor.scalar_type())) + " [";
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    text += (d ? ", " : "") + std::to_string(tensor.size(d));
+  }
+  return text + "] on " + tensor.device().str();
+}

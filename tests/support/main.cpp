@@ -1,0 +1,89 @@
+// The main program of every Catch2 test executable.
+//
+// exit code  0   every selected test case ran and passed
+//            77  none failed, at least one was skipped (ctest: SKIP_RETURN_CODE)
+//            2   the selection matched no test case
+//            else Catch2's own: failures, bad command line
+
+#define CATCH_CONFIG_RUNNER
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "catch.h"
+
+namespace {
+
+constexpr int kNothingSelected = 2;
+constexpr int kSkipped = 77;
+
+struct Tally {
+  int ran = 0;
+  bool skipping = false;               // the running test case has called skip_test
+  std::map<std::string, int> skipped;  // reason -> test cases
+};
+
+Tally& tally() {
+  static Tally instance;
+  return instance;
+}
+
+#if CATCH_VERSION_MAJOR == 2
+using ListenerBase = Catch::TestEventListenerBase;
+#else
+using ListenerBase = Catch::EventListenerBase;
+#endif
+
+class TallyListener : public ListenerBase {
+ public:
+  using ListenerBase::ListenerBase;
+
+  void testCaseStarting(const Catch::TestCaseInfo&) override { tally().skipping = false; }
+
+  void testCaseEnded(const Catch::TestCaseStats&) override {
+    if (!tally().skipping) {
+      ++tally().ran;
+    }
+  }
+};
+
+}  // namespace
+
+CATCH_REGISTER_LISTENER(TallyListener)
+
+void skip_test(const std::string& reason) {
+  if (!tally().skipping) {
+    ++tally().skipped[reason];
+  }
+  tally().skipping = true;
+}
+
+int main(int argc, char** argv) {
+  Catch::Session session;
+  if (const int error = session.applyCommandLine(argc, argv); error != 0) {
+    return error;
+  }
+  const auto& options = session.configData();
+#if CATCH_VERSION_MAJOR == 2
+  const bool listing = options.listTests || options.listTags || options.listReporters ||
+                       options.listTestNamesOnly || options.showHelp;
+#else
+  const bool listing = options.listTests || options.listTags || options.listReporters ||
+                       options.listListeners || options.showHelp;
+#endif
+  const int result = session.run();
+  if (listing) {
+    return result;
+  }
+  for (const auto& [reason, count] : tally().skipped) {
+    std::cout << "skipped " << count << " test case(s): " << reason << "\n";
+  }
+  if (tally().ran == 0 && tally().skipped.empty()) {
+    std::cerr << "the selection matched no test case\n";
+    return kNothingSelected;
+  }
+  if (result == 0 && !tally().skipped.empty()) {
+    return kSkipped;
+  }
+  return result;
+}

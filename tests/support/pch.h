@@ -1,0 +1,11 @@
+#pragma once
+
+// What nearly every test file includes, precompiled once.
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <string>
+#include <vector>
+
+#include "catch.h"

@@ -1,0 +1,44 @@
+#pragma once
+
+// What the operators should give, in long double, by plain loops over each element: slow, obvious,
+// and sharing no code with the plugin.
+
+#include <ATen/ATen.h>
+
+#include <optional>
+#include <string>
+
+/// An expected result with what rounding may do to it. Both are float64, contiguous, on the CPU, of
+/// the result's shape.
+struct Expected {
+  at::Tensor values;
+  at::Tensor
+      error;  // the admitted absolute error in units of the computation's epsilon (compare.h)
+};
+
+/// All arguments of scaled_masked_softmax but the scores.
+struct MaskArguments {
+  double scale = 1.0;
+  std::optional<at::Tensor> attn_mask = std::nullopt;
+  std::string causal = "none";
+  std::optional<at::Tensor> query_positions = std::nullopt;
+  std::optional<at::Tensor> key_lengths = std::nullopt;
+  int64_t window = 0;
+  std::optional<double> masked_value = std::nullopt;
+};
+
+Expected expected_softmax(const at::Tensor& self, int64_t dim);
+Expected expected_log_softmax(const at::Tensor& self, int64_t dim);
+Expected expected_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
+                                   int64_t dim);
+Expected expected_log_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
+                                       int64_t dim);
+
+Expected expected_scaled_masked_softmax(const at::Tensor& scores, const MaskArguments& arguments);
+Expected expected_scaled_masked_softmax_backward(const at::Tensor& grad_output,
+                                                 const at::Tensor& output,
+                                                 const MaskArguments& arguments);
+
+/// Which keys are seen, as a bool tensor of the scores' shape: false where a rule or the boolean
+/// mask hides them (the boolean mask hides nothing when masked_value is given).
+at::Tensor visible_keys(const at::Tensor& scores, const MaskArguments& arguments);
