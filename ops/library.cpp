@@ -28,11 +28,8 @@ constexpr const char* kSchemas[] = {
 // Freezing a module bakes the result of a call without tensor arguments into it, unless the call
 // may have side effects.
 constexpr const char* kStatefulSchemas[] = {
-    "build_info() -> str",
-    "device_info() -> str",
-    "call_count(str name) -> int",
-    "call_counts() -> str",
-    "reset_call_counts() -> ()",
+    "build_info() -> str",  "device_info() -> str",      "call_count(str name) -> int",
+    "call_counts() -> str", "reset_call_counts() -> ()",
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 /// Every complaint about an argument reads
 /// "warpfuse::<operator>: <argument>: expected <what>, got <what came>".
-#define WARPFUSE_CHECK(condition, op, argument, expected, ...)                               \
+#define WARPFUSE_CHECK(condition, op, argument, expected, ...)                                \
   TORCH_CHECK(condition, "warpfuse::", op, ": ", argument, ": expected ", expected, ", got ", \
               __VA_ARGS__)
 

@@ -25,25 +25,25 @@ const char* built_cpu_capabilities();
 // Declares a function of every instruction set's namespace, and one of the same name that calls
 // the one for this machine.
 #ifdef WARPFUSE_CPU_X86
-#define WARPFUSE_DECLARE_CPU_KERNEL(name, Arguments)                                        \
-  namespace isa_DEFAULT {                                                                   \
-  void name(const Arguments&, int64_t begin, int64_t end);                                  \
-  }                                                                                         \
-  namespace isa_AVX2 {                                                                      \
-  void name(const Arguments&, int64_t begin, int64_t end);                                  \
-  }                                                                                         \
-  namespace isa_AVX512 {                                                                    \
-  void name(const Arguments&, int64_t begin, int64_t end);                                  \
-  }                                                                                         \
-  inline void name(const Arguments& arguments, int64_t begin, int64_t end) {                \
-    switch (cpu_capability()) {                                                             \
-      case CpuCapability::avx512:                                                           \
-        return isa_AVX512::name(arguments, begin, end);                                     \
-      case CpuCapability::avx2:                                                             \
-        return isa_AVX2::name(arguments, begin, end);                                       \
-      default:                                                                              \
-        return isa_DEFAULT::name(arguments, begin, end);                                    \
-    }                                                                                       \
+#define WARPFUSE_DECLARE_CPU_KERNEL(name, Arguments)                         \
+  namespace isa_DEFAULT {                                                    \
+  void name(const Arguments&, int64_t begin, int64_t end);                   \
+  }                                                                          \
+  namespace isa_AVX2 {                                                       \
+  void name(const Arguments&, int64_t begin, int64_t end);                   \
+  }                                                                          \
+  namespace isa_AVX512 {                                                     \
+  void name(const Arguments&, int64_t begin, int64_t end);                   \
+  }                                                                          \
+  inline void name(const Arguments& arguments, int64_t begin, int64_t end) { \
+    switch (cpu_capability()) {                                              \
+      case CpuCapability::avx512:                                            \
+        return isa_AVX512::name(arguments, begin, end);                      \
+      case CpuCapability::avx2:                                              \
+        return isa_AVX2::name(arguments, begin, end);                        \
+      default:                                                               \
+        return isa_DEFAULT::name(arguments, begin, end);                     \
+    }                                                                        \
   }
 #else
 #define WARPFUSE_DECLARE_CPU_KERNEL(name, Arguments)                         \

@@ -6,7 +6,8 @@
 
 namespace warpfuse {
 
-/// A task of fewer elements costs more to start than it saves; ATen's own loops use this number too.
+/// A task of fewer elements costs more to start than it saves; ATen's own loops use this number
+/// too.
 inline constexpr int64_t kElementsPerTask = 32768;
 
 /// body(begin, end) over [0, rows), by at::parallel_for.

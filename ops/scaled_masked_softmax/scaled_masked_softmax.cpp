@@ -100,9 +100,9 @@ MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
   }
   const at::Tensor mask = masks.attn_mask->expand(scores.sizes());
   view.data = mask.const_data_ptr();
-  view.kind = mask.scalar_type() == at::kBool                   ? MaskKind::boolean
-              : mask.scalar_type() == scores.scalar_type()      ? MaskKind::additive
-                                                                : MaskKind::additive_float32;
+  view.kind = mask.scalar_type() == at::kBool              ? MaskKind::boolean
+              : mask.scalar_type() == scores.scalar_type() ? MaskKind::additive
+                                                           : MaskKind::additive_float32;
   view.batch_stride = scores.dim() > 2 ? mask.stride(0) : 0;
   view.head_stride = scores.dim() == 4 ? mask.stride(1) : 0;
   view.query_stride = mask.stride(-2);
@@ -116,8 +116,9 @@ MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
 
 namespace {
 
-at::Tensor forward_meta(const at::Tensor& scores, double, const std::optional<at::Tensor>& attn_mask,
-                        c10::string_view causal, const std::optional<at::Tensor>& query_positions,
+at::Tensor forward_meta(const at::Tensor& scores, double,
+                        const std::optional<at::Tensor>& attn_mask, c10::string_view causal,
+                        const std::optional<at::Tensor>& query_positions,
                         const std::optional<at::Tensor>& key_lengths, int64_t window,
                         std::optional<double> masked_value) {
   check_masks("scaled_masked_softmax", scores,
@@ -131,8 +132,7 @@ at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& output
                          const std::optional<at::Tensor>& key_lengths, int64_t window,
                          std::optional<double> masked_value) {
   constexpr const char* kOp = "_scaled_masked_softmax_backward";
-  check_masks(kOp, output,
-              {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+  check_masks(kOp, output, {attn_mask, causal, query_positions, key_lengths, window, masked_value});
   check_alike(kOp, "grad_output", grad_output, output);
   return at::empty_symint(output.sym_sizes(), output.options());
 }

@@ -76,15 +76,13 @@ struct SavedMasks {
 class Backward : public torch::autograd::Function<Backward> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_output,
-                            const at::Tensor& output, double scale,
-                            const OptionalTensor& attn_mask, const std::string& causal,
-                            const OptionalTensor& query_positions,
+                            const at::Tensor& output, double scale, const OptionalTensor& attn_mask,
+                            const std::string& causal, const OptionalTensor& query_positions,
                             const OptionalTensor& key_lengths, int64_t window,
                             std::optional<double> masked_value) {
     at::AutoDispatchBelowADInplaceOrView below;
-    SavedMasks<2>::save(
-        context, {grad_output, output}, scale,
-        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+    SavedMasks<2>::save(context, {grad_output, output}, scale,
+                        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
     return call_backward(grad_output, output, scale, attn_mask, causal, query_positions,
                          key_lengths, window, masked_value);
   }
@@ -116,9 +114,8 @@ class Forward : public torch::autograd::Function<Forward> {
     at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor output = scaled_masked_softmax(
         scores, scale, attn_mask, causal, query_positions, key_lengths, window, masked_value);
-    SavedMasks<1>::save(
-        context, {output}, scale,
-        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+    SavedMasks<1>::save(context, {output}, scale,
+                        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
     return output;
   }
 
@@ -149,8 +146,8 @@ at::Tensor forward_autograd(const at::Tensor& scores, double scale, const Option
                             c10::string_view causal, const OptionalTensor& query_positions,
                             const OptionalTensor& key_lengths, int64_t window,
                             std::optional<double> masked_value) {
-  return Forward::apply(scores, scale, attn_mask, std::string(causal), query_positions,
-                        key_lengths, window, masked_value);
+  return Forward::apply(scores, scale, attn_mask, std::string(causal), query_positions, key_lengths,
+                        window, masked_value);
 }
 
 at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& output, double scale,

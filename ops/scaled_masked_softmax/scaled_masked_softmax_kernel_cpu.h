@@ -1,33 +1,9 @@
 #pragma once
 
-#include <cstdint>
-
 #include "common/cpu_capability.h"
-#include "common/dtype.h"
-#include "rowwise/key_mask.h"
+#include "scaled_masked_softmax/scaled_masked_softmax_arguments.h"
 
 namespace warpfuse {
-
-/// output = softmax(scores * scale + mask) of the rows [B * H * Tq, Tk].
-struct MaskedSoftmaxArguments {
-  const void* scores;
-  void* output;
-  DType dtype;
-  double scale;
-  KeyRules rules;
-  MaskView mask;
-};
-
-/// grad_scores from grad_output and the forward's output.
-struct MaskedSoftmaxBackwardArguments {
-  const void* grad_output;
-  const void* output;
-  void* grad_scores;
-  DType dtype;
-  double scale;
-  KeyRules rules;
-  MaskView mask;
-};
 
 // Rows [begin, end).
 WARPFUSE_DECLARE_CPU_KERNEL(masked_softmax_rows_cpu, MaskedSoftmaxArguments)

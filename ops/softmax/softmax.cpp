@@ -18,8 +18,8 @@ at::Tensor prepare_softmax(const char* op, const at::Tensor& self, int64_t dim,
   return input;
 }
 
-void check_softmax_backward(const char* op, const at::Tensor& grad_output,
-                            const at::Tensor& output, int64_t dim) {
+void check_softmax_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& output,
+                            int64_t dim) {
   check_floating(op, "output", output);
   check_alike(op, "grad_output", grad_output, output);
   c10::maybe_wrap_dim(dim, output.dim());

@@ -55,8 +55,7 @@ class Backward : public torch::autograd::Function<Backward<kLog>> {
       return {grad_g, grad_y, at::Tensor()};
     } else {
       const at::Tensor grad_g = call_backward<false>(gg, y, dim);
-      const at::Tensor grad_y =
-          gg * (g - (g * y).sum(dim, true)) - g * (gg * y).sum(dim, true);
+      const at::Tensor grad_y = gg * (g - (g * y).sum(dim, true)) - g * (gg * y).sum(dim, true);
       return {grad_g, grad_y, at::Tensor()};
     }
   }
@@ -84,13 +83,12 @@ template <bool kLog>
 at::Tensor forward_autograd(const at::Tensor& self, int64_t dim,
                             std::optional<at::ScalarType> dtype) {
   // The conversion is ATen's own, so its gradient is too.
-  return Forward<kLog>::apply(
-      prepare_softmax(kLog ? "log_softmax" : "softmax", self, dim, dtype), dim);
+  return Forward<kLog>::apply(prepare_softmax(kLog ? "log_softmax" : "softmax", self, dim, dtype),
+                              dim);
 }
 
 template <bool kLog>
-at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& output,
-                             int64_t dim) {
+at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim) {
   check_softmax_backward(kLog ? "_log_softmax_backward" : "_softmax_backward", grad_output, output,
                          dim);
   return Backward<kLog>::apply(grad_output, output, dim);

@@ -105,14 +105,15 @@ void forward_naive(const SoftmaxArguments& arguments, int64_t begin, int64_t end
     for (int64_t j = 0; j < columns; ++j) {
       max = std::fmax(max, static_cast<C>(x[j * inner]));
     }
-    C sum = 0;
+    CascadeSum<C> exponentials(C(0));
     for (int64_t j = 0; j < columns; ++j) {
-      sum += std::exp(static_cast<C>(x[j * inner]) - max);
+      exponentials.add(std::exp(static_cast<C>(x[j * inner]) - max));
     }
+    const C sum = exponentials.value();
     for (int64_t j = 0; j < columns; ++j) {
       const C shifted = static_cast<C>(x[j * inner]) - max;
-      y[j * inner] = static_cast<T>(arguments.log ? shifted - std::log(sum)
-                                                  : std::exp(shifted) / sum);
+      y[j * inner] =
+          static_cast<T>(arguments.log ? shifted - std::log(sum) : std::exp(shifted) / sum);
     }
   }
 }

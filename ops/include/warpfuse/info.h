@@ -1,10 +1,10 @@
 #pragma once
 
+#include <warpfuse/dispatch.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include <warpfuse/dispatch.h>
 
 namespace warpfuse {
 

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <warpfuse/dispatch.h>
 
 #include <optional>
 #include <string_view>
-
-#include <warpfuse/dispatch.h>
 
 namespace warpfuse {
 

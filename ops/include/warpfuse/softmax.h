@@ -1,10 +1,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <warpfuse/dispatch.h>
 
 #include <optional>
-
-#include <warpfuse/dispatch.h>
 
 namespace warpfuse {
 

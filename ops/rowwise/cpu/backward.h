@@ -14,12 +14,11 @@ void softmax_backward_row(const C* g, const C* y, C* dx, C scale, int64_t count)
   using Vec = at::vec::Vectorized<C>;
   if constexpr (kLog) {
     const Vec sum(sum_of<C>(count, [&](int64_t i, int64_t n) { return load(g + i, n); }));
-    transform(dx, count, [&](int64_t i, int64_t n) {
-      return load(g + i, n) - load(y + i, n).exp() * sum;
-    });
+    transform(dx, count,
+              [&](int64_t i, int64_t n) { return load(g + i, n) - load(y + i, n).exp() * sum; });
   } else {
-    const Vec dot(sum_of<C>(
-        count, [&](int64_t i, int64_t n) { return load(y + i, n) * load(g + i, n); }));
+    const Vec dot(
+        sum_of<C>(count, [&](int64_t i, int64_t n) { return load(y + i, n) * load(g + i, n); }));
     transform(dx, count, [&](int64_t i, int64_t n) {
       return load(y + i, n) * (load(g + i, n) - dot) * Vec(scale);
     });

@@ -22,8 +22,7 @@ Compute<T> softmax_row(const Compute<T>* x, T* y, Compute<T>* scratch, int64_t c
   if constexpr (kLog) {
     sum = sum_of<C>(count, [&](int64_t i, int64_t n) { return (load(x + i, n) - max).exp(); });
     const Vec log_sum(std::log(sum));
-    transform(result, count,
-              [&](int64_t i, int64_t n) { return load(x + i, n) - max - log_sum; });
+    transform(result, count, [&](int64_t i, int64_t n) { return load(x + i, n) - max - log_sum; });
   } else {
     sum = sum_of<C>(count, [&](int64_t i, int64_t n) {
       const Vec exponential = (load(x + i, n) - max).exp();
@@ -31,7 +30,8 @@ Compute<T> softmax_row(const Compute<T>* x, T* y, Compute<T>* scratch, int64_t c
       return exponential;
     });
     const Vec reciprocal(C(1) / sum);
-    transform(result, count, [&](int64_t i, int64_t n) { return load(result + i, n) * reciprocal; });
+    transform(result, count,
+              [&](int64_t i, int64_t n) { return load(result + i, n) * reciprocal; });
   }
   if constexpr (!std::is_same_v<T, C>) {
     convert(result, y, count);
@@ -58,11 +58,11 @@ void softmax_lanes(const T* x, T* y, int64_t columns, int64_t stride, int64_t la
   for (int64_t j = 0; j < columns; ++j) {
     max = at::vec::maximum(max, at_column(j));
   }
-  Vec sum(C(0));
+  CascadeSum<Vec> sum(Vec(C(0)));
   for (int64_t j = 0; j < columns; ++j) {
-    sum = sum + (at_column(j) - max).exp();
+    sum.add((at_column(j) - max).exp());
   }
-  const Vec last = kLog ? sum.log() : Vec(C(1)) / sum;
+  const Vec last = kLog ? sum.value().log() : Vec(C(1)) / sum.value();
   for (int64_t j = 0; j < columns; ++j) {
     const Vec shifted = at_column(j) - max;
     const Vec result = kLog ? shifted - last : shifted.exp() * last;

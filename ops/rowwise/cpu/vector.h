@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "common/cascade_sum.h"
 #include "common/cpu_capability.h"
 
 namespace warpfuse::WARPFUSE_ISA {
@@ -52,11 +53,11 @@ inline C max_of(const C* values, int64_t count) {
 template <typename C, typename Map>
 inline C sum_of(int64_t count, const Map& map) {
   using Vec = at::vec::Vectorized<C>;
-  Vec sum(C(0));
+  CascadeSum<Vec> sum(Vec(C(0)));
   for_vectors<C>(
-      0, count, [&](int64_t i) { sum = sum + map(i, int64_t(Vec::size())); },
-      [&](int64_t i, int64_t left) { sum = sum + Vec::set(Vec(C(0)), map(i, left), left); });
-  return at::vec::vec_reduce_all<C>([](const Vec& a, const Vec& b) { return a + b; }, sum);
+      0, count, [&](int64_t i) { sum.add(map(i, int64_t(Vec::size()))); },
+      [&](int64_t i, int64_t left) { sum.add(Vec::set(Vec(C(0)), map(i, left), left)); });
+  return at::vec::vec_reduce_all<C>([](const Vec& a, const Vec& b) { return a + b; }, sum.value());
 }
 
 /// Loads, where count is below the vector's size, only that many.

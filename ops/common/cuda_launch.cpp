@@ -1,0 +1,26 @@
+#include "common/cuda_launch.h"
+
+#include <c10/util/Exception.h>
+
+#include "info/build_info.h"
+
+namespace warpfuse {
+
+void check_launch(const char* op, cudaError_t error) {
+  if (error == cudaSuccess) {
+    return;
+  }
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    int device = 0;
+    cudaDeviceProp properties{};
+    cudaGetDevice(&device);
+    cudaGetDeviceProperties(&properties, device);
+    TORCH_CHECK(false, "warpfuse::", op, ": no kernel for ", properties.name,
+                " (compute capability ", properties.major, ".", properties.minor,
+                "); this library was built for ", kArchitectures);
+  }
+  TORCH_CHECK(false, "warpfuse::", op, ": launch failed: ", cudaGetErrorString(error));
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "common/cascade_sum.h"
+#include "rowwise/cuda/types.cuh"
+#include "rowwise/layout.h"
+
+namespace warpfuse::cuda {
+
+/// The naive kernel, kept as the first step of the ladder: one thread a row, three reads.
+template <typename T, bool kLog>
+__global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
+  using C = Compute<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= layout.outer * layout.inner) {
+    return;
+  }
+  const int64_t offset = row / layout.inner * layout.columns * layout.inner + row % layout.inner;
+  const T* x = input + offset;
+  T* y = output + offset;
+  C max = lowest<C>();
+  for (int64_t j = 0; j < layout.columns; ++j) {
+    max = larger(max, to_compute(x[j * layout.inner]));
+  }
+  CascadeSum<C> sum(C(0));
+  for (int64_t j = 0; j < layout.columns; ++j) {
+    sum.add(exponential(to_compute(x[j * layout.inner]) - max));
+  }
+  const C last = kLog ? logarithm(sum.value()) : C(1) / sum.value();
+  for (int64_t j = 0; j < layout.columns; ++j) {
+    const C shifted = to_compute(x[j * layout.inner]) - max;
+    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential(shifted) * last);
+  }
+}
+
+}  // namespace warpfuse::cuda

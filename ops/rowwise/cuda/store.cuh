@@ -1,0 +1,44 @@
+#pragma once
+
+#include "rowwise/cuda/pack.cuh"
+
+namespace warpfuse::cuda {
+
+/// A Store functor says what becomes of a score x when the row's maximum m and its sum s of
+/// exp(x - m) are known, and where it goes.
+
+/// exp(x - m) / s
+template <typename T>
+struct ProbabilityStore {
+  using Element = T;
+  static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
+  T* output;                                       // [rows, columns]
+
+  template <typename C>
+  __device__ static C factor(C sum) {
+    return C(1) / sum;
+  }
+  template <typename C>
+  __device__ static C value(C exponential_of_x, C, C factor) {
+    return exponential_of_x * factor;
+  }
+};
+
+/// (x - m) - log s
+template <typename T>
+struct LogProbabilityStore {
+  using Element = T;
+  static constexpr bool kKeepsExponential = false;
+  T* output;  // [rows, columns]
+
+  template <typename C>
+  __device__ static C factor(C sum) {
+    return logarithm(sum);
+  }
+  template <typename C>
+  __device__ static C value(C x, C max, C factor) {
+    return (x - max) - factor;
+  }
+};
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace warpfuse::cuda {
+
+/// What a dtype is computed in: double for double, else float.
+template <typename T>
+struct ComputeOf {
+  using type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using type = double;
+};
+template <typename T>
+using Compute = typename ComputeOf<T>::type;
+
+__device__ __forceinline__ float to_compute(float x) { return x; }
+__device__ __forceinline__ double to_compute(double x) { return x; }
+__device__ __forceinline__ float to_compute(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_compute(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__device__ __forceinline__ T from_compute(Compute<T> x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ __half from_compute<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_compute<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+/// e^d. The difference of two scores comes first and is scaled to base 2 then: log2e * x - log2e *
+/// m in one instruction would be NaN on a row of finfo.min, and loses the fraction of large scores.
+__device__ __forceinline__ float exponential(float d) { return exp2f(d * 1.4426950408889634f); }
+__device__ __forceinline__ double exponential(double d) { return exp(d); }
+
+__device__ __forceinline__ float logarithm(float x) { return logf(x); }
+__device__ __forceinline__ double logarithm(double x) { return log(x); }
+
+/// The larger of two; drops a NaN, which comes back through the sum of exponentials.
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
+
+template <typename C>
+__device__ __forceinline__ C lowest() {
+  return -static_cast<C>(INFINITY);
+}
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,36 @@
+#include "rowwise/cuda/backward.cuh"
+#include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/launch.cuh"
+#include "scaled_masked_softmax/scaled_masked_softmax_kernel.h"
+
+namespace warpfuse {
+namespace {
+
+using namespace cuda;
+
+template <typename T, bool kTensor>
+cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, cudaStream_t stream) {
+  const T* output = static_cast<const T*>(arguments.output);
+  const Backward<T, KeyMask<T, kTensor>, false> function{
+      output,
+      static_cast<const T*>(arguments.grad_output),
+      static_cast<T*>(arguments.grad_scores),
+      {arguments.rules, arguments.mask},
+      static_cast<Compute<T>>(arguments.scale),
+      arguments.rules.keys};
+  return launch_rows(function, arguments.rows, output, stream);
+}
+
+}  // namespace
+
+cudaError_t masked_softmax_backward_cuda(const MaskedSoftmaxBackwardArguments& arguments,
+                                         cudaStream_t stream) {
+  return dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    // An additive mask has done its work in the forward: only a boolean one is read again.
+    return arguments.mask.kind == MaskKind::boolean ? backward<T, true>(arguments, stream)
+                                                    : backward<T, false>(arguments, stream);
+  });
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,33 @@
+#include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/forward.cuh"
+#include "rowwise/cuda/launch.cuh"
+#include "scaled_masked_softmax/scaled_masked_softmax_kernel.h"
+
+namespace warpfuse {
+namespace {
+
+using namespace cuda;
+
+template <typename T, bool kTensor>
+cudaError_t forward(const MaskedSoftmaxArguments& arguments, cudaStream_t stream) {
+  using Load = MaskedLoad<T, kTensor>;
+  const T* scores = static_cast<const T*>(arguments.scores);
+  const Forward<Load, ProbabilityStore<T>> function{
+      {scores, {arguments.rules, arguments.mask}, static_cast<Compute<T>>(arguments.scale)},
+      {static_cast<T*>(arguments.output)},
+      arguments.rules.keys};
+  return launch_rows(function, arguments.rows, scores, stream);
+}
+
+}  // namespace
+
+cudaError_t masked_softmax_forward_cuda(const MaskedSoftmaxArguments& arguments,
+                                        cudaStream_t stream) {
+  return dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, stream)
+                                                 : forward<T, true>(arguments, stream);
+  });
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "scaled_masked_softmax/scaled_masked_softmax_arguments.h"
+
+namespace warpfuse {
+
+// Launches on `stream` of the current device; the launch's error is the result. Nothing is
+// synchronised. Tensors are contiguous and not empty.
+
+cudaError_t masked_softmax_forward_cuda(const MaskedSoftmaxArguments& arguments,
+                                        cudaStream_t stream);
+cudaError_t masked_softmax_backward_cuda(const MaskedSoftmaxBackwardArguments& arguments,
+                                         cudaStream_t stream);
+
+}  // namespace warpfuse
