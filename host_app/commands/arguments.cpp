@@ -1,5 +1,6 @@
 #include "commands/arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iostream>
@@ -24,8 +25,6 @@ cxxopts::ParseResult parse(cxxopts::Options& options, const std::vector<std::str
   }
 }
 
-std::string dashed(const std::string& name) { return (name.size() == 1 ? "-" : "--") + name; }
-
 // The whole of `text` as a number.
 template <typename Number>
 bool parse_number(const std::string& text, Number& number) {
@@ -40,11 +39,19 @@ Arguments::Arguments(cxxopts::Options options, const std::vector<std::string>& p
                      int argc, const char* const* argv)
     : options_(std::move(options)), result_(parse(options_, positionals, argc, argv)) {}
 
+std::string Arguments::spelled(const std::string& name) const {
+  for (const cxxopts::HelpOptionDetails& option : options_.group_help("").options) {
+    const bool found = std::find(option.l.begin(), option.l.end(), name) != option.l.end();
+    if (found && !option.s.empty()) return fmt::format("-{}, --{}", option.s, name);
+  }
+  return "--" + name;
+}
+
 std::string Arguments::text(const std::string& name) const {
   try {
     return result_[name].as<std::string>();
   } catch (const cxxopts::exceptions::exception&) {
-    fail(ExitCode::usage, "{} is missing (see --help)", dashed(name));
+    fail(ExitCode::usage, "{} is missing (see --help)", spelled(name));
   }
 }
 
@@ -55,7 +62,7 @@ int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) c
     const std::string range = high == std::numeric_limits<int64_t>::max()
                                   ? fmt::format("of at least {}", low)
                                   : fmt::format("of {}..{}", low, high);
-    fail(ExitCode::usage, "{}: expected an integer {}, got '{}'", dashed(name), range, given);
+    fail(ExitCode::usage, "{}: expected an integer {}, got '{}'", spelled(name), range, given);
   }
   return value;
 }
@@ -64,7 +71,7 @@ double Arguments::number(const std::string& name, double low) const {
   const std::string given = text(name);
   double value = 0;
   if (!parse_number(given, value) || !std::isfinite(value) || value < low) {
-    fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", dashed(name), low,
+    fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", spelled(name), low,
          given);
   }
   return value;

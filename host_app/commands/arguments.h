@@ -34,6 +34,9 @@ class Arguments {
   PluginOptions plugin_options() const;
 
  private:
+  // The option as a message names it: "-n, --tokens".
+  std::string spelled(const std::string& name) const;
+
   cxxopts::Options options_;
   cxxopts::ParseResult result_;
 };

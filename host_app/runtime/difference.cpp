@@ -28,8 +28,8 @@ Difference difference_between(const at::Tensor& value, const at::Tensor& referen
   const at::Tensor zero = at::zeros_like(a);
   const at::Tensor distance = at::where(a.eq(b), zero, (a - b).abs());  // inf - inf would be NaN
   const at::Tensor magnitude = at::where(b.isfinite(), b.abs(), zero);
-  return {distance.max().item<double>(),
-          magnitude.max().item<double>()};  // max() gives NaN if there is one
+  // max() gives NaN if there is one; abs() drops its sign, which would be printed.
+  return {std::abs(distance.max().item<double>()), magnitude.max().item<double>()};
 }
 
 double default_tolerance(c10::ScalarType dtype) {

@@ -1,10 +1,8 @@
 #include "runtime/shared_library.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <exception>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -17,31 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string library_being_opened;  // for the handler below, which takes no argument
-
-[[noreturn]] void report_and_exit() {
-  const std::exception_ptr exception = std::current_exception();
-  const std::string reason =
-      exception ? describe(exception, ExitCode::plugin).message : "its initialisation failed";
-  const std::string line = fmt::format("warpfuse: error: {}: {}\n", library_being_opened, reason);
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  _exit(static_cast<int>(ExitCode::plugin));
-}
-
-// While one lives, std::terminate prints one line instead of aborting.
-class TerminateGuard {
- public:
-  explicit TerminateGuard(const fs::path& library)
-      : previous_(std::set_terminate(report_and_exit)) {
-    library_being_opened = library.string();
-  }
-  ~TerminateGuard() { std::set_terminate(previous_); }
-  TerminateGuard(const TerminateGuard&) = delete;
-  TerminateGuard& operator=(const TerminateGuard&) = delete;
-
- private:
-  std::terminate_handler previous_;
-};
+// glibc declares dlopen as never throwing, so that a compiler may drop the handlers around a direct
+// call; but an exception of a static initialiser does pass through it.
+void* (*volatile const throwing_dlopen)(const char*, int) = dlopen;
 
 }  // namespace
 
@@ -50,9 +26,8 @@ void open_library(const fs::path& path, std::string_view role) {
   const fs::path absolute = fs::absolute(path);
   if (!fs::is_regular_file(absolute))
     fail(ExitCode::plugin, "{} {}: no such file", role, path.string());
-  const TerminateGuard guard(path);
-  const auto open = [&] { return dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
-  if (!translating_errors(ExitCode::plugin, path.string(), open)) {
+  const auto open = [&] { return throwing_dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
+  if (!translating_errors(ExitCode::plugin, fmt::format("{} {}", role, path.string()), open)) {
     const char* reason = dlerror();
     fail(ExitCode::plugin, "{} cannot be loaded: {}", role, reason ? reason : path.string());
   }

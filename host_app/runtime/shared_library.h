@@ -6,9 +6,8 @@
 namespace warpfuse::host {
 
 // dlopen with RTLD_NOW and RTLD_LOCAL; never closed, since libtorch keeps pointers to what was
-// registered. Throws Error(plugin). When the library's static initialisation ends the program (a
-// TORCH_LIBRARY that clashes with another does), the program still ends with one line and that
-// code.
+// registered. Throws Error(plugin), also when the library's static initialisation throws, as a
+// TORCH_LIBRARY does that clashes with another; the process should then end.
 void open_library(const std::filesystem::path& path, std::string_view role);
 
 // The file of the loaded library that defines `symbol`; empty when no global library does.

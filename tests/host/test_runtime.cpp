@@ -1,0 +1,92 @@
+// The small parts: error texts, cache buckets, differences, plugin versions.
+
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "failure_of.h"
+#include "runtime/decoder.h"
+#include "runtime/difference.h"
+#include "runtime/errors.h"
+#include "runtime/plugin.h"
+#include "support/catch.h"
+
+using warpfuse::host::cache_bucket;
+using warpfuse::host::describe;
+using warpfuse::host::Difference;
+using warpfuse::host::difference_between;
+using warpfuse::host::ExitCode;
+using warpfuse::host::one_line;
+
+namespace {
+
+template <typename Exception>
+ExitCode code_of(const Exception& exception) {
+  return describe(std::make_exception_ptr(exception), ExitCode::model).code;
+}
+
+}  // namespace
+
+TEST_CASE("one line says what went wrong", "[errors]") {
+  CHECK(one_line("first\nsecond") == "first");
+  CHECK(one_line("\n  indented \nmore") == "indented");
+  CHECK(one_line("") == "unknown error");
+  CHECK(one_line("The following operation failed in the TorchScript interpreter.\nTraceback of "
+                 "TorchScript:\n"
+                 "    x = y\nRuntimeError: sizes differ\n and more") == "sizes differ");
+}
+
+TEST_CASE("exceptions map to exit codes", "[errors]") {
+  CHECK(code_of(std::runtime_error("odd")) == ExitCode::model);
+  CHECK(code_of(std::runtime_error("CUDA error: out of memory")) == ExitCode::device);
+  CHECK(code_of(warpfuse::host::Error(ExitCode::plugin, "p")) == ExitCode::plugin);
+  const auto expected_dimension = [] { TORCH_CHECK(false, "expected 2 dimensions"); };
+  const auto translated = [&] {
+    warpfuse::host::translating_errors(ExitCode::model, "model.pt", expected_dimension);
+  };
+  CHECK(failure_of(translated) == "3: model.pt: expected 2 dimensions");
+}
+
+TEST_CASE("cache buckets are powers of two from 128, up to the context", "[decoder]") {
+  CHECK(cache_bucket(1, 1024) == 128);
+  CHECK(cache_bucket(128, 1024) == 128);
+  CHECK(cache_bucket(129, 1024) == 256);
+  CHECK(cache_bucket(1024, 1024) == 1024);
+  CHECK(cache_bucket(600, 700) == 700);
+  CHECK(cache_bucket(5, 64) == 64);
+}
+
+TEST_CASE("differences", "[difference]") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Difference difference =
+      difference_between(at::tensor({1.0, -4.0}), at::tensor({1.5, -4.0}));
+  CHECK(difference.largest == 0.5);
+  CHECK(difference.reference_magnitude == 4.0);
+  CHECK(difference.within(0.125));
+  CHECK_FALSE(difference.within(0.12));
+  CHECK(difference_between(at::tensor({-infinity}), at::tensor({-infinity})).largest == 0.0);
+  CHECK(difference_between(at::tensor({infinity}), at::tensor({0.0})).largest == infinity);
+  CHECK(difference_between(at::tensor({1.0}), at::tensor({1.0, 2.0})).largest == infinity);
+  CHECK_FALSE(difference_between(at::tensor({nan}), at::tensor({nan})).within(1e9));
+}
+
+TEST_CASE("a NaN stays in the worst of several differences", "[difference]") {
+  Difference worst{std::numeric_limits<double>::quiet_NaN(), 1.0};
+  worst.include({0.5, 2.0});
+  CHECK(std::isnan(worst.largest));
+  Difference small{0.5, 2.0};
+  small.include({std::numeric_limits<double>::quiet_NaN(), 1.0});
+  CHECK(std::isnan(small.largest));
+  CHECK(small.reference_magnitude == 2.0);
+}
+
+TEST_CASE("the part of a version that binaries depend on", "[plugin]") {
+  CHECK(warpfuse::host::major_minor("2.11.0+cu130") == "2.11");
+  CHECK(warpfuse::host::major_minor("2.11") == "2.11");
+  CHECK(warpfuse::host::running_libtorch().starts_with(
+      warpfuse::host::major_minor(warpfuse::host::kBuiltLibtorch)));
+}

@@ -1,0 +1,93 @@
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+#include <torch/csrc/jit/ir/irparser.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "runtime/plugin.h"
+#include "runtime/softmax_census.h"
+#include "support/catch.h"
+
+using warpfuse::host::softmax_kind;
+using warpfuse::host::SoftmaxCensus;
+using warpfuse::host::SoftmaxKind;
+
+namespace {
+
+// Three softmax calls, two of them routed to the plugin.
+constexpr const char* kHalfRouted = R"(
+graph(%x : Tensor):
+  %dim : int = prim::Constant[value=-1]()
+  %none : NoneType = prim::Constant()
+  %a : Tensor = warpfuse::softmax(%x, %dim, %none)
+  %b : Tensor = aten::softmax(%a, %dim, %none)
+  %c : Tensor = warpfuse::log_softmax(%b, %dim, %none)
+  return (%c))";
+
+void load_plugin_under_test() {
+  const char* path = std::getenv("WARPFUSE_PLUGIN");
+  REQUIRE(path != nullptr);
+  warpfuse::host::load_plugin({.plugin = path, .op_libraries = {}},
+                              warpfuse::host::PluginNeed::required);
+}
+
+}  // namespace
+
+TEST_CASE("what counts as a softmax", "[census]") {
+  for (const char* name :
+       {"aten::softmax", "aten::log_softmax", "aten::_softmax", "aten::_safe_softmax",
+        "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention"}) {
+    CHECK(softmax_kind(name) == SoftmaxKind::aten);
+  }
+  for (const char* name :
+       {"warpfuse::softmax", "warpfuse::scaled_masked_softmax", "warpfuse::_softmax_algorithm"}) {
+    CHECK(softmax_kind(name) == SoftmaxKind::plugin);
+  }
+  for (const char* name : {"aten::matmul", "aten::_softmax_backward_data",
+                           "warpfuse::_softmax_backward", "warpfuse::build_info", "other::softmax",
+                           "softmax", "aten::_scaled_dot_product_flash_attention_backward"}) {
+    CHECK(softmax_kind(name) == SoftmaxKind::none);
+  }
+}
+
+TEST_CASE("an operator inside another one is not counted again", "[census]") {
+  const at::Tensor x = at::randn({2, 4, 8, 16});
+  const SoftmaxCensus census;
+  at::softmax(x, -1);
+  CHECK(census.total() == 1);
+  at::log_softmax(x, -1);
+  CHECK(census.total() == 2);
+  at::scaled_dot_product_attention(x, x, x);
+  CHECK(census.total() == 3);
+  at::_softmax(x, -1, false);  // by itself it counts
+  CHECK(census.total() == 4);
+  at::matmul(x, x.transpose(-1, -2));
+  CHECK(census.total() == 4);
+  CHECK(census.by_plugin() == 0);
+}
+
+TEST_CASE("calls are counted on all threads, and only while a census lives", "[census]") {
+  const at::Tensor x = at::randn({4, 4});
+  at::softmax(x, -1);
+  const SoftmaxCensus census;
+  std::thread([&] { at::softmax(x, -1); }).join();
+  CHECK(census.total() == 1);
+}
+
+TEST_CASE("a half-routed graph shows fewer plugin calls than calls", "[census]") {
+  load_plugin_under_test();
+  auto graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(kHalfRouted, graph.get());
+  torch::jit::GraphExecutor executor(graph, "half_routed");
+  const SoftmaxCensus census;
+  torch::jit::Stack stack{at::randn({3, 5})};
+  executor.run(stack);
+  CHECK(census.total() == 3);
+  CHECK(census.by_plugin() == 2);
+}
