@@ -103,8 +103,8 @@ def _write(folder, traced, description):
     folder.mkdir(parents=True)
     traced.save(str(folder / "model.pt"))
     digest = hashlib.sha256((folder / "model.pt").read_bytes()).hexdigest()
-    description = {"format": 1, "dtype": "float32", "schema_version": 1, "torch": torch.__version__} | description
-    (folder / "bundle.json").write_text(json.dumps(description | {"sha256": {"model.pt": digest}}))
+    common = {"format": 1, "dtype": "float32", "schema_version": 1, "torch": torch.__version__}
+    (folder / "bundle.json").write_text(json.dumps(common | description | {"sha256": {"model.pt": digest}}))
     return folder
 
 
@@ -146,8 +146,13 @@ def write_perturbed(folder, routed):
     return write_language_model(folder, model, "perturbed", [])
 
 
-def write_module(folder, function, inputs):
-    """A traced function that is no language model, on float and integer inputs."""
+def write_module(folder, function):
+    """A traced function of values [3, 4] and indices [2]: a file that is no language model."""
+    inputs = [
+        {"name": "values", "dtype": "float32", "shape": [3, 4], "std": 2.0},
+        {"name": "indices", "dtype": "int64", "shape": [2], "low": 0, "high": 3},
+    ]
+
     class Wrapper(torch.nn.Module):
         def forward(self, values, indices):
             return function(values, indices)

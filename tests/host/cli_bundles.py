@@ -1,0 +1,37 @@
+"""The toy bundles that the tests of the command line share, made once in a process."""
+
+import atexit
+import json
+import pathlib
+import shutil
+import tempfile
+
+import torch
+
+import toy_bundles
+from host_program import PLUGIN, run_with_plugin
+
+CYCLE = "é€𝄞".encode() + b"\xff "
+
+torch.ops.load_library(PLUGIN)
+folder = pathlib.Path(tempfile.mkdtemp(prefix="warpfuse-cli-"))
+atexit.register(shutil.rmtree, folder)
+
+fused = toy_bundles.write_toy(folder / "fused", "fused", routed=(True, True))
+half = toy_bundles.write_toy(folder / "half", "half", routed=(True, False))
+baseline = toy_bundles.write_toy(folder / "baseline", "baseline", routed=(False, False))
+perturbed = toy_bundles.write_perturbed(folder / "perturbed", routed=(False, False))
+cycle = toy_bundles.write_cycle(folder / "cycle", CYCLE)
+
+
+def copy_of(bundle, name):
+    return pathlib.Path(shutil.copytree(bundle, folder / name))
+
+
+def edit_description(bundle, **fields):
+    file = bundle / "bundle.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def generate(bundle, *arguments, **options):
+    return run_with_plugin("generate", "-m", bundle, "-p", "Hello", "-n", "24", *arguments, **options)

@@ -1,0 +1,178 @@
+"""What the commands of the host program print."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import torch
+
+import toy_bundles
+from cli_bundles import CYCLE, baseline, cycle, folder, fused, generate, half, perturbed
+from host_program import CHECK_FAILED, HOST, MODEL, PLUGIN, USAGE, HostTestCase, run, run_with_plugin
+
+
+class Help(HostTestCase):
+    def test_help_prints_examples_and_the_exit_codes(self):
+        text = self.assert_ok(run("--help")).stdout.decode()
+        self.assertIn("Examples:", text)
+        for code in range(6):
+            self.assertRegex(text, rf"(?m)^  {code}  \w")
+
+    def test_each_command_has_help_with_examples(self):
+        for command in ("generate", "tokenize", "verify", "info"):
+            text = self.assert_ok(run(command, "--help")).stdout.decode()
+            self.assertIn(f"warpfuse {command}", text)
+            self.assertIn("Examples:", text)
+
+    def test_version(self):
+        self.assertRegex(self.assert_ok(run("--version")).stdout.decode(), r"^warpfuse \d+\.\d+\.\d+ ")
+
+
+class Info(HostTestCase):
+    def test_json(self):
+        info = json.loads(self.assert_ok(run_with_plugin("info", "--json")).stdout)
+        self.assertTrue(os.path.samefile(info["plugin"]["path"], PLUGIN))
+        self.assertTrue(torch.__version__.startswith(info["libtorch"]["running"]))
+        operators = {operator["name"]: operator for operator in info["operators"]}
+        softmax = operators["warpfuse::scaled_masked_softmax"]
+        self.assertTrue(softmax["schema"].startswith("warpfuse::scaled_masked_softmax(Tensor scores, "))
+        self.assertLessEqual({"CPU", "Meta", "Autograd"}, set(softmax["backends"]))
+        self.assertEqual("CUDA" in softmax["backends"], info["cuda"]["plugin"] is not None)
+
+    def test_text(self):
+        text = self.assert_ok(run_with_plugin("info")).stdout.decode()
+        self.assertRegex(text, r"(?m)^libtorch +\S+ running, \S+ built against$")
+        self.assertRegex(text, r"(?m)^GPU ")
+        self.assertIn("warpfuse::softmax(Tensor self, int dim", text)
+
+
+class Generation(HostTestCase):
+    def test_fused_and_baseline_say_the_same(self):
+        texts = [self.assert_ok(generate(bundle)).stdout for bundle in (fused, half, baseline)]
+        self.assertGreater(len(texts[0]), len("Hello\n"))
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(texts[0], texts[2])
+
+    def test_counts_the_softmax_calls_that_the_plugin_served(self):
+        calls = toy_bundles.LAYERS * 24  # one prefill and 23 decode steps
+        self.assertEqual(self.softmax_calls(generate(fused)), (calls, calls))
+        self.assertEqual(self.softmax_calls(generate(half)), (calls // 2, calls))
+        self.assertEqual(self.softmax_calls(generate(baseline)), (0, calls))
+
+    def test_reports_the_rates(self):
+        self.assertRegex(
+            self.assert_ok(generate(fused)).stderr.decode(),
+            r"\Aprefill: 5 tokens, [\d.]+ tokens/s\ndecode: 23 tokens, [\d.]+ tokens/s\nplugin: [^\n]+\n\Z",
+        )
+
+    def test_streams_whole_code_points(self):
+        command = [HOST, "generate", "-m", cycle, "-p", "", "-n", "100", "--plugin", PLUGIN]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            pieces = iter(lambda: os.read(process.stdout.fileno(), 65536), b"")
+            text = "".join(piece.decode() for piece in pieces)  # a piece that ends inside a code point raises
+        said = CYCLE * 9 + CYCLE[:1]  # 100 bytes; the last one starts an "é" that never ends
+        self.assertEqual(text, said.decode(errors="replace") + "\n")
+
+    def test_stops_at_the_context(self):
+        result = self.assert_ok(run_with_plugin("generate", "-m", cycle, "-p", "x" * 250, "-n", "50"))
+        self.assertIn("note: stopped after 7 tokens: the context of 256 is full\n", result.stderr.decode())
+
+    def test_prompt_forms(self):
+        file = folder / "prompt.txt"
+        file.write_bytes(b"Hello\n")
+        from_file = run_with_plugin("generate", "-m", baseline, "--prompt-file", file, "-n", "24")
+        shown = generate(baseline).stdout
+        self.assertEqual(self.assert_ok(from_file).stdout, shown)
+        hidden = generate(baseline, "--no-display-prompt").stdout
+        self.assertEqual(b"Hello" + hidden, shown)
+        empty = run_with_plugin("generate", "-m", baseline, "-p", "", "-n", "8", "--no-display-prompt")
+        special = run_with_plugin("generate", "-m", baseline, "-p", "<|endoftext|>", "-n", "8", "--no-display-prompt")
+        self.assertIn("prefill: 1 tokens", special.stderr.decode())
+        self.assertEqual(self.assert_ok(empty).stdout, special.stdout)
+
+    def test_sampling_depends_on_the_seed_alone(self):
+        def sample(seed):
+            return self.assert_ok(generate(baseline, "--temperature", "1", "--top-k", "50", "--seed", seed)).stdout
+
+        self.assertEqual(sample(1), sample(1))
+        self.assertNotEqual(sample(1), sample(2))
+        self.assertNotEqual(sample(1), generate(baseline).stdout)
+
+
+class Verification(HostTestCase):
+    def test_fused_agrees_with_baseline(self):
+        result = self.assert_ok(run_with_plugin("verify", fused, baseline, "-n", "4"))
+        self.assertRegex(result.stdout.decode(), r"(?m)^agree: .* greedy tokens 20 of 20 ")
+        self.assertRegex(result.stdout.decode(), r"(?m)^decode 3 ")
+
+    def test_perturbed_model_differs(self):
+        result = run_with_plugin("verify", perturbed, baseline, "-n", "4")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertRegex(result.stdout.decode(), r"(?m)^DIFFER: largest difference 0\.5,")
+        self.assert_ok(run_with_plugin("verify", perturbed, baseline, "-n", "4", "--tolerance", "0.5"))
+
+    def test_prompts_from_a_file(self):
+        prompts = folder / "prompts.txt"
+        prompts.write_text("one\n\ntwo\n")
+        result = self.assert_ok(run_with_plugin("verify", fused, baseline, "--prompts", prompts, "-n", "1"))
+        self.assertIn("greedy tokens 2 of 2", result.stdout.decode())
+        prompts.write_text("\n")
+        self.assert_fails(run_with_plugin("verify", fused, baseline, "--prompts", prompts), USAGE, "--prompts")
+
+    def test_module_inputs_are_drawn(self):
+        functions = {
+            "selected": lambda v, i: (v[i], v.sum()),
+            "scaled": lambda v, i: (v[i] * 1.01, v.sum()),
+            "undefined": lambda v, i: (v[i] / 0 * 0, v.sum()),
+        }
+        paths = {name: toy_bundles.write_module(folder / name, f) for name, f in functions.items()}
+        self.assert_ok(run("verify", paths["selected"], paths["selected"], "-n", "3"))
+        for name in ("scaled", "undefined"):
+            result = run("verify", paths[name], paths["selected"], "-n", "3")
+            self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertIn("largest difference nan", result.stdout.decode())
+        itself = run("verify", paths["undefined"], paths["undefined"])
+        self.assertEqual(itself.returncode, CHECK_FAILED)  # NaN agrees with nothing
+
+    def test_bundles_of_different_kinds(self):
+        module = toy_bundles.write_module(folder / "other-kind", lambda v, i: v[i])
+        self.assert_fails(run_with_plugin("verify", module, baseline), MODEL, "their kinds differ")
+
+
+class Tokenizing(HostTestCase):
+    def tokenize(self, stdin, *arguments):
+        return run("tokenize", "--tokenizer", baseline, *arguments, stdin=stdin)
+
+    def test_lines(self):
+        text = "AB é\n<|endoftext|>!\n".encode()
+        ids = self.assert_ok(self.tokenize(text)).stdout
+        self.assertEqual(ids, b"65 66 32 195 169\n256 33\n")
+        self.assertEqual(self.assert_ok(self.tokenize(ids, "--decode")).stdout, text)
+
+    def test_any_bytes_come_back(self):
+        data = bytes(byte for byte in range(256) if byte != ord("\n")) + b"\n"
+        self.assertEqual(self.tokenize(self.tokenize(data).stdout, "--decode").stdout, data)
+
+    def test_json(self):
+        ids = self.assert_ok(self.tokenize(b'"a\\nb"\n""\n', "--json")).stdout
+        self.assertEqual([json.loads(line) for line in ids.splitlines()], [[97, 10, 98], []])
+        text = self.assert_ok(self.tokenize(ids, "--json", "--decode")).stdout
+        self.assertEqual([json.loads(line) for line in text.splitlines()], ["a\nb", ""])
+
+    def test_bad_lines_are_named(self):
+        cases = {
+            (b"65\n65 x\n", ("--decode",)): "stdin line 2: expected token ids",
+            (b"65\n257\n", ("--decode",)): "stdin line 2: token id 257",
+            (b"-1\n", ("--decode",)): "stdin line 1: token id -1",
+            (b'"a"\n{\n', ("--json",)): "stdin line 2: expected a JSON string",
+            (b"[1]\n", ("--json",)): "stdin line 1: expected a JSON string",
+            (b'[65]\n["a"]\n', ("--json", "--decode")): "stdin line 2: expected a JSON array",
+        }
+        for (stdin, arguments), message in cases.items():
+            with self.subTest(message):
+                self.assert_fails(self.tokenize(stdin, *arguments), USAGE, message)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,205 @@
+"""What the host program says to bad input: one line on stderr and the documented exit code."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import torch
+
+import toy_bundles
+from cli_bundles import baseline, copy_of, edit_description, folder, fused, generate
+from host_program import (
+    DEVICE,
+    HOST,
+    MODEL,
+    PLUGIN,
+    PLUGIN_ERROR,
+    USAGE,
+    HostTestCase,
+    gpu_names,
+    run,
+    run_with_plugin,
+)
+
+MARKER = b"warpfuse_build_info"  # the symbol that tells a copy of the plugin
+
+
+class Usage(HostTestCase):
+    def test_no_command(self):
+        self.assert_fails(run(), USAGE, "no command")
+
+    def test_unknown_command(self):
+        self.assert_fails(run("sing"), USAGE, "unknown command 'sing'")
+
+    def test_unknown_option(self):
+        self.assert_fails(run("--sing"), USAGE, "unknown option '--sing'")
+        for command in ("generate", "tokenize", "verify", "info"):
+            self.assert_fails(run(command, "--sing"), USAGE, "sing")
+
+    def test_surplus_argument(self):
+        self.assert_fails(generate(baseline, "surplus"), USAGE, "'surplus'")
+
+    def test_bad_values(self):
+        cases = {
+            ("-n", "0"): "an integer of at least 1, got '0'",
+            ("-n", "4x"): "an integer of at least 1, got '4x'",
+            ("--temperature", "-1"): "a number of at least 0, got '-1'",
+            ("--temperature", "nan"): "got 'nan'",
+            ("--top-k", "-2"): "an integer of at least 0, got '-2'",
+            ("--seed", "one"): "got 'one'",
+            ("--device", "tpu"): "expected auto, cpu, cuda or cuda:<index>, got 'tpu'",
+            ("--device", "cuda:x"): "got 'cuda:x'",
+        }
+        for arguments, message in cases.items():
+            with self.subTest(arguments):
+                result = run_with_plugin("generate", "-m", baseline, "-p", "a", *arguments)
+                self.assert_fails(result, USAGE, arguments[0], message)
+
+    def test_missing_options(self):
+        self.assert_fails(run("generate", "-p", "a"), USAGE, "--model is missing")
+        self.assert_fails(run("generate", "-m", baseline), USAGE, "-p TEXT and --prompt-file F")
+        self.assert_fails(run("tokenize"), USAGE, "--tokenizer is missing")
+        self.assert_fails(run("verify", baseline), USAGE, "--reference is missing")
+
+    def test_unreadable_prompt_file(self):
+        result = run_with_plugin("generate", "-m", baseline, "--prompt-file", folder / "none")
+        self.assert_fails(result, USAGE, folder / "none")
+
+
+class Models(HostTestCase):
+    def test_missing_folder_and_missing_description(self):
+        self.assert_fails(generate(folder / "none"), MODEL, "none/bundle.json: cannot be read")
+        bundle = copy_of(baseline, "no-description")
+        (bundle / "bundle.json").unlink()
+        self.assert_fails(generate(bundle), MODEL, "bundle.json: cannot be read")
+        self.assert_fails(run_with_plugin("verify", bundle, baseline), MODEL, "bundle.json")
+
+    def test_description_names_the_field(self):
+        bundle = copy_of(baseline, "bad-description")
+        edit_description(bundle, context="long")
+        self.assert_fails(generate(bundle), MODEL, "field 'context': expected an integer", 'got "long"')
+
+    def test_truncated_model(self):
+        bundle = copy_of(baseline, "truncated")
+        data = (bundle / "model.pt").read_bytes()
+        (bundle / "model.pt").write_bytes(data[: len(data) // 2])
+        self.assert_fails(generate(bundle), MODEL, "model.pt", "SHA-256")
+
+    def test_truncated_model_whose_hash_is_right(self):
+        bundle = copy_of(baseline, "truncated-with-hash")
+        data = (bundle / "model.pt").read_bytes()
+        self.replace_model(bundle, data[: len(data) // 2])
+        self.assert_fails(generate(bundle), MODEL, "model.pt")
+
+    def test_foreign_model(self):
+        bundle = copy_of(baseline, "foreign")
+        self.replace_model(bundle, b"GGUF" + bytes(1000))
+        self.assert_fails(generate(bundle), MODEL, "model.pt: not a TorchScript file")
+
+    def test_missing_model_and_tokenizer_files(self):
+        for name in ("model.pt", "vocab.json", "merges.txt"):
+            bundle = copy_of(baseline, f"without-{name}")
+            (bundle / name).unlink()
+            self.assert_fails(generate(bundle), MODEL, name)
+
+    def test_prompt_longer_than_the_context(self):
+        result = run_with_plugin("generate", "-m", baseline, "-p", "x" * 257)
+        self.assert_fails(result, MODEL, "the prompt has 257 tokens, the model's context is 256")
+        self.assertEqual(result.stdout, b"")
+
+    def test_a_module_is_no_language_model(self):
+        bundle = toy_bundles.write_module(folder / "module", lambda v, i: v[i])
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(baseline / name, bundle)
+        self.assert_fails(generate(bundle), MODEL, "no language model")
+
+    @staticmethod
+    def replace_model(bundle, data):
+        (bundle / "model.pt").write_bytes(data)
+        digest = subprocess.run(["sha256sum", bundle / "model.pt"], capture_output=True, text=True, check=True)
+        edit_description(bundle, sha256={"model.pt": digest.stdout.split()[0]})
+
+
+class Plugins(HostTestCase):
+    def test_found_by_default_beside_the_program_or_in_lib(self):
+        for place in ("bin", "lib"):
+            with self.subTest(place):
+                tree = folder / f"tree-{place}"
+                (tree / "bin").mkdir(parents=True)
+                (tree / "lib").mkdir()
+                shutil.copy(HOST, tree / "bin" / "warpfuse")
+                shutil.copy(PLUGIN, tree / place / "libwarpfuse.so")
+                info = self.assert_ok(run("info", "--json", host=tree / "bin" / "warpfuse"))
+                path = json.loads(info.stdout)["plugin"]["path"]
+                self.assertTrue(os.path.samefile(path, tree / place / "libwarpfuse.so"))
+
+    def test_no_plugin(self):
+        lonely = folder / "lonely" / "bin" / "warpfuse"
+        lonely.parent.mkdir(parents=True)
+        shutil.copy(HOST, lonely)
+        arguments = ("generate", "-p", "a", "-n", "1", "-m")
+        self.assert_fails(run(*arguments, fused, host=lonely), PLUGIN_ERROR, "no plugin", "--plugin")
+        self.assert_fails(run("info", host=lonely), PLUGIN_ERROR, "no plugin")
+        self.assert_ok(run(*arguments, baseline, host=lonely))
+
+    def test_named_plugin_is_not_there(self):
+        self.assert_fails(run("info", "--plugin", folder / "none.so"), PLUGIN_ERROR, "none.so: no such file")
+
+    def test_not_a_library(self):
+        text = folder / "text.so"
+        text.write_text("no library\n")
+        self.assert_fails(run("info", "--plugin", text), PLUGIN_ERROR, "cannot be loaded", text)
+
+    def test_library_without_the_operators(self):
+        other = pathlib.Path(torch.__file__).parent / "lib" / "libc10.so"
+        self.assert_fails(run("info", "--plugin", other), PLUGIN_ERROR, "no warpfuse plugin", other)
+
+    @unittest.skipUnless(shutil.which("c++"), "needs a compiler")
+    def test_library_with_a_missing_symbol(self):
+        library = folder / "missing-symbol.so"
+        source = b'extern "C" void absent_symbol(); extern "C" void call() { absent_symbol(); }'
+        subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library], input=source, check=True)
+        self.assert_fails(run("info", "--plugin", library), PLUGIN_ERROR, "undefined symbol: absent_symbol")
+
+    def test_preloaded_plugin_is_used(self):
+        result = self.assert_ok(run("generate", "-m", fused, "-p", "a", "-n", "2", preload=PLUGIN))
+        self.assertEqual(self.softmax_calls(result), (4, 4))
+        self.assert_ok(generate(fused, preload=PLUGIN))
+
+    def test_second_copy_of_the_plugin(self):
+        copy = folder / "copy.so"
+        shutil.copy(PLUGIN, copy)
+        preloaded = run("generate", "-m", fused, "-p", "a", "--plugin", copy, preload=PLUGIN)
+        self.assert_fails(preloaded, PLUGIN_ERROR, copy, "in this process already")
+        self.assert_fails(generate(fused, "--op-library", copy), PLUGIN_ERROR, copy, "a second copy of the plugin")
+        self.assert_ok(generate(fused, "--op-library", PLUGIN))
+
+    def test_library_whose_registration_clashes(self):
+        clashing = folder / "clashing.so"
+        data = pathlib.Path(PLUGIN).read_bytes()
+        self.assertIn(MARKER, data)
+        clashing.write_bytes(data.replace(MARKER, MARKER[:-1] + b"_"))
+        self.assert_fails(generate(fused, "--op-library", clashing), PLUGIN_ERROR, clashing, "warpfuse")
+
+    def test_operator_that_no_library_has(self):
+        bundle = copy_of(fused, "needs-other")
+        edit_description(bundle, operators=["warpfuse::scaled_masked_softmax", "other::thing"])
+        self.assert_fails(generate(bundle), PLUGIN_ERROR, "needs the operator other::thing")
+
+    def test_bundle_of_another_schema_version(self):
+        bundle = copy_of(fused, "future")
+        edit_description(bundle, schema_version=9)
+        self.assert_fails(generate(bundle), MODEL, "schema version 9")
+
+
+class Devices(HostTestCase):
+    def test_gpu_that_is_not_there(self):
+        request = "cuda" if not gpu_names() else f"cuda:{len(gpu_names())}"
+        self.assert_fails(generate(fused, "--device", request), DEVICE, f"--device {request}")
+
+
+if __name__ == "__main__":
+    unittest.main()
