@@ -23,11 +23,11 @@ void check_index(const char* op, const char* argument, const at::Tensor& index,
 
 void check_attn_mask(const char* op, const at::Tensor& mask, const at::Tensor& scores) {
   const at::ScalarType type = mask.scalar_type();
-  WARPFUSE_CHECK(type == at::kBool || type == scores.scalar_type() || type == at::kFloat, op,
-                 "attn_mask",
-                 c10::str("bool, ", scores.scalar_type(),
-                          scores.scalar_type() == at::kFloat ? "" : " or Float"),
-                 type);
+  WARPFUSE_CHECK(
+      type == at::kBool || type == scores.scalar_type() || type == at::kFloat, op, "attn_mask",
+      scores.scalar_type() == at::kFloat ? "bool or Float"
+                                         : c10::str("bool, ", scores.scalar_type(), " or Float"),
+      type);
   check_same_device(op, "attn_mask", mask, scores);
   bool broadcasts = mask.dim() <= scores.dim();
   for (int64_t d = 1; broadcasts && d <= mask.dim(); ++d) {

@@ -10,9 +10,14 @@ namespace warpfuse::cuda {
 template <typename T>
 constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
+/// 16 bytes that move by one access; a struct of half-precision elements alone would be copied
+/// element by element.
 template <typename T>
-struct alignas(16) Pack {
+union Pack {
+  uint4 bits;
   T element[kPack<T>];
+
+  __device__ Pack() {}
 };
 
 /// Where a row's 16-byte packs lie. A row may start anywhere: pack 0 holds its first element, at
@@ -53,7 +58,8 @@ __device__ __forceinline__ void load_pack(const T* row, int64_t column, bool ful
                                           int64_t end, Compute<T> fill,
                                           Compute<T> (&values)[kPack<T>]) {
   if (full && is_aligned(row + column)) {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + column);
+    Pack<T> pack;
+    pack.bits = *reinterpret_cast<const uint4*>(row + column);
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
       values[i] = to_compute(pack.element[i]);
@@ -77,7 +83,7 @@ __device__ __forceinline__ void store_pack(T* row, int64_t column, int64_t colum
     for (int i = 0; i < kPack<T>; ++i) {
       pack.element[i] = from_compute<T>(values[i]);
     }
-    *reinterpret_cast<Pack<T>*>(row + column) = pack;
+    __stwb(reinterpret_cast<uint4*>(row + column), pack.bits);  // a plain store would be split
   } else {
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
