@@ -59,8 +59,8 @@ def load_plugin(path: Path | None, variants: list[str]) -> None:
     if "fused" in variants:
         for name in ("softmax", "scaled_masked_softmax"):
             if not hasattr(torch.ops.warpfuse, name):
-                origin = f"{path} has no" if path else "--plugin is not given: no"
-                raise PluginError(f"the fused variant needs warpfuse::{name}; {origin} such operator")
+                reason = f"{path} does not have" if path else "only a plugin (--plugin) has"
+                raise PluginError(f"the fused variant needs warpfuse::{name}, which {reason}")
 
 
 def build_gpt2(source: Source, variant: str, dtype: torch.dtype, seed: int) -> GPT2:

@@ -128,7 +128,9 @@ class GPT2(nn.Module):
         self.config = config
         self.transformer = Transformer(config, VARIANTS[variant])
         # A tied head is the token embedding itself, so that the file holds it once.
-        self.lm_head = None if config.tied_head else nn.Linear(config.width, config.vocab_size, False)
+        self.lm_head = None
+        if not config.tied_head:
+            self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """[..., C] -> [..., V]."""

@@ -1,4 +1,4 @@
-"""The settings of a GPT-2, read from Hugging Face's config.json; what is not supported is refused."""
+"""The settings of a GPT-2, read from Hugging Face's config.json; what is unknown is refused."""
 
 import json
 from dataclasses import dataclass

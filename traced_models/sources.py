@@ -26,7 +26,7 @@ class Source:
 
 
 def open_source(text: str, tokenizer: Path | None) -> Source:
-    """What a SOURCE argument names; `tokenizer` is a folder whose tokenizer replaces the model's."""
+    """What a SOURCE argument names; `tokenizer` is a folder whose tokenizer goes first."""
     if text.startswith("config:"):
         name, config = _named_config(text.removeprefix("config:"))
         files = find_tokenizer(tokenizer) if tokenizer else byte_tokenizer(config["vocab_size"])
@@ -45,7 +45,7 @@ def open_source(text: str, tokenizer: Path | None) -> Source:
 
 def _required(files: dict[str, bytes] | None, folder: Path | None) -> dict[str, bytes]:
     if files is None:
-        raise ModelError(f"{folder}: neither vocab.json with merges.txt nor tokenizer.json is there")
+        raise ModelError(f"{folder}: no vocab.json with merges.txt, and no tokenizer.json")
     return files
 
 

@@ -36,9 +36,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             return _read_file(folder / name)
         index = folder / f"{name}.index.json"
         if index.is_file():
-            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
             tensors: dict[str, Tensor] = {}
-            for shard in shards:
+            for shard in sorted(set(weight_map.values())):
                 tensors.update(_read_file(folder / shard))
             return tensors
     raise ModelError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there")
@@ -58,7 +58,8 @@ def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
         if embedding is not None and not torch.equal(head, embedding):
             raise ModelError(f"{origin}: lm_head.weight differs from wte.weight in a tied model")
         del given["lm_head.weight"]
-    missing, surplus = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
+    missing = sorted(expected.keys() - given.keys())
+    surplus = sorted(given.keys() - expected.keys())
     if missing or surplus:
         kind, names = ("missing", missing) if missing else ("unexpected", surplus)
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -33,7 +33,7 @@ def _prompt(model: GPT2, batch: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def trace(module: nn.Module, methods: dict[str, Inputs]) -> torch.jit.ScriptModule:
-    """Trace several methods into one module; the in-place inputs rule out the tracer's own check."""
+    """Trace several methods into one module; in-place inputs rule out the tracer's own check."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
         warnings.simplefilter("ignore", DeprecationWarning)

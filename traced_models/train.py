@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Trains the small GPT-2 that ships in wikitext-small/, on a CPU or a GPU.
+
+    train.py --train wikitext-2/test.txt --held-out wikitext-2/valid.txt -o FOLDER
+
+FOLDER gets model.safetensors (float16), config.json, vocab.json, merges.txt and training_log.json.
+All settings are in train_config.py.
+"""
+
+import argparse
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from corpus import read_documents, read_lines
+from samples import PROMPTS, repetition, write_samples
+from torch import Tensor
+from torch.nn import functional as F
+from train_config import TrainConfig
+from train_data import IGNORE, Stream, build_stream, random_windows, scoring_windows
+from train_tokenizer import load_tokenizer, train_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel
+from unknown_words import UnknownWords
+
+
+def build_model(config: TrainConfig) -> GPT2LMHeadModel:
+    """A GPT-2 with random weights."""
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.context,
+            n_embd=config.width,
+            n_layer=config.layers,
+            n_head=config.heads,
+            resid_pdrop=config.dropout,
+            embd_pdrop=config.dropout,
+            attn_pdrop=config.dropout,
+            bos_token_id=config.vocab_size - 1,
+            eos_token_id=config.vocab_size - 1,
+        )
+    )
+
+
+def repetition_loss(log_probs: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+    """-log(1 - p) of the tokens that followed earlier occurrences of the last two tokens.
+
+    log_probs [B,T,V]; ids, targets i64[B,T]. Candidates that are right this time are left out.
+    """
+    pair = ids[:, 1:] * log_probs.shape[-1] + ids[:, :-1]  # [B,T-1]
+    followers = targets[:, 1:].clamp(min=0)  # [B,T-1]: what came after each pair
+    repeated = (pair[:, :, None] == pair[:, None, :]).tril(-1)  # [B,t,j]: pair j comes before t
+    repeated &= targets[:, 1:, None] != targets[:, None, 1:]
+    repeated &= (targets[:, 1:] != IGNORE)[:, None, :]
+    index = followers[:, None, :].expand(-1, pair.shape[1], -1)
+    candidate = log_probs[:, 1:].gather(2, index).exp()  # [B,t,j]
+    penalty = -torch.log((1.0 - candidate).clamp(min=1e-5))
+    return (penalty * repeated).sum() / (targets != IGNORE).sum()
+
+
+@torch.no_grad()
+def held_out_nats(model: GPT2LMHeadModel, stream: Stream, context: int, stride: int) -> float:
+    """Sum of -log p over the scored targets of a stream."""
+    device = next(model.parameters()).device
+    inputs, targets = scoring_windows(stream, context, stride)
+    total = 0.0
+    for x, y in zip(inputs.split(32), targets.split(32)):
+        logits = model(x.to(device)).logits.float()
+        total += F.cross_entropy(
+            logits.flatten(0, 1), y.to(device).flatten(), ignore_index=IGNORE, reduction="sum"
+        ).item()
+    return total
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    if step < config.warmup:
+        return config.learning_rate * (step + 1) / config.warmup
+    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def train(
+    config: TrainConfig, data: Stream, held_out: Stream, device: torch.device
+) -> tuple[GPT2LMHeadModel, list[dict[str, float]]]:
+    """The averaged model with the lowest held-out loss, and the loss curve."""
+    torch.manual_seed(config.seed)
+    windows = torch.Generator().manual_seed(config.seed)
+    model = build_model(config).to(device)
+    average = build_model(config).to(device).eval()
+    average.load_state_dict(model.state_dict())
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        betas=(0.9, 0.98),
+        fused=device.type == "cuda",
+    )
+    held_out_targets = int((held_out.targets[1:] != IGNORE).sum())
+    best, best_loss, curve, recent = {}, math.inf, [], torch.zeros((), device=device)
+    for step in range(config.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        ids, targets = random_windows(data, config.context, config.batch, windows)
+        ids, targets = ids.to(device), targets.to(device)
+        noisy = ids
+        if config.token_noise:
+            draw = torch.randint(len(data.ids), ids.shape, generator=windows)
+            chosen = torch.rand(ids.shape, generator=windows) < config.token_noise
+            noisy = torch.where(chosen.to(device), data.ids[draw].to(device), ids)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits = model(noisy).logits
+        log_probs = logits.float().log_softmax(-1)
+        likelihood = F.nll_loss(log_probs.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        loss = likelihood
+        if config.label_smoothing:
+            uniform = -log_probs.mean(-1)[targets != IGNORE].mean()
+            loss = loss.lerp(uniform, config.label_smoothing)
+        if config.unlikelihood:
+            loss = loss + config.unlikelihood * repetition_loss(log_probs, ids, targets)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        decay = min(config.average_decay, (step + 1) / (step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
+            recent += likelihood.detach()
+        if (step + 1) % config.evaluate_every == 0 or step + 1 == config.steps:
+            nats = held_out_nats(average, held_out, config.context, config.context)
+            curve.append(
+                {
+                    "step": step + 1,
+                    "train": round(recent.item() / config.evaluate_every, 4),
+                    "held_out": round(nats / held_out_targets, 4),
+                }
+            )
+            print(json.dumps(curve[-1]), flush=True)
+            recent.zero_()
+            if config.keep == "lowest" and curve[-1]["held_out"] < best_loss:
+                best_loss = curve[-1]["held_out"]
+                best = {name: value.clone() for name, value in average.state_dict().items()}
+    if best:
+        average.load_state_dict(best)
+    return average, curve
+
+
+def summary(model: GPT2LMHeadModel, stream: Stream, context: int) -> dict[str, float]:
+    """Held-out figures of the weights as they are stored: a window of context, half of it new."""
+    nats = held_out_nats(model, stream, context, context // 2)
+    tokens = int((stream.targets[1:] != IGNORE).sum())
+    return {
+        "tokens": tokens,
+        "words": stream.words,
+        "bytes": stream.scored_bytes,
+        "loss_per_token": round(nats / tokens, 4),
+        "perplexity_per_token": round(math.exp(nats / tokens), 2),
+        "perplexity_per_word": round(math.exp(nats / stream.words), 1),
+        "bits_per_byte": round(nats / math.log(2) / stream.scored_bytes, 4),
+    }
+
+
+def save(model: GPT2LMHeadModel, out: Path) -> None:
+    """Write model.safetensors in float16 and config.json."""
+    model.half().save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--train", type=Path, required=True, help="WikiText file to train on")
+    parser.add_argument("--held-out", type=Path, required=True, help="WikiText file to score on")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder to write into")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = parser.parse_args()
+
+    start = time.monotonic()
+    try:
+        config = TrainConfig().override(arguments.set)
+    except ValueError as error:
+        parser.error(str(error))
+    device = torch.device(arguments.device)
+    train_lines = read_lines(arguments.train)
+    unknown = UnknownWords(train_lines)
+    documents = read_documents(train_lines, unknown)
+    train_tokenizer([d.text for d in documents], config.vocab_size, arguments.out)
+    tokenizer = load_tokenizer(arguments.out)
+    data = build_stream(documents, tokenizer, score_filled=True)
+    held_out = build_stream(
+        read_documents(read_lines(arguments.held_out), unknown), tokenizer, score_filled=False
+    )
+    model, curve = train(config, data, held_out, device)
+    save(model, arguments.out)
+    model = model.float().eval()  # the float16 values, computed with in float32
+    samples = write_samples(model, tokenizer, PROMPTS)
+    log = {
+        "config": asdict(config),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "training_tokens": len(data.ids),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "seconds": round(time.monotonic() - start),
+        "held_out": summary(model, held_out, config.context),
+        "greedy_repeated_4grams": repetition(model, held_out, config.context),
+        "curve": curve,
+        "samples": samples,
+    }
+    text = json.dumps(log, indent=1, ensure_ascii=False)
+    (arguments.out / "training_log.json").write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
