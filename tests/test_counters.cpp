@@ -1,0 +1,188 @@
+// The counters: each operator's, each branch's, reading and resetting; and every algorithm by name.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/errors.h"
+#include "support/inputs.h"
+#include "support/masks.h"
+#include "support/operators.h"
+#include "support/pch.h"
+
+namespace {
+
+using Counts = std::map<std::string, int64_t>;
+
+Counts counts() { return nlohmann::json::parse(warpfuse::call_counts()).get<Counts>(); }
+
+/// Which counters `call` moved, and by how much.
+template <typename Call>
+Counts moved_by(const Call& call) {
+  const Counts before = counts();
+  call();
+  Counts moved;
+  for (const auto& [name, count] : counts()) {
+    if (count != before.at(name)) {
+      moved[name] = count - before.at(name);
+    }
+  }
+  return moved;
+}
+
+}  // namespace
+
+WARPFUSE_DEVICE_TEST("each call moves its operator's counter by one", "[counters]") {
+  const std::string backend = c10::str(".", backend_name(device));
+  const at::Tensor x = random_tensor({3, 33}, at::kFloat, device);
+  const auto count_of = [&](const std::string& name, const auto& call) {
+    const CounterDelta moved(name + backend);
+    call();
+    return moved();
+  };
+  CHECK(count_of("softmax", [&] { warpfuse::softmax(x, 1); }) == 1);
+  CHECK(count_of("log_softmax", [&] { warpfuse::log_softmax(x, 0); }) == 1);
+  CHECK(count_of("scaled_masked_softmax", [&] { masked_softmax(x, {}); }) == 1);
+  CHECK(count_of("softmax_backward", [&] { softmax_backward(x, x, 1); }) == 1);
+  CHECK(count_of("log_softmax_backward", [&] { log_softmax_backward(x, x, 1); }) == 1);
+  CHECK(count_of("scaled_masked_softmax_backward", [&] { masked_softmax_backward(x, x, {}); }) ==
+        1);
+  CHECK(count_of("softmax", [&] {
+          for (int i = 0; i < 7; ++i) warpfuse::softmax(x, 1);
+        }) == 7);
+  // Under autograd, and backward.
+  const at::Tensor variable = x.clone().set_requires_grad(true);
+  CHECK(count_of("softmax", [&] { warpfuse::softmax(variable, 1); }) == 1);
+  CHECK(count_of("softmax_backward", [&] { warpfuse::softmax(variable, 1).sum().backward(); }) ==
+        1);
+  CHECK(count_of("scaled_masked_softmax_backward",
+                 [&] { masked_softmax(variable, {}).sum().backward(); }) == 1);
+  // A softmax is no log_softmax, and an error is no call.
+  CHECK(count_of("log_softmax", [&] { warpfuse::softmax(x, 1); }) == 0);
+  CHECK(count_of("softmax", [&] { error_of([&] { warpfuse::softmax(x, 9); }); }) == 0);
+}
+
+TEST_CASE("a Meta call moves no counter", "[counters][meta]") {
+  const at::Tensor x = at::empty({3, 4}, at::TensorOptions(at::kMeta));
+  CHECK(moved_by([&] {
+          warpfuse::softmax(x, 1);
+          masked_softmax(x, {});
+        }).empty());
+}
+
+TEST_CASE("the counters of operators are all there", "[counters]") {
+  const Counts all = counts();
+  for (const std::string name :
+       {"softmax", "log_softmax", "scaled_masked_softmax", "softmax_backward",
+        "log_softmax_backward", "scaled_masked_softmax_backward"}) {
+    CHECK(all.count(name + ".cpu") == 1);
+  }
+  for (const std::string name : {"cpu.rows", "cpu.column", "cpu.naive"}) {
+    CHECK(all.count(name) == 1);
+  }
+#ifdef WARPFUSE_WITH_CUDA
+  for (const std::string name :
+       {"softmax.cuda", "log_softmax.cuda", "scaled_masked_softmax.cuda", "softmax_backward.cuda",
+        "log_softmax_backward.cuda", "scaled_masked_softmax_backward.cuda", "tier.warp",
+        "tier.block", "tier.stream", "tier.column", "tier.naive"}) {
+    CHECK(all.count(name) == 1);
+  }
+#endif
+  for (const auto& [name, count] : all) {
+    CHECK(warpfuse::call_count(name) == count);
+    CHECK(count >= 0);
+  }
+}
+
+TEST_CASE("counters are reset together", "[counters]") {
+  const at::Tensor x = random_tensor({3, 33}, at::kFloat);
+  warpfuse::softmax(x, 1);
+  warpfuse::softmax(x, 0);
+  CHECK(warpfuse::call_count("softmax.cpu") >= 2);
+  warpfuse::reset_call_counts();
+  for (const auto& [name, count] : counts()) {
+    INFO(name);
+    CHECK(count == 0);
+  }
+  warpfuse::log_softmax(x, 1);
+  CHECK(warpfuse::call_count("log_softmax.cpu") == 1);
+}
+
+TEST_CASE("a counter that is not there", "[counters][errors]") {
+  for (const std::string name : {"softmax", "softmax.tpu", ""}) {
+    const std::string got = error_of([&] { warpfuse::call_count(name); });
+    INFO(got);
+    CHECK(got.rfind("Error: warpfuse::call_count: name: expected ", 0) == 0);
+    CHECK(got.find("softmax.cpu") != std::string::npos);
+    CHECK(got.find(c10::str(", got \"", name, "\"")) != std::string::npos);
+  }
+}
+
+TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
+  const at::Tensor x = random_tensor({5, 66, 3}, at::kFloat);
+  const auto one = [](const std::string& name) { return Counts{{name, 1}}; };
+  const auto branch = [&](const auto& call) {
+    Counts moved = moved_by(call);
+    std::erase_if(moved, [](const auto& item) { return item.first.rfind("cpu.", 0) != 0; });
+    return moved;
+  };
+  for (const SoftmaxOperator& op : kSoftmaxOperators) {
+    CHECK(branch([&] { op(x, -1); }) == one("cpu.rows"));
+    CHECK(branch([&] { op(x, 1); }) == one("cpu.column"));
+    CHECK(branch([&] { op(x, 0); }) == one("cpu.column"));
+    CHECK(branch([&] { softmax_algorithm(x, 1, "naive", op.log); }) == one("cpu.naive"));
+    CHECK(branch([&] { softmax_algorithm(x, 2, "vector", op.log); }) == one("cpu.rows"));
+    // Nothing to do, nothing done.
+    CHECK(branch([&] { op(x.narrow(0, 0, 0), 1); }).empty());
+  }
+}
+
+WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithms]") {
+  std::vector<std::string> algorithms = {"naive", "vector"};
+  if (device.is_cuda()) {
+    algorithms = {"naive", "warp", "block", "stream"};
+  }
+  for (const std::string& algorithm : algorithms) {
+    const CounterDelta ran(device.is_cuda()       ? c10::str("tier.", algorithm)
+                           : algorithm == "naive" ? "cpu.naive"
+                                                  : "cpu.rows");
+    int64_t answered = 0;
+    for (const SoftmaxOperator& op : kSoftmaxOperators) {
+      for (const at::ScalarType dtype : kDtypes) {
+        for (const int64_t columns : {1, 2, 31, 32, 33, 127, 1000, 1025, 4097, 9000, 50257}) {
+          const at::Tensor x = random_tensor({5, columns}, dtype, device);
+          INFO(algorithm << ", " << op.name << " of " << describe(x));
+          at::Tensor output;
+          const Poison poison;
+          const std::string refusal =
+              error_of([&] { output = softmax_algorithm(x, -1, algorithm, op.log); });
+          if (refusal != "no error") {
+            // Only a tier that keeps the row may find it too long, and it says so.
+            CHECK((algorithm == "warp" || algorithm == "block"));
+            CHECK(columns > 32);
+            CHECK(refusal.rfind("Error: warpfuse::_softmax_algorithm: algorithm: expected ", 0) ==
+                  0);
+            CHECK(refusal.find(c10::str(", got \"", algorithm, "\"")) != std::string::npos);
+            continue;
+          }
+          ++answered;
+          CHECK(output.scalar_type() == dtype);
+          CHECK(mismatch(output, op.expected(x, -1)) == "");
+        }
+      }
+    }
+    CHECK(answered >= 2 * 4 * 5);
+    CHECK(ran() == answered);
+  }
+}
+
+WARPFUSE_DEVICE_TEST("the naive algorithm over any dimension and stride", "[algorithms]") {
+  for (const SoftmaxOperator& op : kSoftmaxOperators) {
+    const at::Tensor x = random_tensor({5, 7, 66}, at::kFloat, device).transpose(1, 2);
+    for (const int64_t dim : {0, 1, 2, -1}) {
+      CHECK(mismatch(softmax_algorithm(x, dim, "naive", op.log), op.expected(x, dim)) == "");
+    }
+  }
+}

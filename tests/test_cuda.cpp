@@ -1,0 +1,166 @@
+// What only a GPU has: streams, devices, CUDA graphs, and agreement with the CPU.
+
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/inputs.h"
+#include "support/masks.h"
+#include "support/operators.h"
+#include "support/pch.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <functional>
+
+namespace {
+
+constexpr int64_t kDelayCycles = 200'000'000;  // about 0.1 s
+
+struct Operation {
+  const char* name;
+  std::function<at::Tensor(const at::Tensor&)> run;
+};
+
+/// Every kernel that the dispatch may choose, forward and backward.
+std::vector<Operation> operations(const at::Device& device) {
+  const at::Tensor mask = random_bool({64}, device);
+  const auto lengths = at::tensor({7, 60}, at::kLong).to(device);
+  return {
+      {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }},
+      {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, -1); }},
+      {"softmax of a column", [](const at::Tensor& x) { return warpfuse::softmax(x, 1); }},
+      {"naive", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "naive"); }},
+      {"warp", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "warp"); }},
+      {"block", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "block"); }},
+      {"stream", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "stream"); }},
+      {"softmax backward", [](const at::Tensor& x) { return softmax_backward(x, x, -1); }},
+      {"log_softmax backward", [](const at::Tensor& x) { return log_softmax_backward(x, x, 1); }},
+      {"masked",
+       [=](const at::Tensor& x) {
+         return masked_softmax(x, {.scale = 0.5, .attn_mask = mask, .key_lengths = lengths});
+       }},
+      {"masked backward",
+       [=](const at::Tensor& x) { return masked_softmax_backward(x, x, {.attn_mask = mask}); }},
+  };
+}
+
+}  // namespace
+
+WARPFUSE_GPU_TEST("kernels run on the current stream, in its order", "[cuda]") {
+  const at::Tensor before = random_tensor({2, 3, 4, 64}, at::kFloat, device);
+  const at::Tensor after = random_tensor({2, 3, 4, 64}, at::kFloat, device);
+  for (const Operation& operation : operations(device)) {
+    INFO(operation.name);
+    const at::Tensor expected = operation.run(after).cpu();
+    const at::Tensor x = before.clone();
+    at::cuda::getCurrentCUDAStream().synchronize();
+    const auto side = at::cuda::getStreamFromPool();
+    at::Tensor output;
+    {
+      const c10::cuda::CUDAStreamGuard guard(side);
+      at::cuda::sleep(kDelayCycles);
+      x.copy_(after);  // a kernel of another stream would not wait for this
+      output = operation.run(x);
+      CHECK_FALSE(side.query());  // the call did not wait either
+    }
+    side.synchronize();
+    CHECK(bit_mismatch(output, expected) == "");
+  }
+}
+
+WARPFUSE_GPU_TEST("a captured call follows new inputs in replay", "[cuda]") {
+  const at::Tensor x = random_tensor({2, 3, 4, 64}, at::kFloat, device);
+  for (const Operation& operation : operations(device)) {
+    INFO(operation.name);
+    const auto side = at::cuda::getStreamFromPool();
+    at::cuda::CUDAGraph graph;
+    at::Tensor output;
+    {
+      const c10::cuda::CUDAStreamGuard guard(side);
+      operation.run(x);  // warm up
+      graph.capture_begin();
+      output = operation.run(x);
+      graph.capture_end();
+      for (int replay = 0; replay < 10; ++replay) {
+        x.copy_(random_tensor({2, 3, 4, 64}, at::kFloat, device));
+        output.fill_(kNaN);
+        graph.replay();
+        CHECK(bit_mismatch(output, operation.run(x)) == "");
+      }
+    }
+    side.synchronize();
+  }
+}
+
+WARPFUSE_GPU_TEST("positions and lengths are read when the graph is replayed", "[cuda]") {
+  const at::Tensor scores = random_tensor({2, 3, 1, 64}, at::kFloat, device);
+  const at::Tensor positions = at::zeros({2, 1}, at::TensorOptions(device).dtype(at::kLong));
+  const at::Tensor lengths = at::zeros({2}, at::TensorOptions(device).dtype(at::kInt));
+  const MaskArguments arguments{.query_positions = positions, .key_lengths = lengths};
+  const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
+  masked_softmax(scores, arguments);
+  at::cuda::CUDAGraph graph;
+  graph.capture_begin();
+  const at::Tensor output = masked_softmax(scores, arguments);
+  graph.capture_end();
+  for (int64_t step = 0; step < 64; step += 7) {
+    positions.fill_(step);
+    lengths.fill_(step / 2 + 1);
+    graph.replay();
+    CHECK(mismatch(output, expected_scaled_masked_softmax(scores, arguments)) == "");
+  }
+}
+
+WARPFUSE_GPU_TEST("the current device is left as it was", "[cuda]") {
+  const at::Tensor x = random_tensor({3, 64}, at::kFloat, device);
+  const auto current = c10::cuda::current_device();
+  warpfuse::softmax(x, -1);
+  masked_softmax(x, {});
+  CHECK(c10::cuda::current_device() == current);
+}
+
+WARPFUSE_GPU_TEST("a tensor on a device that is not the current one", "[cuda]") {
+  if (c10::cuda::device_count() < 2) {
+    skip_test("one GPU alone");
+    return;
+  }
+  const at::Device second(at::kCUDA, 1);
+  const c10::cuda::CUDAGuard guard(0);
+  const at::Tensor x = random_tensor({2, 3, 4, 64}, at::kFloat, second);
+  for (const Operation& operation : operations(second)) {
+    INFO(operation.name);
+    const at::Tensor output = operation.run(x);
+    CHECK(output.device() == second);
+    CHECK(c10::cuda::current_device() == 0);
+    CHECK_FALSE(at::isnan(output).any().item<bool>());
+  }
+  check_masked_softmax(x, {.causal = "lower_right"});
+}
+
+WARPFUSE_GPU_TEST("the CPU and the GPU agree", "[cuda]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t columns : {1, 31, 64, 1000, 5000}) {
+      const at::Tensor x = random_tensor({2, 3, 4, columns}, dtype);
+      const at::Tensor mask = random_bool({4, columns}, at::kCPU);
+      for (const SoftmaxOperator& op : kSoftmaxOperators) {
+        CHECK(aten_mismatch(op(x.to(device), -1), op(x, -1), op.log ? 8e-6 : 0.0) == "");
+        CHECK(aten_mismatch(op(x.to(device), 2), op(x, 2), op.log ? 8e-6 : 0.0) == "");
+      }
+      CHECK(aten_mismatch(masked_softmax(x.to(device), {.attn_mask = mask.to(device)}),
+                          masked_softmax(x, {.attn_mask = mask})) == "");
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("no launch leaves an error behind", "[cuda]") {
+  const auto options = at::TensorOptions(device);
+  warpfuse::softmax(at::empty({0, 3}, options), -1);
+  warpfuse::softmax(at::empty({3, 0}, options), 0);
+  masked_softmax(at::empty({2, 0, 3, 4}, options), {});
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
+#endif

@@ -1,0 +1,97 @@
+// Calls from several threads at once give what one thread gives.
+
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/inputs.h"
+#include "support/masks.h"
+#include "support/operators.h"
+#include "support/pch.h"
+
+namespace {
+
+constexpr int kThreads = 8;
+constexpr int kCallsPerThread = 200;
+
+}  // namespace
+
+WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
+  struct Work {
+    at::Tensor input;
+    MaskArguments arguments;
+    at::Tensor softmax;
+    at::Tensor log_softmax;
+    at::Tensor masked;
+  };
+  std::vector<Work> works;
+  for (int i = 0; i < kThreads; ++i) {
+    Work work;
+    work.input = random_tensor({4, 3, 7, 30 + 17 * i}, i % 2 ? at::kHalf : at::kFloat, device);
+    work.arguments.causal = i % 3 ? "lower_right" : "none";
+    work.arguments.attn_mask = random_bool({7, 30 + 17 * i}, device);
+    work.softmax = warpfuse::softmax(work.input, i % 2 ? -1 : 1).cpu();
+    work.log_softmax = warpfuse::log_softmax(work.input, -1).cpu();
+    work.masked = masked_softmax(work.input, work.arguments).cpu();
+    works.push_back(work);
+  }
+  const CounterDelta counted("softmax." + backend_name(device));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const Work& work = works[i];
+      for (int n = 0; n < kCallsPerThread; ++n) {
+        wrong += !bit_mismatch(warpfuse::softmax(work.input, i % 2 ? -1 : 1), work.softmax).empty();
+        wrong += !bit_mismatch(warpfuse::log_softmax(work.input, -1), work.log_softmax).empty();
+        wrong += !bit_mismatch(masked_softmax(work.input, work.arguments), work.masked).empty();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+  CHECK(counted() == kThreads * kCallsPerThread);
+}
+
+WARPFUSE_DEVICE_TEST("two threads differentiate at once", "[threads]") {
+  const at::Tensor values = random_tensor({5, 130}, at::kDouble, device);
+  const auto gradient = [&] {
+    const at::Tensor x = values.clone().set_requires_grad(true);
+    return torch::autograd::grad({warpfuse::softmax(x, -1).pow(2).sum()}, {x})[0];
+  };
+  const at::Tensor serial = gradient();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) {
+        wrong += !bit_mismatch(gradient(), serial).empty();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
+  const int threads = at::get_num_threads();
+  const at::Tensor x = random_tensor({300, 4097}, at::kFloat);
+  at::set_num_threads(1);
+  const at::Tensor rows = warpfuse::softmax(x, 1);
+  const at::Tensor columns = warpfuse::softmax(x, 0);
+  const at::Tensor masked = masked_softmax(x, {.causal = "lower_right"});
+  for (const int n : {2, 3, 8}) {
+    at::set_num_threads(n);
+    CHECK(bit_mismatch(warpfuse::softmax(x, 1), rows) == "");
+    CHECK(bit_mismatch(warpfuse::softmax(x, 0), columns) == "");
+    CHECK(bit_mismatch(masked_softmax(x, {.causal = "lower_right"}), masked) == "");
+  }
+  at::set_num_threads(threads);
+}
