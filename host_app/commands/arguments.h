@@ -2,6 +2,9 @@
 
 // A value of a repeatable option may hold a comma; cxxopts would split it there.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
+// Its own parser of arguments instead of <regex>, in which g++ 12 sees uninitialised values under
+// -fsanitize.
+#define CXXOPTS_NO_REGEX
 
 #include <cstdint>
 #include <cxxopts.hpp>

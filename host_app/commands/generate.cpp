@@ -25,7 +25,7 @@ constexpr const char* kExamples =
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse generate",
-                           "Continues a prompt; the text goes to stdout, figures to stderr.");
+                           "Continues a prompt; the text goes to stdout, figures to stderr.\n");
   options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
       "p,prompt", "text to continue; an empty one starts from <|endoftext|>", value_option(),
       "TEXT")("prompt-file", "read the prompt from a file, less one newline at its end",

@@ -25,7 +25,7 @@ constexpr const char* kExamples =
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse info",
-                           "Shows versions, processors and the operators of the loaded plugin.");
+                           "Shows versions, processors and the operators of the loaded plugin.\n");
   options.add_options()("json", "as one JSON object");
   add_plugin_options(options);
   add_help_option(options);
@@ -150,6 +150,7 @@ ExitCode run_info(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) return ExitCode::ok;
   const std::optional<Plugin> plugin =
       load_plugin(arguments.plugin_options(), PluginNeed::required);
+  check_libtorch(*plugin);
   const json info = gather(*plugin);
   if (arguments.has("json")) {
     fmt::print("{}\n", info.dump(2));

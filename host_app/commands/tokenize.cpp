@@ -23,7 +23,7 @@ constexpr const char* kExamples =
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse tokenize",
-      "Turns each line of stdin into one line of token ids, or back with --decode.");
+      "Turns each line of stdin into one line of token ids, or back with --decode.\n");
   options.add_options()("tokenizer", "folder with vocab.json and merges.txt", value_option(),
                         "DIR")("decode", "from ids to text")(
       "json", "text is a JSON string, ids are a JSON array");

@@ -34,7 +34,7 @@ cxxopts::Options make_options() {
       "Runs two bundles on the same inputs and compares what they give, step by step.\n"
       "A step passes when its largest difference is at most tolerance x max(1, largest\n"
       "|reference output|), and both pick the same greedy tokens or the reference's lead\n"
-      "is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.");
+      "is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
   options.positional_help("MODEL REFERENCE");
   options.add_options()("model", "bundle folder", value_option(), "DIR")(
       "reference", "bundle folder", value_option(), "DIR")(
@@ -42,7 +42,7 @@ cxxopts::Options make_options() {
       value_option(), "F")("n,steps", "steps for each prompt, or draws of a module's inputs",
                            value_option("16"), "N")(
       "tolerance",
-      "default: 1e-4 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles",
+      "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles",
       value_option(), "X")("seed", "of the inputs of a module that is no language model",
                            value_option("0"), "SEED");
   add_device_option(options);

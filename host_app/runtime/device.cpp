@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/errors.h"
+#include "runtime/shared_library.h"
 
 namespace warpfuse::host {
 namespace {
@@ -66,16 +67,25 @@ std::vector<Gpu> list_gpus() {
   return gpus;
 }
 
+void load_cuda_if_wanted(const std::string& request) {
+  // The plugin sees GPUs through the CUDA runtime alone; without one, "auto" need not wait.
+  const bool wanted =
+      request == "auto" ? !has_device_info() || !list_gpus().empty() : request != "cpu";
+  if (wanted) try_open_library("libtorch_cuda.so");  // a libtorch without CUDA has none
+}
+
 c10::Device choose_device(const std::string& request) {
   if (request == "cpu") return c10::DeviceType::CPU;
   if (request == "auto") return first_usable_device();
   const int64_t index = parse_index(request);
   const int64_t count = gpu_count();
-  if (index >= count) {
+  if (count == 0) {
     fail(ExitCode::device, "--device {}: {}", request,
-         count == 0 ? "no GPU (no driver, or a libtorch or plugin without CUDA)"
-                    : fmt::format("{} GPUs here", count));
+         at::globalContext().hasCUDART() ? "no GPU, or no driver for it"
+                                         : "this libtorch has no CUDA");
   }
+  if (index >= count)
+    fail(ExitCode::device, "--device {}: there are {} GPUs, numbered from 0", request, count);
   for (const Gpu& gpu : list_gpus()) {
     if (gpu.index == index && !gpu.has_kernel) {
       fail(ExitCode::device,

@@ -20,9 +20,13 @@ struct Gpu {
 // As the loaded plugin sees them; none without a plugin or when it was built without CUDA.
 std::vector<Gpu> list_gpus();
 
+// Brings libtorch_cuda into the process if the request may need it: neither this program nor the
+// plugin links it, since it takes about a second to load. Call it after load_plugin, and before
+// anything asks libtorch about CUDA, which remembers its first answer.
+void load_cuda_if_wanted(const std::string& request);
+
 // "auto" (the first GPU that the plugin has code for, else the CPU), "cpu", "cuda" or
-// "cuda:<index>". Call it after load_plugin. Throws Error(usage) for another word, Error(device)
-// when there is no such GPU.
+// "cuda:<index>". Throws Error(usage) for another word, Error(device) when there is no such GPU.
 c10::Device choose_device(const std::string& request);
 
 // What the CPU kernels of libtorch use here, such as "AVX512".

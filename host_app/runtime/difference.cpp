@@ -41,7 +41,7 @@ double default_tolerance(c10::ScalarType dtype) {
     case at::kDouble:
       return 1e-9;
     default:
-      return 1e-4;
+      return 5e-5;
   }
 }
 

@@ -77,15 +77,10 @@ Plugin read_build_info(const fs::path& path) {
   }
 }
 
-void check_versions(const Plugin& plugin) {
+void check_schema_version(const Plugin& plugin) {
   if (plugin.schema_version != WARPFUSE_SCHEMA_VERSION) {
     fail(ExitCode::plugin, "plugin {}: schema version {} where this program needs {}", plugin.path,
          plugin.schema_version, WARPFUSE_SCHEMA_VERSION);
-  }
-  const std::string running = running_libtorch();
-  if (major_minor(plugin.libtorch) != major_minor(running)) {
-    fail(ExitCode::plugin, "plugin {}: built for libtorch {}, but libtorch {} is running",
-         plugin.path, plugin.libtorch, running);
   }
 }
 
@@ -135,12 +130,20 @@ std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need)
   if (path) {
     plugin = translating_errors(ExitCode::plugin, path->string(),
                                 [&] { return read_build_info(*path); });
-    check_versions(*plugin);
+    check_schema_version(*plugin);
   }
   for (const std::string& library : options.op_libraries) {
     load_op_library(library, path ? path->string() : std::string());
   }
   return plugin;
+}
+
+void check_libtorch(const Plugin& plugin) {
+  const std::string running = running_libtorch();
+  if (major_minor(plugin.libtorch) != major_minor(running)) {
+    fail(ExitCode::plugin, "plugin {}: built for libtorch {}, but libtorch {} is running",
+         plugin.path, plugin.libtorch, running);
+  }
 }
 
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by) {

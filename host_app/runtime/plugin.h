@@ -27,10 +27,13 @@ struct Plugin {
 };
 
 // Loads the plugin, unless it is in the process already (linked or preloaded), then the other
-// libraries. Must run before anything asks libtorch about CUDA: a CUDA build of the plugin is what
-// brings libtorch_cuda into the process. Empty when `need` is optional and no plugin was found or
-// named. Throws Error(plugin).
+// libraries. Empty when `need` is optional and no plugin was found or named. Throws Error(plugin).
 std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need);
+
+// Throws Error(plugin) unless the plugin was built for the libtorch that is running. Asking
+// libtorch for its version settles whether it has CUDA, so libtorch_cuda must be loaded before, if
+// at all.
+void check_libtorch(const Plugin& plugin);
 
 // Of the libtorch that is running, such as "2.11.0"; the headers' version is kBuiltLibtorch.
 std::string running_libtorch();

@@ -29,10 +29,16 @@ Session open_session(const PluginOptions& options, const std::string& device,
   const bool required = std::any_of(bundles.begin(), bundles.end(), needs_plugin);
   std::optional<Plugin> plugin =
       load_plugin(options, required ? PluginNeed::required : PluginNeed::optional);
+  load_cuda_if_wanted(device);
+  if (plugin) check_libtorch(*plugin);
   std::for_each(bundles.begin(), bundles.end(), check_bundle);
   configure_libtorch();
   const c10::Device chosen = translating_errors(ExitCode::device, "--device " + device,
                                                 [&] { return choose_device(device); });
+  if (chosen.is_cuda() && required && plugin && !plugin->cuda) {
+    fail(ExitCode::device, "--device {}: the plugin {} was built without CUDA", device,
+         plugin->path);
+  }
   return {std::move(plugin), chosen};
 }
 

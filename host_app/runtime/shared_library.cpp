@@ -33,6 +33,10 @@ void open_library(const fs::path& path, std::string_view role) {
   }
 }
 
+bool try_open_library(const char* name) {
+  return throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
+
 fs::path file_of_global_symbol(const char* symbol) {
   void* address = dlsym(RTLD_DEFAULT, symbol);
   Dl_info info{};

@@ -10,6 +10,10 @@ namespace warpfuse::host {
 // TORCH_LIBRARY does that clashes with another; the process should then end.
 void open_library(const std::filesystem::path& path, std::string_view role);
 
+// The same for a library that may be missing, by the name that the linker's search path has it
+// under.
+bool try_open_library(const char* name);
+
 // The file of the loaded library that defines `symbol`; empty when no global library does.
 std::filesystem::path file_of_global_symbol(const char* symbol);
 
