@@ -28,8 +28,8 @@ parse_options() {
   BUILD=$ROOT/build/$PRESET${TORCH:+-torch-$TORCH}
 }
 
-# Sets up, loads the environment and builds; what to build is given as targets.
-build() {
+# Sets up, loads the environment and configures the build folder.
+configure() {
   "$ROOT/scripts/setup.sh" ${TORCH:+--torch "$TORCH"}
   # shellcheck disable=SC1091
   . "$(setup_folder "$TORCH")/warpfuse.env"
@@ -37,6 +37,11 @@ build() {
     say "configure: preset $PRESET in ${BUILD#"$ROOT"/}"
     (cd "$ROOT" && cmake --preset "$PRESET" -B "$BUILD")
   fi
+}
+
+# The same, and builds; arguments are those of cmake --build.
+build() {
+  configure
   say "build"
   cmake --build "$BUILD" "$@"
 }

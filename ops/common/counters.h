@@ -13,7 +13,7 @@ namespace warpfuse {
 /// All counters of the library form one list, so that they can be read and reset by name.
 class Counter {
  public:
-  explicit Counter(const char* name) : name_(name), next_(head_) { head_ = this; }
+  explicit Counter(const char* name) noexcept : name_(name) { head_ = this; }
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
@@ -30,7 +30,7 @@ class Counter {
  private:
   const char* name_;
   std::atomic<int64_t> count_{0};
-  Counter* next_;
+  Counter* next_ = head_;
   static Counter* head_;  // constant-initialised: counters of any file may be made before others
 };
 

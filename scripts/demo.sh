@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# usage: scripts/demo.sh [--torch VERSION] [--preset NAME] [arguments of warpfuse generate]
+# Sets up, builds, exports the small GPT-2 and lets it write: on the GPU where there is one, else on
+# the CPU. Says how many softmax calls of the model the plugin served.
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+[ ${#REST[@]} -gt 0 ] || REST=(-p " = History of the river = " -n 120)
+build --target warpfuse_host warpfuse bundles
+say "warpfuse generate -m ${BUILD#"$ROOT"/}/bundles/wikitext-small/fused-float32 ${REST[*]}"
+"$BUILD/bin/warpfuse" generate -m "$BUILD/bundles/wikitext-small/fused-float32" "${REST[@]}"

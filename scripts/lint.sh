@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# usage: scripts/lint.sh [--all] [--fix] [--preset NAME]
+# clang-format on all C++ and CUDA files; clang-tidy on those that differ from the base (the
+# environment variable LINT_BASE, else the commit before HEAD), or on all with --all.
+#   --fix   let clang-format rewrite the files
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+ALL="" FIX=""
+for argument in "${REST[@]}"; do
+  case "$argument" in
+    --all) ALL=1 ;;
+    --fix) FIX=1 ;;
+    *) die "lint.sh: unknown argument $argument; see --help" ;;
+  esac
+done
+configure
+cd "$ROOT"
+
+say "clang-format"
+mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+if [ -n "$FIX" ]; then clang-format -i "${sources[@]}"; else clang-format --dry-run -Werror "${sources[@]}"; fi
+
+say "clang-tidy"
+if [ -n "$ALL" ]; then
+  mapfile -t tidied < <(git ls-files '*.cpp')
+else
+  base=${LINT_BASE:-$(git rev-parse --verify --quiet HEAD~1 || git hash-object -t tree /dev/null)}
+  mapfile -t tidied < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp')
+fi
+# A file that this preset does not compile has no flags to check it with.
+compiled=()
+for file in "${tidied[@]}"; do
+  if grep -q "\"file\": \"$ROOT/$file\"" "$BUILD/compile_commands.json"; then compiled+=("$file"); fi
+done
+[ ${#compiled[@]} -eq 0 ] || printf '%s\0' "${compiled[@]}" |
+  xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$BUILD" --quiet --warnings-as-errors='*'
+say "lint: ${#sources[@]} files formatted, ${#compiled[@]} tidy"

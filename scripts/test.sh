@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# usage: scripts/test.sh [--torch VERSION] [--preset NAME] [ctest arguments]
+# Sets up, builds and runs every test with ctest; tests that need a GPU or the data folder say that
+# they were skipped where it is missing. Examples:
+#   scripts/test.sh                       everything
+#   scripts/test.sh -L smoke              the quick tests
+#   scripts/test.sh --preset asan         CPU code under the sanitizers
+#   scripts/test.sh --torch 2.15.0        against another release of libtorch
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+build
+say "test"
+ctest --test-dir "$BUILD" --output-on-failure -j "$(nproc)" "${REST[@]}"

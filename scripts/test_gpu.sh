@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE]
+# Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
+# along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
+# python3's.
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+REPORT=$ROOT/docs/gpu_report.md
+[ "${REST[0]:-}" != --report ] || REPORT=${REST[1]}
+command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "test_gpu.sh: no GPU on this machine"
+
+if [ -x "$BUILD/bin/warpfuse_tests" ]; then
+  python=${WARPFUSE_PYTHON:-$(command -v python3)}
+  torch=$("$python" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
+  # The build's own paths may not exist here; its libraries are found in this machine's torch.
+  libraries=$torch/lib$(printf ':%s' "$(dirname "$torch")"/nvidia/*/lib)
+  export LD_LIBRARY_PATH=$BUILD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+  build
+  python=$WARPFUSE_PYTHON
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=0 passed=0 skipped=0 rows=""
+
+# One entry of the report: its name and command. Exit code 77 is a skip, as in ctest.
+entry() { # name command...
+  local name=$1 code=0 result summary
+  shift
+  say "$name"
+  "$@" > "$log" 2>&1 || code=$?
+  cat "$log" >&2
+  case $code in
+    0) result=passed; passed=$((passed + 1)) ;;
+    77) result=skipped; skipped=$((skipped + 1)) ;;
+    *) result="**failed** ($code)"; failed=$((failed + 1)) ;;
+  esac
+  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/')
+  rows+="| $name | $result | $summary |"$'\n'
+}
+
+export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
+export WARPFUSE_BUNDLES=$BUILD/bundles
+entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]"
+entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+
+bundles=$WARPFUSE_BUNDLES/wikitext-small
+if [ ! -d "$bundles" ]; then
+  entry "export of the small model" "$python" "$ROOT/traced_models/export.py" \
+    "$ROOT/traced_models/wikitext-small" -o "$bundles" --plugin "$WARPFUSE_PLUGIN" --dtype float32,float16
+fi
+for dtype in float32 float16; do
+  [ -d "$bundles/baseline-$dtype" ] || continue
+  for variant in fused sdpa; do
+    entry "verify $variant-$dtype against baseline-$dtype" \
+      "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
+  done
+done
+entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda -n 64
+
+{
+  echo "# GPU report"
+  echo
+  echo "Written by \`scripts/test_gpu.sh\`; not edited by hand."
+  echo
+  echo "| | |"
+  echo "|---|---|"
+  echo "| date | $(date -u +%Y-%m-%d) |"
+  echo "| GPU | $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1) |"
+  echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
+  echo "| commit | $(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo "${WARPFUSE_COMMIT:-unknown}") |"
+  echo
+  echo "$passed passed, $failed failed, $skipped skipped"
+  echo
+  echo "| entry | result | summary |"
+  echo "|---|---|---|"
+  printf '%s' "$rows"
+} > "$REPORT"
+cat "$REPORT"
+[ "$failed" -eq 0 ] || exit 1
