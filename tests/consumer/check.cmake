@@ -1,0 +1,28 @@
+# Installs warpfuse, builds the consumer project against the install tree with a linker that drops
+# what is not used, and runs it:
+#   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DPYTHON=... -DCOMPILER=... -P check.cmake
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(failed)
+    message(FATAL_ERROR "${ARGN}: ${failed}\n${text}")
+  endif()
+  set(text "${text}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/install)
+run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G Ninja
+    -DCMAKE_MAKE_PROGRAM=${NINJA}
+    -DCMAKE_PREFIX_PATH=${WORK}/install
+    -DCMAKE_CXX_COMPILER=${COMPILER}
+    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
+    -DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed
+    -DWARPFUSE_PYTHON=${PYTHON})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+run(readelf -d ${WORK}/build/consumer)
+if(NOT text MATCHES "NEEDED[^\n]*libwarpfuse\\.so")
+  message(FATAL_ERROR "the linker dropped libwarpfuse.so:\n${text}")
+endif()
+run(${WORK}/build/consumer)
+message("${text}")

@@ -1,0 +1,38 @@
+# What libwarpfuse.so needs and what it exports: cmake -DLIBRARY=... -P symbols.cmake
+
+function(run output)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${ARGN}: ${failed}")
+  endif()
+  set(${output} "${text}" PARENT_SCOPE)
+endfunction()
+
+run(dynamic readelf -d ${LIBRARY})
+if(NOT dynamic MATCHES "NEEDED.*libtorch_cpu\\.so")
+  message(FATAL_ERROR "readelf shows no libtorch_cpu.so:\n${dynamic}")
+endif()
+string(REGEX MATCHALL "NEEDED[^\n]*\\[([^]]*)\\]" needed "${dynamic}")
+foreach(entry IN LISTS needed)
+  if(NOT entry MATCHES "\\[(libtorch|libtorch_cpu|libtorch_cuda|libc10|libc10_cuda|libcudart|libstdc\\+\\+|libm|libgcc_s|libc|libpthread|libgomp|libasan|libubsan|ld-linux[^]]*)\\.so[.0-9]*\\]")
+    message(FATAL_ERROR "needs more than libtorch and the C++ run time: ${entry}")
+  endif()
+endforeach()
+
+# Defined dynamic symbols, demangled; weak ones are templates and inline functions of libtorch and
+# the standard library, which every user of their headers has.
+run(symbols nm -D --defined-only -C ${LIBRARY})
+string(REPLACE "\n" ";" symbols "${symbols}")
+set(c_symbols "")
+foreach(symbol IN LISTS symbols)
+  if(symbol MATCHES "^[0-9a-f]+ [TDBR] (.*)$")
+    list(APPEND c_symbols ${CMAKE_MATCH_1})
+  elseif(symbol MATCHES " (typeinfo |vtable |guard variable for )?(for )?warpfuse::")
+    message(FATAL_ERROR "exports a symbol of its own inside: ${symbol}")
+  endif()
+endforeach()
+list(SORT c_symbols)
+set(expected warpfuse_build_info warpfuse_call_count warpfuse_reset_call_counts)
+if(NOT c_symbols STREQUAL expected)
+  message(FATAL_ERROR "exports ${c_symbols}\nexpected ${expected}")
+endif()

@@ -1,0 +1,142 @@
+"""Inputs for every operator of the plugin: what the tests of test_operators.py call them with.
+
+An operator that is missing here fails the test, so a new one cannot be forgotten.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Sample:
+    args: tuple
+    kwargs: dict = field(default_factory=dict)
+    # Whether autograd goes through it: all its floating tensors then require gradients.
+    differentiable: bool = True
+    # Whether central differences stay where the operator is defined.
+    differences: bool = True
+
+    def with_gradients(self):
+        """The sample with fresh leaves that require gradients."""
+
+        def leaf(value):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return value.detach().clone().requires_grad_(self.differentiable)
+            return value
+
+        return Sample(
+            tuple(map(leaf, self.args)),
+            {name: leaf(value) for name, value in self.kwargs.items()},
+            self.differentiable,
+            self.differences,
+        )
+
+    def tensors(self):
+        return [
+            value
+            for value in (*self.args, *self.kwargs.values())
+            if isinstance(value, torch.Tensor) and value.requires_grad
+        ]
+
+
+def randn(*shape, device, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, device=device)
+
+
+def softmax_samples(device):
+    x = randn(2, 3, 5, device=device)
+    return [
+        Sample((x, -1)),
+        Sample((x, 0)),
+        Sample((x.transpose(0, 2), 1)),
+        Sample((x, 1), {"dtype": torch.float64}),
+        Sample((randn(7, device=device), 0)),
+    ]
+
+
+def softmax_backward_samples(device, log=False):
+    samples = []
+    for dim in (-1, 0):
+        x = randn(2, 3, 5, device=device)
+        output = torch.log_softmax(x, dim) if log else torch.softmax(x, dim)
+        samples.append(Sample((randn(2, 3, 5, device=device), output, dim)))
+    return samples
+
+
+def algorithm_samples(device):
+    names = ["naive", "vector"] if device == "cpu" else ["naive", "warp", "block", "stream"]
+    return [
+        Sample((randn(3, 5, device=device), -1, name, log), differentiable=False)
+        for name in names
+        for log in (False, True)
+    ]
+
+
+def mask_arguments(device):
+    """Keyword arguments of scaled_masked_softmax for scores [2, 2, 3, 4]."""
+    visible = torch.rand(2, 1, 3, 4, device=device) > 0.3
+    return [
+        {},
+        {"scale": 0.5, "causal": "upper_left"},
+        {"causal": "lower_right", "window": 2},
+        {"attn_mask": visible},
+        {"attn_mask": visible, "masked_value": -0.5},
+        {"scale": 0.3, "attn_mask": randn(2, 1, 4, device=device)},
+        {"query_positions": torch.tensor([[0, 2, -1], [3, 9, 1]], device=device)},
+        {"key_lengths": torch.tensor([0, 3], dtype=torch.int32, device=device)},
+    ]
+
+
+def scaled_masked_softmax_samples(device):
+    samples = [
+        Sample((randn(2, 2, 3, 4, device=device),), arguments)
+        for arguments in mask_arguments(device)
+    ]
+    samples.append(Sample((randn(3, 5, device=device), 0.5)))
+    samples.append(Sample((randn(2, 3, 5, device=device).transpose(1, 2),), {"causal": "lower_right"}))
+    return samples
+
+
+def scaled_masked_softmax_backward_samples(device):
+    samples = []
+    for arguments in mask_arguments(device):
+        if arguments.get("attn_mask") is not None and arguments["attn_mask"].is_floating_point():
+            continue  # the backward operator has no gradient for the mask: nothing depends on it
+        every = {
+            "scale": 1.0,
+            "attn_mask": None,
+            "causal": "none",
+            "query_positions": None,
+            "key_lengths": None,
+            "window": 0,
+            "masked_value": None,
+            **arguments,
+        }
+        output = torch.ops.warpfuse.scaled_masked_softmax(randn(2, 2, 3, 4, device=device), **every)
+        # An output is zero at hidden keys; differences would move it away from that.
+        hides = bool((output == 0).any())
+        samples.append(
+            Sample((randn(2, 2, 3, 4, device=device), output), every, differences=not hides)
+        )
+    return samples
+
+
+TENSOR_OPERATORS = {
+    "softmax": softmax_samples,
+    "log_softmax": softmax_samples,
+    "scaled_masked_softmax": scaled_masked_softmax_samples,
+    "_softmax_algorithm": algorithm_samples,
+    "_softmax_backward": softmax_backward_samples,
+    "_log_softmax_backward": lambda device: softmax_backward_samples(device, log=True),
+    "_scaled_masked_softmax_backward": scaled_masked_softmax_backward_samples,
+}
+
+# Operators without tensors: their arguments and the type of their result.
+OTHER_OPERATORS = {
+    "build_info": ((), str),
+    "device_info": ((), str),
+    "call_count": (("softmax.cpu",), int),
+    "call_counts": ((), str),
+    "reset_call_counts": ((), type(None)),
+}

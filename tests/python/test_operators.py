@@ -1,0 +1,244 @@
+"""Every operator of the loaded plugin in Python: opcheck, gradients, torch.compile, torch.export,
+activation checkpointing and autocast.
+
+    WARPFUSE_PLUGIN=.../libwarpfuse.so python test_operators.py [--device cpu|cuda] [unittest options]
+
+Exit code 77: the device is not there.
+"""
+
+import argparse
+import importlib.util
+import os
+import sys
+import sysconfig
+import unittest
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from samples import OTHER_OPERATORS, TENSOR_OPERATORS
+
+SKIPPED = 77
+DEVICE = "cpu"
+
+
+def registered_operators():
+    return sorted(
+        name.removeprefix("warpfuse::")
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("warpfuse::")
+    )
+
+
+def operator(name):
+    return getattr(torch.ops.warpfuse, name).default
+
+
+def each_sample(differentiable_only=False):
+    """(name, operator, sample) of every operator with tensors that is registered."""
+    for name in registered_operators():
+        if name not in TENSOR_OPERATORS:
+            continue  # test_every_operator_has_samples reports it
+        torch.manual_seed(3)
+        for sample in TENSOR_OPERATORS[name](DEVICE):
+            if sample.differentiable or not differentiable_only:
+                yield name, operator(name), sample.with_gradients()
+
+
+def call_on_tensors(op, sample):
+    """`op` as a function of the sample's differentiable tensors, and those tensors."""
+    tensors = sample.tensors()
+
+    def function(*replacements):
+        new = iter(replacements)
+        replace = lambda value: next(new) if any(value is t for t in tensors) else value
+        return op(
+            *[replace(v) for v in sample.args],
+            **{name: replace(v) for name, v in sample.kwargs.items()},
+        )
+
+    return function, tensors
+
+
+def gradients(function, tensors):
+    output = function(*tensors)
+    weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
+    return output, torch.autograd.grad((output * weight.view(output.shape)).sum(), tensors)
+
+
+class Operators(unittest.TestCase):
+    def assert_same(self, got, expected):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+    def test_every_operator_has_samples(self):
+        known = sorted([*TENSOR_OPERATORS, *OTHER_OPERATORS])
+        self.assertEqual(registered_operators(), known, "add the operator to tests/python/samples.py")
+
+    def test_opcheck(self):
+        for name, op, sample in each_sample():
+            with self.subTest(name):
+                torch.library.opcheck(op, sample.args, sample.kwargs)
+
+    def test_operators_without_tensors(self):
+        for name, (arguments, result) in OTHER_OPERATORS.items():
+            with self.subTest(name):
+                self.assertIsInstance(operator(name)(*arguments), result)
+
+    def test_gradients_to_second_order(self):
+        for name, op, sample in each_sample(differentiable_only=True):
+            if not sample.differences:
+                continue
+            with self.subTest(name):
+                function, tensors = call_on_tensors(op, sample)
+                self.assertTrue(torch.autograd.gradcheck(function, tensors))
+                self.assertTrue(torch.autograd.gradgradcheck(function, tensors))
+
+    def check_compiled(self, backend):
+        for name, op, sample in each_sample():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                compiled_op = torch.compile(
+                    lambda *a, op=op, **k: op(*a, **k).mul(2).neg(),
+                    fullgraph=True,
+                    dynamic=True,
+                    backend=backend,
+                )
+                eager_op = lambda *a, op=op, **k: op(*a, **k).mul(2).neg()
+                if sample.differentiable:
+                    function, tensors = call_on_tensors(compiled_op, sample)
+                    output, grads = gradients(function, tensors)
+                    eager_output, eager_grads = gradients(
+                        call_on_tensors(eager_op, sample)[0], tensors
+                    )
+                    self.assert_same(grads, eager_grads)
+                else:
+                    output = compiled_op(*sample.args, **sample.kwargs)
+                    eager_output = eager_op(*sample.args, **sample.kwargs)
+                self.assert_same(output, eager_output)
+
+    def test_compile_forward_and_backward(self):
+        self.check_compiled("aot_eager")
+
+    def test_compile_to_machine_code(self):
+        # Inductor takes seconds a graph: one operator of each kind.
+        if DEVICE == "cuda" and importlib.util.find_spec("triton") is None:
+            self.skipTest("inductor needs triton")
+        if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+            self.skipTest("inductor needs Python.h (Debian: python3-dev)")
+        for function in (
+            lambda x: torch.ops.warpfuse.softmax(x * 2, -1) + 1,
+            lambda x: torch.ops.warpfuse.scaled_masked_softmax(x * 2, 0.5, causal="lower_right") + 1,
+        ):
+            torch._dynamo.reset()
+            x = torch.randn(2, 3, 5, dtype=torch.float64, device=DEVICE, requires_grad=True)
+            compiled = torch.compile(function, fullgraph=True, dynamic=True)
+            got, expected = gradients(compiled, (x,)), gradients(function, (x,))
+            self.assert_same(got[0], expected[0])
+            self.assert_same(got[1], expected[1])
+
+    def test_one_compilation_serves_all_sizes(self):
+        for op in (
+            lambda x: torch.ops.warpfuse.softmax(x, -1),
+            lambda x: torch.ops.warpfuse.log_softmax(x, 1),
+            lambda x: torch.ops.warpfuse.scaled_masked_softmax(
+                x, 0.5, x.new_zeros(1, x.shape[-1]), "lower_right"
+            ),
+        ):
+            torch._dynamo.reset()
+            compilations = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+            compiled = torch.compile(op, fullgraph=True, dynamic=True, backend=compilations)
+            for shape in ((2, 3, 5), (4, 3, 7), (5, 8, 2), (3, 9, 130)):
+                x = torch.randn(shape, dtype=torch.float64, device=DEVICE)
+                self.assert_same(compiled(x), op(x))
+            self.assertEqual(compilations.frame_count, 1)
+
+    def test_export_with_a_dynamic_batch(self):
+        class Attention(torch.nn.Module):
+            def forward(self, scores, lengths, mask):
+                scaled = torch.ops.warpfuse.scaled_masked_softmax(
+                    scores, 0.5, mask, "lower_right", key_lengths=lengths
+                )
+                return torch.ops.warpfuse.log_softmax(torch.ops.warpfuse.softmax(scaled, -1), 0)
+
+        def inputs(batch):
+            return (
+                torch.randn(batch, 2, 3, 5, device=DEVICE),
+                torch.arange(batch, device=DEVICE) % 6,
+                torch.rand(batch, 1, 1, 5, device=DEVICE) > 0.2,
+            )
+
+        batch = torch.export.Dim("batch", min=2, max=64)
+        program = torch.export.export(Attention(), inputs(4), dynamic_shapes=[{0: batch}] * 3)
+        targets = [str(node.target) for node in program.graph.nodes]
+        for name in ("scaled_masked_softmax", "softmax", "log_softmax"):
+            self.assertIn(f"warpfuse.{name}.default", targets)
+        for size in (2, 4, 9):
+            arguments = inputs(size)
+            self.assert_same(program.module()(*arguments), Attention()(*arguments))
+
+    def test_activation_checkpointing(self):
+        for name, op, sample in each_sample(differentiable_only=True):
+            function, tensors = call_on_tensors(op, sample)
+            expected = gradients(function, tensors)
+            for use_reentrant in (False, True):
+                with self.subTest(name, use_reentrant=use_reentrant):
+                    kept = lambda *t: checkpoint(function, *t, use_reentrant=use_reentrant)
+                    output = kept(*tensors)
+                    weight = torch.linspace(
+                        -1, 1, output.numel(), dtype=output.dtype, device=output.device
+                    )
+                    for tensor in tensors:
+                        tensor.grad = None
+                    (output * weight.view(output.shape)).sum().backward()
+                    self.assert_same(output, expected[0])
+                    self.assert_same(tuple(t.grad for t in tensors), expected[1])
+
+    def test_autocast(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            with torch.autocast(DEVICE, dtype):
+                for source in (torch.float32, dtype):
+                    x = torch.randn(3, 5, dtype=source, device=DEVICE, requires_grad=True)
+                    for name in ("softmax", "log_softmax"):
+                        with self.subTest(name, dtype=dtype, source=source):
+                            output = operator(name)(x, -1)
+                            self.assertEqual(output.dtype, getattr(torch, name)(x, -1).dtype)
+                            output.sum().backward()
+                            self.assertEqual(x.grad.dtype, source)
+                    self.assertEqual(operator("scaled_masked_softmax")(x).dtype, source)
+
+    def test_scripting(self):
+        @torch.jit.script
+        def attention(scores: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            probabilities = torch.ops.warpfuse.scaled_masked_softmax(
+                scores, 0.5, None, "lower_right", None, lengths
+            )
+            return torch.ops.warpfuse.log_softmax(torch.ops.warpfuse.softmax(probabilities, -1), 1)
+
+        scores = torch.randn(2, 2, 3, 5, device=DEVICE)
+        lengths = torch.tensor([2, 5], device=DEVICE)
+        expected = torch.ops.warpfuse.scaled_masked_softmax(
+            scores, 0.5, causal="lower_right", key_lengths=lengths
+        )
+        expected = torch.log_softmax(torch.softmax(expected, -1), 1)
+        for _ in range(3):
+            torch.testing.assert_close(attention(scores, lengths), expected)
+
+
+def main():
+    global DEVICE
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options, rest = parser.parse_known_args()
+    DEVICE = options.device
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        print("skipped: no GPU")
+        return SKIPPED
+    if "WARPFUSE_PLUGIN" not in os.environ:
+        parser.error("WARPFUSE_PLUGIN: expected the path of libwarpfuse.so")
+    torch.ops.load_library(os.environ["WARPFUSE_PLUGIN"])
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False, verbosity=2)
+    return 0 if program.result.wasSuccessful() and program.result.testsRun else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
