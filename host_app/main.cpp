@@ -19,8 +19,9 @@ void print_help() {
   fmt::print(
       "warpfuse runs traced models on libtorch with the fused operators of libwarpfuse.so.\n\n"
       "Usage: warpfuse <command> [options]\n\nCommands:\n");
-  for (const Command& command : kCommands)
+  for (const Command& command : kCommands) {
     fmt::print("  {:<10}{}\n", command.name, command.summary);
+  }
   fmt::print(
       "\n'warpfuse <command> --help' shows a command's options.\n\nExamples:\n"
       "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
@@ -33,7 +34,9 @@ void print_help() {
 }
 
 ExitCode run(int argc, const char* const* argv) {
-  if (argc < 2) warpfuse::host::fail(ExitCode::usage, "no command (see warpfuse --help)");
+  if (argc < 2) {
+    warpfuse::host::fail(ExitCode::usage, "no command (see warpfuse --help)");
+  }
   const std::string_view name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
@@ -44,8 +47,8 @@ ExitCode run(int argc, const char* const* argv) {
                warpfuse::host::kBuiltLibtorch);
     return ExitCode::ok;
   }
-  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
-                                    [&](const Command& known) { return known.name == name; });
+  const auto command =
+      std::ranges::find_if(kCommands, [&](const Command& known) { return known.name == name; });
   if (command == kCommands.end()) {
     warpfuse::host::fail(ExitCode::usage, "unknown {} '{}' (see warpfuse --help)",
                          name.starts_with('-') ? "option" : "command", name);

@@ -41,8 +41,10 @@ Arguments::Arguments(cxxopts::Options options, const std::vector<std::string>& p
 
 std::string Arguments::spelled(const std::string& name) const {
   for (const cxxopts::HelpOptionDetails& option : options_.group_help("").options) {
-    const bool found = std::find(option.l.begin(), option.l.end(), name) != option.l.end();
-    if (found && !option.s.empty()) return fmt::format("-{}, --{}", option.s, name);
+    const bool found = std::ranges::find(option.l, name) != option.l.end();
+    if (found && !option.s.empty()) {
+      return fmt::format("-{}, --{}", option.s, name);
+    }
   }
   return "--" + name;
 }
@@ -78,16 +80,21 @@ double Arguments::number(const std::string& name, double low) const {
 }
 
 bool Arguments::help_shown(const std::string& examples) const {
-  if (!has("help")) return false;
+  if (!has("help")) {
+    return false;
+  }
   std::cout << options_.help() << "\nExamples:\n" << examples;
   return true;
 }
 
 PluginOptions Arguments::plugin_options() const {
   PluginOptions options;
-  if (has("plugin")) options.plugin = text("plugin");
-  if (has("op-library"))
+  if (has("plugin")) {
+    options.plugin = text("plugin");
+  }
+  if (has("op-library")) {
     options.op_libraries = result_["op-library"].as<std::vector<std::string>>();
+  }
   return options;
 }
 

@@ -44,9 +44,12 @@ cxxopts::Options make_options() {
 std::string read_prompt_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!stream.is_open() || stream.bad())
+  if (!stream.is_open() || stream.bad()) {
     fail(ExitCode::usage, "--prompt-file {}: cannot be read", path);
-  if (text.ends_with('\n')) text.pop_back();
+  }
+  if (text.ends_with('\n')) {
+    text.pop_back();
+  }
   return text;
 }
 
@@ -80,7 +83,9 @@ void report(const GenerationResult& result, int64_t prompt_tokens, const Softmax
 
 ExitCode run_generate(int argc, const char* const* argv) {
   const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) return ExitCode::ok;
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
   const std::string folder = arguments.text("model");
   const std::string prompt = read_prompt(arguments);
   const GenerationOptions requested{
@@ -105,12 +110,15 @@ ExitCode run_generate(int argc, const char* const* argv) {
   GenerationOptions options = requested;
   options.stop_token = tokenizer.end_of_text();
   Utf8Stream stream;
-  if (!arguments.has("no-display-prompt")) print_now(stream.push(prompt));
+  if (!arguments.has("no-display-prompt")) {
+    print_now(stream.push(prompt));
+  }
   const SoftmaxCensus census;
   const GenerationResult result = generate(decoder, ids, options, [&](int64_t id) {
-    if (id >= tokenizer.size())
+    if (id >= tokenizer.size()) {
       fail(ExitCode::model, "{}: the model gave token {}, its tokenizer has {}", folder, id,
            tokenizer.size());
+    }
     print_now(stream.push(tokenizer.bytes(id)));
   });
   print_now(stream.finish() + "\n");

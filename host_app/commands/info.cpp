@@ -45,7 +45,9 @@ std::vector<std::string> backends_of(const c10::OperatorHandle& handle) {
                                     DispatchKey::CompositeImplicitAutograd};
   std::vector<std::string> names;
   for (const DispatchKey key : kKeys) {
-    if (!handle.hasKernelForDispatchKey(key)) continue;
+    if (!handle.hasKernelForDispatchKey(key)) {
+      continue;
+    }
     names.emplace_back(key == DispatchKey::AutocastCUDA ? "AutocastCUDA" : c10::toString(key));
   }
   return names;
@@ -56,12 +58,13 @@ json list_operators() {
   std::vector<c10::OperatorName> names = dispatcher.getAllOpNames();
   std::erase_if(names,
                 [](const c10::OperatorName& name) { return !name.name.starts_with("warpfuse::"); });
-  std::sort(names.begin(), names.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::ranges::sort(names, [](const auto& a, const auto& b) { return a.name < b.name; });
   json operators = json::array();
   for (const c10::OperatorName& name : names) {
     const auto handle = dispatcher.findSchema(name);
-    if (!handle) continue;
+    if (!handle) {
+      continue;
+    }
     std::ostringstream schema;
     schema << handle->schema();
     operators.push_back(
@@ -129,7 +132,9 @@ void print_text(const json& info) {
                                 list(plugin["cpu_capabilities"])));
   line("CPU", fmt::format("{}, {} threads", text(info["cpu"]["capability"]),
                           info["cpu"]["threads"].get<int>()));
-  if (info["gpus"].empty()) line("GPU", "none");
+  if (info["gpus"].empty()) {
+    line("GPU", "none");
+  }
   for (const json& gpu : info["gpus"]) {
     line("GPU",
          fmt::format("cuda:{} {}, compute capability {}, {:.0f} GiB, {} multiprocessors, {}",
@@ -139,15 +144,18 @@ void print_text(const json& info) {
                      gpu["has_kernel"].get<bool>() ? "has kernels" : "NO KERNEL in this plugin"));
   }
   fmt::print("\n");
-  for (const json& op : info["operators"])
+  for (const json& op : info["operators"]) {
     fmt::print("{}\n    {}\n", text(op["schema"]), list(op["backends"]));
+  }
 }
 
 }  // namespace
 
 ExitCode run_info(int argc, const char* const* argv) {
   const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) return ExitCode::ok;
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
   const std::optional<Plugin> plugin =
       load_plugin(arguments.plugin_options(), PluginNeed::required);
   check_libtorch(*plugin);

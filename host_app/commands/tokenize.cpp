@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -37,8 +38,12 @@ std::vector<int64_t> parse_ids(const std::string& line) {
   const char* const end = at + line.size();
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (true) {
-    while (at != end && is_space(*at)) ++at;
-    if (at == end) return ids;
+    while (at != end && is_space(*at)) {
+      ++at;
+    }
+    if (at == end) {
+      return ids;
+    }
     int64_t id = 0;
     const auto [stop, error] = std::from_chars(at, end, id);
     if (error != std::errc() || (stop != end && !is_space(*stop))) {
@@ -53,7 +58,9 @@ std::vector<int64_t> parse_ids(const std::string& line) {
 template <typename Value, typename Check>
 Value parse_json(const std::string& line, const char* expected, Check check) {
   const json value = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded() || !check(value)) fail(ExitCode::usage, "expected {}", expected);
+  if (value.is_discarded() || !check(value)) {
+    fail(ExitCode::usage, "expected {}", expected);
+  }
   return value.get<Value>();
 }
 
@@ -64,18 +71,22 @@ std::string parse_json_text(const std::string& line) {
 
 std::vector<int64_t> parse_json_ids(const std::string& line) {
   return parse_json<std::vector<int64_t>>(line, "a JSON array of token ids", [](const json& value) {
-    return value.is_array() && std::all_of(value.begin(), value.end(),
-                                           [](const json& id) { return id.is_number_integer(); });
+    return value.is_array() &&
+           std::ranges::all_of(value, [](const json& id) { return id.is_number_integer(); });
   });
 }
 
 std::string encode_line(const Tokenizer& tokenizer, const std::string& line, bool as_json) {
-  if (as_json) return json(tokenizer.encode(parse_json_text(line))).dump();
+  if (as_json) {
+    return json(tokenizer.encode(parse_json_text(line))).dump();
+  }
   return fmt::format("{}", fmt::join(tokenizer.encode(line), " "));
 }
 
 std::string decode_line(const Tokenizer& tokenizer, const std::string& line, bool as_json) {
-  if (!as_json) return tokenizer.decode(parse_ids(line));
+  if (!as_json) {
+    return tokenizer.decode(parse_ids(line));
+  }
   // JSON is UTF-8, so bytes that are not become U+FFFD here; without --json they come out as they
   // are.
   return json(tokenizer.decode(parse_json_ids(line)))
@@ -86,7 +97,9 @@ std::string decode_line(const Tokenizer& tokenizer, const std::string& line, boo
 
 ExitCode run_tokenize(int argc, const char* const* argv) {
   const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) return ExitCode::ok;
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
   const Tokenizer tokenizer = Tokenizer::load(arguments.text("tokenizer"));
   const bool as_json = arguments.has("json");
   const auto convert = arguments.has("decode") ? decode_line : encode_line;

@@ -52,15 +52,20 @@ cxxopts::Options make_options() {
 }
 
 std::vector<std::string> read_prompts(const Arguments& arguments) {
-  if (!arguments.has("prompts")) return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
+  if (!arguments.has("prompts")) {
+    return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
+  }
   const std::string path = arguments.text("prompts");
   std::ifstream stream(path, std::ios::binary);
   std::vector<std::string> prompts;
   for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) prompts.push_back(line);
+    if (!line.empty()) {
+      prompts.push_back(line);
+    }
   }
-  if (prompts.empty())
+  if (prompts.empty()) {
     fail(ExitCode::usage, "--prompts {}: cannot be read, or has no prompt in it", path);
+  }
   return prompts;
 }
 
@@ -69,7 +74,9 @@ void require_same_kind(const Bundle& model, const Bundle& reference) {
     fail(ExitCode::model, "{} and {} cannot be compared: their {} differ", model.folder.string(),
          reference.folder.string(), what);
   };
-  if (model.language_model.has_value() != reference.language_model.has_value()) different("kinds");
+  if (model.language_model.has_value() != reference.language_model.has_value()) {
+    different("kinds");
+  }
   if (model.language_model &&
       model.language_model->vocab_size != reference.language_model->vocab_size) {
     different("vocabulary sizes");
@@ -77,7 +84,9 @@ void require_same_kind(const Bundle& model, const Bundle& reference) {
 }
 
 double tolerance_of(const Arguments& arguments, const Bundle& model, const Bundle& reference) {
-  if (arguments.has("tolerance")) return arguments.number("tolerance", 0.0);
+  if (arguments.has("tolerance")) {
+    return arguments.number("tolerance", 0.0);
+  }
   return std::max(default_tolerance(model.dtype), default_tolerance(reference.dtype));
 }
 
@@ -101,8 +110,9 @@ ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
     pass = pass && step_passes;
   }
   fmt::print("{}: largest difference {:.3g}", pass ? "agree" : "DIFFER", overall.largest);
-  if (greedy.rows > 0)
+  if (greedy.rows > 0) {
     fmt::print(", greedy tokens {} of {} ({} ties)", greedy.equal, greedy.rows, greedy.ties);
+  }
   fmt::print("\n");
   return pass ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -111,7 +121,9 @@ ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
 
 ExitCode run_verify(int argc, const char* const* argv) {
   const Arguments arguments(make_options(), {"model", "reference"}, argc, argv);
-  if (arguments.help_shown(kExamples)) return ExitCode::ok;
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
   const Bundle model = read_bundle(arguments.text("model"));
   const Bundle reference = read_bundle(arguments.text("reference"));
   require_same_kind(model, reference);
@@ -133,7 +145,9 @@ ExitCode run_verify(int argc, const char* const* argv) {
   }
   const Tokenizer tokenizer = Tokenizer::load(reference.folder);
   std::vector<std::vector<int64_t>> sequences;
-  for (const std::string& prompt : prompts) sequences.push_back(tokenizer.encode_prompt(prompt));
+  for (const std::string& prompt : prompts) {
+    sequences.push_back(tokenizer.encode_prompt(prompt));
+  }
   Decoder decoder(model, module, session.device);
   Decoder reference_decoder(reference, reference_module, session.device);
   return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),

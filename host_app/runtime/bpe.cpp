@@ -29,7 +29,7 @@ struct Candidate {
 };
 
 uint64_t pair_key(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  return uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
 }
 
 }  // namespace
@@ -47,32 +47,40 @@ std::vector<int32_t> MergeTable::apply(const std::vector<int32_t>& tokens) const
   const auto size = static_cast<int64_t>(tokens.size());
   std::vector<Symbol> symbols;
   symbols.reserve(tokens.size());
-  for (int64_t i = 0; i < size; ++i)
+  for (int64_t i = 0; i < size; ++i) {
     symbols.push_back({tokens[i], i - 1, i + 1 < size ? i + 1 : kNone});
+  }
 
   std::priority_queue<Candidate> candidates;
   const auto consider = [&](int64_t position) {
-    if (position == kNone || symbols[position].next == kNone) return;
+    if (position == kNone || symbols[position].next == kNone) {
+      return;
+    }
     const auto left = static_cast<int32_t>(symbols[position].id);
     const auto right = static_cast<int32_t>(symbols[symbols[position].next].id);
     if (const Rule* rule = find(left, right)) {
       candidates.push({rule->rank, left, right, rule->merged, position});
     }
   };
-  for (int64_t i = 0; i < size; ++i) consider(i);
+  for (int64_t i = 0; i < size; ++i) {
+    consider(i);
+  }
 
   while (!candidates.empty()) {
     const Candidate best = candidates.top();
     candidates.pop();
     Symbol& symbol = symbols[best.position];
     // An earlier merge may have changed either side since this candidate was noted.
-    if (symbol.id != best.left || symbol.next == kNone || symbols[symbol.next].id != best.right)
+    if (symbol.id != best.left || symbol.next == kNone || symbols[symbol.next].id != best.right) {
       continue;
+    }
     Symbol& absorbed = symbols[symbol.next];
     symbol.id = best.merged;
     symbol.next = absorbed.next;
     absorbed.id = kNone;
-    if (symbol.next != kNone) symbols[symbol.next].previous = best.position;
+    if (symbol.next != kNone) {
+      symbols[symbol.next].previous = best.position;
+    }
     consider(symbol.previous);
     consider(best.position);
   }

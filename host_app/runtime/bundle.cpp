@@ -1,5 +1,6 @@
 #include "runtime/bundle.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,7 @@ using nlohmann::json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kLargestSize =
-    int64_t{1} << 31;  // a bound on what a bad file can make this program allocate
+    2'147'483'648;  // a bound on what a bad file can make this program allocate
 
 // Reads the fields of one JSON object; every complaint names the file, the field and what was
 // found.
@@ -25,22 +26,30 @@ class Fields {
 
   std::string text(const char* name) const {
     const json& value = at(name);
-    if (!value.is_string()) complain(name, "a string", value);
+    if (!value.is_string()) {
+      complain(name, "a string", value);
+    }
     return value.get<std::string>();
   }
 
   int64_t integer(const char* name, int64_t low, int64_t high = kLargestSize) const {
     const json& value = at(name);
     const std::string expected = fmt::format("an integer of {}..{}", low, high);
-    if (!value.is_number_integer()) complain(name, expected, value);
+    if (!value.is_number_integer()) {
+      complain(name, expected, value);
+    }
     const auto number = value.get<int64_t>();
-    if (number < low || number > high) complain(name, expected, value);
+    if (number < low || number > high) {
+      complain(name, expected, value);
+    }
     return number;
   }
 
   double positive_number(const char* name) const {
     const json& value = at(name);
-    if (!value.is_number() || !(value.get<double>() > 0)) complain(name, "a number above 0", value);
+    if (!value.is_number() || !(value.get<double>() > 0)) {
+      complain(name, "a number above 0", value);
+    }
     return value.get<double>();
   }
 
@@ -48,14 +57,17 @@ class Fields {
   template <typename Predicate>
   const json& array(const char* name, const char* expected, Predicate is_element) const {
     const json& value = at(name);
-    if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_element))
+    if (!value.is_array() || !std::ranges::all_of(value, is_element)) {
       complain(name, expected, value);
+    }
     return value;
   }
 
   Fields object(const char* name) const {
     const json& value = at(name);
-    if (!value.is_object()) complain(name, "an object", value);
+    if (!value.is_object()) {
+      complain(name, "an object", value);
+    }
     return {value, fmt::format("{}: {}", where_, name)};
   }
 
@@ -65,21 +77,26 @@ class Fields {
         {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
         {"bool", at::kBool}};
     const auto found = kTypes.find(text(name));
-    if (found == kTypes.end())
+    if (found == kTypes.end()) {
       complain(name, "float32, float16, bfloat16, float64, int64, int32 or bool", at(name));
+    }
     return found->second;
   }
 
   [[noreturn]] void complain(const char* name, std::string_view expected, const json& value) const {
     std::string found = value.dump();
-    if (found.size() > 60) found = found.substr(0, 60) + "...";
+    if (found.size() > 60) {
+      found = found.substr(0, 60) + "...";
+    }
     fail(ExitCode::model, "{}: field '{}': expected {}, got {}", where_, name, expected, found);
   }
 
  private:
   const json& at(const char* name) const {
     const auto found = object_.find(name);
-    if (found == object_.end()) fail(ExitCode::model, "{}: field '{}' is missing", where_, name);
+    if (found == object_.end()) {
+      fail(ExitCode::model, "{}: field '{}' is missing", where_, name);
+    }
     return *found;
   }
 
@@ -130,7 +147,9 @@ json parse_file(const fs::path& file) {
          file.string());
   }
   json root = json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) fail(ExitCode::model, "{}: expected a JSON object", file.string());
+  if (!root.is_object()) {
+    fail(ExitCode::model, "{}: expected a JSON object", file.string());
+  }
   return root;
 }
 

@@ -38,10 +38,14 @@ std::optional<std::string> bytes_of_written_token(std::string_view written) {
   for (size_t i = 0; i < written.size(); ++i) {
     size_t code_point = static_cast<uint8_t>(written[i]);
     if (code_point >= 0x80) {  // all characters of the alphabet fit in two bytes of UTF-8
-      if (code_point < 0xC2 || code_point > 0xDF || i + 1 == written.size()) return std::nullopt;
-      code_point = (code_point & 0x1F) << 6 | (static_cast<uint8_t>(written[++i]) & 0x3F);
+      if (code_point < 0xC2 || code_point > 0xDF || i + 1 == written.size()) {
+        return std::nullopt;
+      }
+      code_point = (code_point & 0x1FU) << 6U | (static_cast<uint8_t>(written[++i]) & 0x3FU);
     }
-    if (code_point >= kCodePoints || kByteOfCodePoint[code_point] == kUnused) return std::nullopt;
+    if (code_point >= kCodePoints || kByteOfCodePoint[code_point] == kUnused) {
+      return std::nullopt;
+    }
     bytes.push_back(static_cast<char>(kByteOfCodePoint[code_point]));
   }
   return bytes;

@@ -28,13 +28,15 @@ LanguageModelSpec language_model_of(const Bundle& bundle) {
 
 int64_t cache_bucket(int64_t length, int64_t context) {
   int64_t bucket = kSmallestBucket;
-  while (bucket < length) bucket *= 2;
+  while (bucket < length) {
+    bucket *= 2;
+  }
   return std::min(bucket, context);
 }
 
 std::vector<double> to_doubles(const at::Tensor& logits) {
   const at::Tensor values = logits.to(at::Device(at::kCPU), at::kDouble).contiguous();
-  const double* data = values.const_data_ptr<double>();
+  const auto* data = values.const_data_ptr<double>();
   return {data, data + values.numel()};
 }
 
@@ -69,7 +71,9 @@ at::Tensor Decoder::run(const char* method, std::vector<c10::IValue> inputs) {
 }
 
 void Decoder::start(const std::vector<int64_t>& ids) {
-  if (ids.empty()) fail(ExitCode::model, "a sequence needs at least one token");
+  if (ids.empty()) {
+    fail(ExitCode::model, "a sequence needs at least one token");
+  }
   length_ = static_cast<int64_t>(ids.size());
   require_fits(length_);
 }
@@ -97,8 +101,9 @@ at::Tensor Decoder::forward(const std::vector<int64_t>& ids) {
 }
 
 at::Tensor Decoder::decode(int64_t id) {
-  if (length_ >= spec_.context)
+  if (length_ >= spec_.context) {
     fail(ExitCode::model, "the model's context of {} tokens is full", spec_.context);
+  }
   const int64_t position = length_++;
   return run("decode", {row({id}), row({position})});
 }

@@ -12,7 +12,9 @@ namespace warpfuse::host {
 
 void Difference::include(const Difference& other) {
   // std::max would drop a NaN on one side.
-  if (std::isnan(other.largest) || other.largest > largest) largest = other.largest;
+  if (std::isnan(other.largest) || other.largest > largest) {
+    largest = other.largest;
+  }
   reference_magnitude = std::max(reference_magnitude, other.reference_magnitude);
 }
 
@@ -21,8 +23,12 @@ double Difference::allowed(double tolerance) const {
 }
 
 Difference difference_between(const at::Tensor& value, const at::Tensor& reference) {
-  if (value.sizes() != reference.sizes()) return {std::numeric_limits<double>::infinity(), 0};
-  if (value.numel() == 0) return {};
+  if (value.sizes() != reference.sizes()) {
+    return {std::numeric_limits<double>::infinity(), 0};
+  }
+  if (value.numel() == 0) {
+    return {};
+  }
   const at::Tensor a = value.to(at::Device(at::kCPU), at::kDouble);
   const at::Tensor b = reference.to(at::Device(at::kCPU), at::kDouble);
   const at::Tensor zero = at::zeros_like(a);

@@ -11,7 +11,9 @@ constexpr std::string_view kScriptError = "RuntimeError: ";
 
 std::string_view first_line(std::string_view text) {
   const size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string_view::npos) return "unknown error";
+  if (start == std::string_view::npos) {
+    return "unknown error";
+  }
   text.remove_prefix(start);
   text = text.substr(0, text.find_first_of("\r\n"));
   return text.substr(0, text.find_last_not_of(" \t") + 1);

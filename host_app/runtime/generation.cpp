@@ -29,7 +29,9 @@ GenerationResult generate(Decoder& decoder, const std::vector<int64_t>& prompt,
       break;
     }
     on_token(token);
-    if (++result.generated == options.max_tokens) break;
+    if (++result.generated == options.max_tokens) {
+      break;
+    }
     if (decoder.length() == decoder.context()) {
       result.stop = StopReason::context_full;
       break;

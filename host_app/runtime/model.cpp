@@ -56,7 +56,9 @@ void configure_libtorch() {
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
   const std::string file = bundle.model_file().string();
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail(ExitCode::model, "{}: cannot be read", file);
+  if (!stream) {
+    fail(ExitCode::model, "{}: cannot be read", file);
+  }
   // The file stays open from the check to the load, so what was checked is what is loaded.
   check_zip_magic(stream, file);
   rewind(stream);

@@ -36,7 +36,9 @@ size_t run_length(std::string_view text, bool valid) {
   size_t length = 0;
   while (length < text.size()) {
     const Utf8Unit unit = next_utf8_unit(text.substr(length));
-    if ((unit.kind == Utf8Unit::Kind::complete) != valid) break;
+    if ((unit.kind == Utf8Unit::Kind::complete) != valid) {
+      break;
+    }
     length += unit.length;
   }
   return length;
@@ -53,7 +55,9 @@ Pattern::Pattern() {
   PCRE2_SIZE offset = 0;
   code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED,
                             PCRE2_UTF, &error, &offset, nullptr));
-  if (!code_) fail(ExitCode::check_failed, "PCRE2 refuses GPT-2's pattern: {}", message_of(error));
+  if (!code_) {
+    fail(ExitCode::check_failed, "PCRE2 refuses GPT-2's pattern: {}", message_of(error));
+  }
   // Without JIT support in this PCRE2 the matches are slower, not different.
   pcre2_jit_compile(static_cast<pcre2_code*>(code_.get()), PCRE2_JIT_COMPLETE);
 }
@@ -65,7 +69,9 @@ void Pattern::split_valid(std::string_view text, std::vector<std::string_view>& 
   while (start < text.size()) {
     const int matched = pcre2_match(as_code(code_.get()), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                     text.size(), start, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
-    if (matched < 0) fail(ExitCode::check_failed, "splitting text: {}", message_of(matched));
+    if (matched < 0) {
+      fail(ExitCode::check_failed, "splitting text: {}", message_of(matched));
+    }
     // Every code point is in one of the alternatives, so matches follow one another without a gap.
     const size_t end = pcre2_get_ovector_pointer(match.get())[1];
     pieces.push_back(text.substr(start, end - start));
@@ -80,7 +86,9 @@ std::vector<std::string_view> Pattern::split(std::string_view text) const {
     split_valid(text.substr(0, valid), pieces);
     text.remove_prefix(valid);
     const size_t invalid = run_length(text, false);
-    if (invalid > 0) pieces.push_back(text.substr(0, invalid));
+    if (invalid > 0) {
+      pieces.push_back(text.substr(0, invalid));
+    }
     text.remove_prefix(invalid);
   }
   return pieces;

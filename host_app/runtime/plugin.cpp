@@ -29,7 +29,9 @@ bool is_registered(const std::string& name) {
 std::optional<std::string> libtorch_setting(const std::string& key) {
   const std::string config = at::show_config();
   const size_t at = config.find(" " + key + "=");
-  if (at == std::string::npos) return std::nullopt;
+  if (at == std::string::npos) {
+    return std::nullopt;
+  }
   const size_t start = at + key.size() + 2;
   std::string value = config.substr(start, config.find_first_of(",\n ", start) - start);
   return value.empty() ? std::nullopt : std::optional(std::move(value));
@@ -41,7 +43,9 @@ std::optional<fs::path> find_default_plugin() {
   const fs::path folder = executable_path().parent_path();
   const std::array candidates{folder / kFileName, folder.parent_path() / "lib" / kFileName};
   for (const fs::path& candidate : candidates) {
-    if (fs::is_regular_file(candidate)) return candidate;
+    if (fs::is_regular_file(candidate)) {
+      return candidate;
+    }
   }
   return std::nullopt;
 }
@@ -69,7 +73,9 @@ Plugin read_build_info(const fs::path& path) {
                   .architectures = info.at("architectures"),
                   .cpu_capabilities = info.at("cpu_capabilities"),
                   .compiler = info.at("compiler")};
-    if (!info.at("cuda").is_null()) plugin.cuda = info.at("cuda").get<std::string>();
+    if (!info.at("cuda").is_null()) {
+      plugin.cuda = info.at("cuda").get<std::string>();
+    }
     return plugin;
   } catch (const json::exception& error) {
     fail(ExitCode::plugin, "plugin {}: build_info is not as expected: {}", path.string(),
@@ -85,7 +91,9 @@ void check_schema_version(const Plugin& plugin) {
 }
 
 void load_op_library(const std::string& path, const std::string& plugin_path) {
-  if (same_file(path, plugin_path)) return;
+  if (same_file(path, plugin_path)) {
+    return;
+  }
   // A second registration of the namespace would end the process inside dlopen.
   if (plugin_is_registered() && file_contains(path, kMarkerSymbol)) {
     fail(ExitCode::plugin, "operator library {}: a second copy of the plugin; {} is loaded already",
@@ -96,7 +104,7 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
 
 }  // namespace
 
-const std::string kBuiltLibtorch = TORCH_VERSION;
+const char* const kBuiltLibtorch = TORCH_VERSION;
 
 std::string running_libtorch() { return libtorch_setting("TORCH_VERSION").value_or("unknown"); }
 

@@ -37,7 +37,7 @@ void check_libtorch(const Plugin& plugin);
 
 // Of the libtorch that is running, such as "2.11.0"; the headers' version is kBuiltLibtorch.
 std::string running_libtorch();
-extern const std::string kBuiltLibtorch;
+extern const char* const kBuiltLibtorch;
 // The CUDA version that the running libtorch was built with, such as "13.0".
 std::optional<std::string> libtorch_cuda();
 

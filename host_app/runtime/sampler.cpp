@@ -9,23 +9,25 @@
 namespace warpfuse::host {
 
 std::optional<int64_t> argmax(const std::vector<double>& logits) {
-  if (std::any_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); })) {
+  if (std::ranges::any_of(logits, [](double logit) { return std::isnan(logit); })) {
     return std::nullopt;
   }
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  return std::ranges::max_element(logits) - logits.begin();
 }
 
 double uniform(uint64_t seed, uint64_t step) {
   uint64_t z = seed + (step + 1) * 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  z ^= z >> 31U;
+  return static_cast<double>(z >> 11U) * 0x1p-53;
 }
 
 int64_t Sampler::operator()(const std::vector<double>& logits) {
   const std::optional<int64_t> best = argmax(logits);
-  if (!best) fail(ExitCode::model, "the model gave a NaN logit at step {}", step_);
+  if (!best) {
+    fail(ExitCode::model, "the model gave a NaN logit at step {}", step_);
+  }
   const int64_t token = options_.temperature == 0.0 ? *best : draw(logits, *best);
   ++step_;
   return token;
@@ -41,8 +43,8 @@ int64_t Sampler::draw(const std::vector<double>& logits, int64_t best) {
                        return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
                      });
     ids.resize(options_.top_k);
-    std::sort(ids.begin(),
-              ids.end());  // nth_element's order is the library's own; ids give one for all
+    // nth_element's order is the library's own; that of the ids is one for all.
+    std::ranges::sort(ids);
   }
   std::vector<double> cumulative;
   cumulative.reserve(ids.size());
@@ -52,7 +54,7 @@ int64_t Sampler::draw(const std::vector<double>& logits, int64_t best) {
     cumulative.push_back(sum);
   }
   const double target = uniform(options_.seed, step_) * sum;
-  const auto chosen = std::upper_bound(cumulative.begin(), cumulative.end(), target);
+  const auto chosen = std::ranges::upper_bound(cumulative, target);
   // Rounding can make the target reach the sum itself.
   return chosen == cumulative.end() ? best : ids[chosen - cumulative.begin()];
 }

@@ -10,8 +10,8 @@ namespace warpfuse::host {
 namespace {
 
 bool needs_plugin(const Bundle& bundle) {
-  return std::any_of(bundle.operators.begin(), bundle.operators.end(),
-                     [](const std::string& name) { return name.starts_with("warpfuse::"); });
+  return std::ranges::any_of(
+      bundle.operators, [](const std::string& name) { return name.starts_with("warpfuse::"); });
 }
 
 void check_bundle(const Bundle& bundle) {
@@ -26,12 +26,14 @@ void check_bundle(const Bundle& bundle) {
 
 Session open_session(const PluginOptions& options, const std::string& device,
                      const std::vector<Bundle>& bundles) {
-  const bool required = std::any_of(bundles.begin(), bundles.end(), needs_plugin);
+  const bool required = std::ranges::any_of(bundles, needs_plugin);
   std::optional<Plugin> plugin =
       load_plugin(options, required ? PluginNeed::required : PluginNeed::optional);
   load_cuda_if_wanted(device);
-  if (plugin) check_libtorch(*plugin);
-  std::for_each(bundles.begin(), bundles.end(), check_bundle);
+  if (plugin) {
+    check_libtorch(*plugin);
+  }
+  std::ranges::for_each(bundles, check_bundle);
   configure_libtorch();
   const c10::Device chosen = translating_errors(ExitCode::device, "--device " + device,
                                                 [&] { return choose_device(device); });

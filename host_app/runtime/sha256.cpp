@@ -23,7 +23,7 @@ constexpr std::array<uint32_t, 64> kRoundConstants{
 constexpr size_t kLengthBytes = 8;
 
 uint32_t load_big_endian(const uint8_t* bytes) {
-  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 |
+  return uint32_t{bytes[0]} << 24U | uint32_t{bytes[1]} << 16U | uint32_t{bytes[2]} << 8U |
          uint32_t{bytes[3]};
 }
 
@@ -31,12 +31,14 @@ uint32_t load_big_endian(const uint8_t* bytes) {
 
 void Sha256::compress(const uint8_t* block) {
   std::array<uint32_t, 64> schedule;
-  for (size_t t = 0; t < 16; ++t) schedule[t] = load_big_endian(block + 4 * t);
+  for (size_t t = 0; t < 16; ++t) {
+    schedule[t] = load_big_endian(block + 4 * t);
+  }
   for (size_t t = 16; t < 64; ++t) {
     const uint32_t w15 = schedule[t - 15];
     const uint32_t w2 = schedule[t - 2];
-    const uint32_t sigma0 = std::rotr(w15, 7) ^ std::rotr(w15, 18) ^ (w15 >> 3);
-    const uint32_t sigma1 = std::rotr(w2, 17) ^ std::rotr(w2, 19) ^ (w2 >> 10);
+    const uint32_t sigma0 = std::rotr(w15, 7) ^ std::rotr(w15, 18) ^ (w15 >> 3U);
+    const uint32_t sigma1 = std::rotr(w2, 17) ^ std::rotr(w2, 19) ^ (w2 >> 10U);
     schedule[t] = schedule[t - 16] + sigma0 + schedule[t - 7] + sigma1;
   }
   auto [a, b, c, d, e, f, g, h] = state_;
@@ -57,7 +59,9 @@ void Sha256::compress(const uint8_t* block) {
     a = temp1 + temp2;
   }
   const std::array<uint32_t, 8> added{a, b, c, d, e, f, g, h};
-  for (size_t i = 0; i < state_.size(); ++i) state_[i] += added[i];
+  for (size_t i = 0; i < state_.size(); ++i) {
+    state_[i] += added[i];
+  }
 }
 
 void Sha256::update(std::string_view bytes) {
@@ -77,18 +81,23 @@ void Sha256::update(std::string_view bytes) {
 std::string Sha256::hex_digest() {
   const uint64_t message_bits = total_bytes_ * 8;
   std::string padding(1, '\x80');
-  while ((total_bytes_ + padding.size() + kLengthBytes) % kBlockBytes != 0) padding.push_back('\0');
-  for (int shift = 56; shift >= 0; shift -= 8)
-    padding.push_back(static_cast<char>(message_bits >> shift));
+  while ((total_bytes_ + padding.size() + kLengthBytes) % kBlockBytes != 0) {
+    padding.push_back('\0');
+  }
+  for (size_t i = kLengthBytes; i-- > 0;) {  // big-endian
+    padding.push_back(static_cast<char>(message_bits >> (8 * i)));
+  }
   update(padding);
   std::string hex;
-  for (const uint32_t word : state_) hex += fmt::format("{:08x}", word);
+  for (const uint32_t word : state_) {
+    hex += fmt::format("{:08x}", word);
+  }
   return hex;
 }
 
 std::string sha256_hex(std::istream& stream) {
   Sha256 hash;
-  std::vector<char> buffer(1 << 20);
+  std::vector<char> buffer(size_t{1024} * 1024);
   while (stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) ||
          stream.gcount() > 0) {
     hash.update({buffer.data(), static_cast<size_t>(stream.gcount())});

@@ -24,8 +24,9 @@ void* (*volatile const throwing_dlopen)(const char*, int) = dlopen;
 void open_library(const fs::path& path, std::string_view role) {
   // A path without a slash would be searched for in the system's folders.
   const fs::path absolute = fs::absolute(path);
-  if (!fs::is_regular_file(absolute))
+  if (!fs::is_regular_file(absolute)) {
     fail(ExitCode::plugin, "{} {}: no such file", role, path.string());
+  }
   const auto open = [&] { return throwing_dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
   if (!translating_errors(ExitCode::plugin, fmt::format("{} {}", role, path.string()), open)) {
     const char* reason = dlerror();
@@ -40,16 +41,19 @@ bool try_open_library(const char* name) {
 fs::path file_of_global_symbol(const char* symbol) {
   void* address = dlsym(RTLD_DEFAULT, symbol);
   Dl_info info{};
-  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) return {};
+  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) {
+    return {};
+  }
   return info.dli_fname;
 }
 
 fs::path executable_path() {
   std::error_code error;
   const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  if (error)
+  if (error) {
     fail(ExitCode::plugin, "/proc/self/exe cannot be read ({}): name the plugin with --plugin",
          error.message());
+  }
   return path;
 }
 

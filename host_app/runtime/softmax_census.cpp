@@ -18,16 +18,22 @@ struct Counted : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   const SoftmaxKind kind = softmax_kind(function.name());
-  if (kind == SoftmaxKind::none) return nullptr;
+  if (kind == SoftmaxKind::none) {
+    return nullptr;
+  }
   if (nesting++ == 0) {
     total_calls.fetch_add(1, std::memory_order_relaxed);
-    if (kind == SoftmaxKind::plugin) plugin_calls.fetch_add(1, std::memory_order_relaxed);
+    if (kind == SoftmaxKind::plugin) {
+      plugin_calls.fetch_add(1, std::memory_order_relaxed);
+    }
   }
   return std::make_unique<Counted>();
 }
 
 void on_end(const at::RecordFunction&, at::ObserverContext* context) {
-  if (context != nullptr) --nesting;
+  if (context != nullptr) {
+    --nesting;
+  }
 }
 
 }  // namespace
@@ -41,7 +47,7 @@ SoftmaxKind softmax_kind(std::string_view operator_name) {
   static constexpr std::string_view kPlugin = "warpfuse::";
   if (operator_name.starts_with(kAten)) {
     const std::string_view name = operator_name.substr(kAten.size());
-    const bool counts = std::find(kAtenNames.begin(), kAtenNames.end(), name) != kAtenNames.end() ||
+    const bool counts = std::ranges::find(kAtenNames, name) != kAtenNames.end() ||
                         // The back ends of SDPA, which a graph may also call by name.
                         (name.starts_with("_scaled_dot_product_") && !name.ends_with("_backward"));
     return counts ? SoftmaxKind::aten : SoftmaxKind::none;

@@ -20,7 +20,9 @@ constexpr int64_t kLargestId =
 // The first name that exists in the folder; `names[0]` is the one to report when none does.
 fs::path find_file(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (fs::path file = folder / name; fs::is_regular_file(file)) return file;
+    if (fs::path file = folder / name; fs::is_regular_file(file)) {
+      return file;
+    }
   }
   fail(ExitCode::model, "{}: no such file (a tokenizer needs vocab.json and merges.txt)",
        (folder / *names.begin()).string());
@@ -28,7 +30,9 @@ fs::path find_file(const fs::path& folder, std::initializer_list<const char*> na
 
 std::ifstream open_file(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail(ExitCode::model, "{}: cannot be read", file.string());
+  if (!stream) {
+    fail(ExitCode::model, "{}: cannot be read", file.string());
+  }
   return stream;
 }
 
@@ -58,12 +62,16 @@ void Tokenizer::read_vocabulary(const fs::path& file) {
       tokens_.resize(id + 1);
       seen.resize(id + 1);
     }
-    if (seen[id]) fail(ExitCode::model, "{}: id {} stands for two tokens", file.string(), id);
+    if (seen[id]) {
+      fail(ExitCode::model, "{}: id {} stands for two tokens", file.string(), id);
+    }
     seen[id] = true;
     // A token outside the byte alphabet was added after training and stands for its own text.
     tokens_[id] = bytes_of_written_token(written).value_or(written);
     ids_.emplace(tokens_[id], static_cast<int32_t>(id));
-    if (written == kEndOfText) end_of_text_ = static_cast<int64_t>(id);
+    if (written == kEndOfText) {
+      end_of_text_ = static_cast<int64_t>(id);
+    }
   }
   for (int byte = 0; byte < 256; ++byte) {
     if (!ids_.contains(std::string(1, static_cast<char>(byte)))) {
@@ -77,8 +85,12 @@ void Tokenizer::read_merges(const fs::path& file) {
   std::ifstream stream = open_file(file);
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    if (!line.empty() && line.back() == '\r') {
+      line.pop_back();
+    }
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) {
+      continue;
+    }
     const size_t space = line.find(' ');
     if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos) {
       fail(ExitCode::model, "{} line {}: expected two tokens with one space between them",
@@ -88,7 +100,9 @@ void Tokenizer::read_merges(const fs::path& file) {
     const auto right = bytes_of_written_token(std::string_view(line).substr(space + 1));
     const auto id_of = [&](const std::string& token) {
       const auto found = ids_.find(token);
-      if (found != ids_.end()) return found->second;
+      if (found != ids_.end()) {
+        return found->second;
+      }
       fail(ExitCode::model, "{} line {}: a token of this rule is not in the vocabulary",
            file.string(), number);
     };
@@ -104,7 +118,9 @@ void Tokenizer::encode_plain(std::string_view text, std::vector<int64_t>& ids) c
   std::vector<int32_t> bytes;
   for (const std::string_view piece : pattern_.split(text)) {
     bytes.clear();
-    for (const char byte : piece) bytes.push_back(ids_.at(std::string(1, byte)));
+    for (const char byte : piece) {
+      bytes.push_back(ids_.at(std::string(1, byte)));
+    }
     const std::vector<int32_t> merged = merges_.apply(bytes);
     ids.insert(ids.end(), merged.begin(), merged.end());
   }
@@ -114,7 +130,9 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int64_t> ids;
   while (end_of_text_) {
     const size_t at = text.find(kEndOfText);
-    if (at == std::string_view::npos) break;
+    if (at == std::string_view::npos) {
+      break;
+    }
     encode_plain(text.substr(0, at), ids);
     ids.push_back(*end_of_text_);
     text.remove_prefix(at + kEndOfText.size());
@@ -124,9 +142,12 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text) const {
 }
 
 std::vector<int64_t> Tokenizer::encode_prompt(std::string_view text) const {
-  if (!text.empty()) return encode(text);
-  if (!end_of_text_)
+  if (!text.empty()) {
+    return encode(text);
+  }
+  if (!end_of_text_) {
     fail(ExitCode::model, "an empty prompt starts from {}, which the vocabulary lacks", kEndOfText);
+  }
   return {*end_of_text_};
 }
 
@@ -139,7 +160,9 @@ const std::string& Tokenizer::bytes(int64_t id) const {
 
 std::string Tokenizer::decode(const std::vector<int64_t>& ids) const {
   std::string text;
-  for (const int64_t id : ids) text += bytes(id);
+  for (const int64_t id : ids) {
+    text += bytes(id);
+  }
   return text;
 }
 

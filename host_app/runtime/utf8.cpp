@@ -15,15 +15,33 @@ struct LeadByte {
 
 // Table 3-7 of the Unicode standard, "Well-Formed UTF-8 Byte Sequences".
 LeadByte classify(uint8_t lead) {
-  if (lead < 0x80) return {1, 0, 0};
-  if (lead < 0xC2) return {0, 0, 0};
-  if (lead < 0xE0) return {2, 0x80, 0xBF};
-  if (lead == 0xE0) return {3, 0xA0, 0xBF};
-  if (lead == 0xED) return {3, 0x80, 0x9F};
-  if (lead < 0xF0) return {3, 0x80, 0xBF};
-  if (lead == 0xF0) return {4, 0x90, 0xBF};
-  if (lead < 0xF4) return {4, 0x80, 0xBF};
-  if (lead == 0xF4) return {4, 0x80, 0x8F};
+  if (lead < 0x80) {
+    return {1, 0, 0};
+  }
+  if (lead < 0xC2) {
+    return {0, 0, 0};
+  }
+  if (lead < 0xE0) {
+    return {2, 0x80, 0xBF};
+  }
+  if (lead == 0xE0) {
+    return {3, 0xA0, 0xBF};
+  }
+  if (lead == 0xED) {
+    return {3, 0x80, 0x9F};
+  }
+  if (lead < 0xF0) {
+    return {3, 0x80, 0xBF};
+  }
+  if (lead == 0xF0) {
+    return {4, 0x90, 0xBF};
+  }
+  if (lead < 0xF4) {
+    return {4, 0x80, 0xBF};
+  }
+  if (lead == 0xF4) {
+    return {4, 0x80, 0x8F};
+  }
   return {0, 0, 0};
 }
 
@@ -31,13 +49,19 @@ LeadByte classify(uint8_t lead) {
 
 Utf8Unit next_utf8_unit(std::string_view bytes) {
   const LeadByte lead = classify(static_cast<uint8_t>(bytes.front()));
-  if (lead.length == 0) return {Utf8Unit::Kind::invalid, 1};
+  if (lead.length == 0) {
+    return {Utf8Unit::Kind::invalid, 1};
+  }
   for (size_t i = 1; i < lead.length; ++i) {
-    if (i == bytes.size()) return {Utf8Unit::Kind::incomplete, i};
+    if (i == bytes.size()) {
+      return {Utf8Unit::Kind::incomplete, i};
+    }
     const auto byte = static_cast<uint8_t>(bytes[i]);
     const uint8_t low = i == 1 ? lead.second_low : uint8_t{0x80};
     const uint8_t high = i == 1 ? lead.second_high : uint8_t{0xBF};
-    if (byte < low || byte > high) return {Utf8Unit::Kind::invalid, i};
+    if (byte < low || byte > high) {
+      return {Utf8Unit::Kind::invalid, i};
+    }
   }
   return {Utf8Unit::Kind::complete, lead.length};
 }
@@ -48,7 +72,9 @@ std::string Utf8Stream::push(std::string_view bytes) {
   std::string_view rest = held_;
   while (!rest.empty()) {
     const Utf8Unit unit = next_utf8_unit(rest);
-    if (unit.kind == Utf8Unit::Kind::incomplete) break;
+    if (unit.kind == Utf8Unit::Kind::incomplete) {
+      break;
+    }
     text += unit.kind == Utf8Unit::Kind::complete ? rest.substr(0, unit.length) : kReplacement;
     rest.remove_prefix(unit.length);
   }

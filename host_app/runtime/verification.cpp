@@ -23,12 +23,16 @@ void add_logits(StepComparison& step, const at::Tensor& logits, const at::Tensor
   const std::vector<double> expected = to_doubles(reference_logits);
   const std::optional<int64_t> token = argmax(to_doubles(logits));
   const std::optional<int64_t> expected_token = argmax(expected);
-  if (!token || !expected_token) return;  // a NaN agrees with nothing
+  if (!token || !expected_token) {
+    return;  // a NaN agrees with nothing
+  }
   if (*token == *expected_token) {
     ++step.greedy.equal;
   } else if (*token < static_cast<int64_t>(expected.size())) {
     const double lead = expected[*expected_token] - expected[*token];
-    if (lead <= difference.allowed(tolerance)) ++step.greedy.ties;
+    if (lead <= difference.allowed(tolerance)) {
+      ++step.greedy.ties;
+    }
   }
 }
 
@@ -47,16 +51,22 @@ at::Tensor draw(const InputSpec& input, at::Generator& generator, c10::Device de
 }
 
 // The tensors of a module's result, whatever tuples, lists or dictionaries they are in.
+// NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the value.
 void collect_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
   if (value.isTensor()) {
     tensors.push_back(value.toTensor());
   } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements())
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
       collect_tensors(element, tensors);
+    }
   } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) collect_tensors(element, tensors);
+    for (const c10::IValue& element : value.toListRef()) {
+      collect_tensors(element, tensors);
+    }
   } else if (value.isGenericDict()) {
-    for (const auto& entry : value.toGenericDict()) collect_tensors(entry.value(), tensors);
+    for (const auto& entry : value.toGenericDict()) {
+      collect_tensors(entry.value(), tensors);
+    }
   }
 }
 
@@ -64,7 +74,10 @@ std::vector<at::Tensor> outputs_of(torch::jit::Module& module,
                                    const std::vector<at::Tensor>& inputs) {
   // Copies, since a module may write into its inputs.
   std::vector<c10::IValue> arguments;
-  for (const at::Tensor& input : inputs) arguments.emplace_back(input.clone());
+  arguments.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    arguments.emplace_back(input.clone());
+  }
   std::vector<at::Tensor> tensors;
   collect_tensors(
       translating_errors(ExitCode::model, "forward", [&] { return module.forward(arguments); }),
@@ -81,8 +94,9 @@ Difference compare_outputs(const std::vector<at::Tensor>& outputs,
          outputs.size(), expected.size());
   }
   Difference difference;
-  for (size_t i = 0; i < outputs.size(); ++i)
+  for (size_t i = 0; i < outputs.size(); ++i) {
     difference.include(difference_between(outputs[i], expected[i]));
+  }
   return difference;
 }
 
@@ -92,8 +106,10 @@ std::vector<StepComparison> compare_language_models(
     Decoder& model, Decoder& reference, const std::vector<std::vector<int64_t>>& prompts,
     int64_t steps, double tolerance) {
   std::vector<StepComparison> comparisons;
-  for (int64_t step = 0; step < steps; ++step)
+  comparisons.reserve(steps + 1);
+  for (int64_t step = 0; step < steps; ++step) {
     comparisons.push_back({.name = step_name(step), .difference = {}, .greedy = {}});
+  }
   StepComparison whole{.name = "forward", .difference = {}, .greedy = {}};
   for (const std::vector<int64_t>& prompt : prompts) {
     std::vector<int64_t> sequence = prompt;
@@ -103,8 +119,9 @@ std::vector<StepComparison> compare_language_models(
       add_logits(comparisons[step], logits, expected, tolerance);
       const std::optional<int64_t> next = argmax(to_doubles(expected));
       if (!next || step + 1 == steps || reference.length() == reference.context() ||
-          model.length() == model.context())
+          model.length() == model.context()) {
         break;
+      }
       sequence.push_back(*next);
       logits = model.decode(*next);
       expected = reference.decode(*next);
@@ -124,9 +141,13 @@ std::vector<StepComparison> compare_modules(torch::jit::Module& model,
   const c10::InferenceMode inference;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   std::vector<StepComparison> comparisons;
+  comparisons.reserve(steps);
   for (int64_t step = 1; step <= steps; ++step) {
     std::vector<at::Tensor> drawn;
-    for (const InputSpec& input : inputs) drawn.push_back(draw(input, generator, device));
+    drawn.reserve(inputs.size());
+    for (const InputSpec& input : inputs) {
+      drawn.push_back(draw(input, generator, device));
+    }
     comparisons.push_back(
         {.name = fmt::format("draw {}", step),
          .difference = compare_outputs(outputs_of(model, drawn), outputs_of(reference, drawn)),

@@ -42,9 +42,13 @@ TEST_CASE("tokens come as often as softmax says", "[sampler]") {
   Sampler sampler({.temperature = temperature, .top_k = 0, .seed = 5});
   constexpr int kDraws = 20000;
   std::vector<int> counts(logits.size());
-  for (int i = 0; i < kDraws; ++i) ++counts[static_cast<size_t>(sampler(logits))];
+  for (int i = 0; i < kDraws; ++i) {
+    ++counts[static_cast<size_t>(sampler(logits))];
+  }
   double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit / temperature);
+  for (const double logit : logits) {
+    sum += std::exp(logit / temperature);
+  }
   for (size_t i = 0; i < logits.size(); ++i) {
     const double p = std::exp(logits[i] / temperature) / sum;
     const double four_sigma = 4 * std::sqrt(p * (1 - p) * kDraws);
@@ -55,7 +59,9 @@ TEST_CASE("tokens come as often as softmax says", "[sampler]") {
 TEST_CASE("top-k leaves the k likeliest, ties to the lower id", "[sampler]") {
   Sampler sampler({.temperature = 100.0, .top_k = 2, .seed = 1});
   std::set<int64_t> seen;
-  for (int i = 0; i < 200; ++i) seen.insert(sampler({1.0, 3.0, 2.0, 2.0, 0.0}));
+  for (int i = 0; i < 200; ++i) {
+    seen.insert(sampler({1.0, 3.0, 2.0, 2.0, 0.0}));
+  }
   CHECK(seen == std::set<int64_t>{1, 2});
 }
 
@@ -64,7 +70,9 @@ TEST_CASE("a seed determines the tokens", "[sampler]") {
   const auto draw = [&](uint64_t seed) {
     Sampler sampler({.temperature = 1.0, .top_k = 0, .seed = seed});
     std::vector<int64_t> tokens;
-    for (int i = 0; i < 20; ++i) tokens.push_back(sampler(logits));
+    for (int i = 0; i < 20; ++i) {
+      tokens.push_back(sampler(logits));
+    }
     return tokens;
   };
   CHECK(draw(1) == draw(1));

@@ -77,8 +77,9 @@ TEST_CASE("decoding gives back any bytes", "[tokenizer]") {
   for (int trial = 0; trial < 300; ++trial) {
     std::string bytes(random() % 60, '\0');
     // Half of the trials use few letters, so that merges happen.
-    for (char& byte : bytes)
+    for (char& byte : bytes) {
       byte = static_cast<char>(trial % 2 == 0 ? random() : "ab c<\xE2\x82\xAC"[random() % 8]);
+    }
     CHECK(tokenizer.decode(tokenizer.encode(bytes)) == bytes);
   }
 }

@@ -25,7 +25,7 @@ fs::path path_from(const char* variable) {
 
 // Empty, and the test case skipped, where the data is not there.
 fs::path shared_data() {
-  const fs::path folder = path_from("WARPFUSE_SHARED_DATA");
+  fs::path folder = path_from("WARPFUSE_SHARED_DATA");
   if (folder.empty() || !fs::exists(folder / "gpt2-bpe" / "vocab.bpe")) {
     skip_test("no gpt2-bpe in WARPFUSE_SHARED_DATA");
     return {};
@@ -36,7 +36,9 @@ fs::path shared_data() {
 Ids parse_ids(const std::string& text) {
   Ids ids;
   std::istringstream stream(text);
-  for (std::string id; std::getline(stream, id, ',');) ids.push_back(std::stoll(id));
+  for (std::string id; std::getline(stream, id, ',');) {
+    ids.push_back(std::stoll(id));
+  }
   return ids;
 }
 
@@ -44,7 +46,9 @@ Ids parse_ids(const std::string& text) {
 
 TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
   const fs::path data = shared_data();
-  if (data.empty()) return;
+  if (data.empty()) {
+    return;
+  }
   const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
   CHECK(tokenizer.size() == 50257);
   CHECK(tokenizer.end_of_text() == 50256);
@@ -52,7 +56,9 @@ TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
   int count = 0;
   for (std::string line; std::getline(cases, line);) {
     const size_t arrow = line.rfind(" => ");
-    if (arrow == std::string::npos) continue;
+    if (arrow == std::string::npos) {
+      continue;
+    }
     const std::string text = line.substr(0, arrow);
     const Ids ids = tokenizer.encode(text);
     CHECK(ids == parse_ids(line.substr(arrow + 4)));
@@ -64,7 +70,9 @@ TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
 
 TEST_CASE("the same ids as transformers' GPT2TokenizerFast", "[tokenizer][needs-data]") {
   const fs::path data = shared_data();
-  if (data.empty()) return;
+  if (data.empty()) {
+    return;
+  }
   const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
   std::ifstream stream(path_from("WARPFUSE_GOLDEN_TOKENS"));
   const nlohmann::json cases = nlohmann::json::parse(stream);

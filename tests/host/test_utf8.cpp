@@ -14,7 +14,9 @@ namespace {
 std::string streamed(const std::string& bytes, size_t piece) {
   Utf8Stream stream;
   std::string text;
-  for (size_t i = 0; i < bytes.size(); i += piece) text += stream.push(bytes.substr(i, piece));
+  for (size_t i = 0; i < bytes.size(); i += piece) {
+    text += stream.push(bytes.substr(i, piece));
+  }
   return text + stream.finish();
 }
 
@@ -23,9 +25,9 @@ std::string streamed(const std::string& bytes, size_t piece) {
 TEST_CASE("a code point is held back until it is whole", "[utf8]") {
   Utf8Stream stream;
   CHECK(stream.push("a\xF0\x9F") == "a");
-  CHECK(stream.push("\x98") == "");
+  CHECK(stream.push("\x98").empty());
   CHECK(stream.push("\x80z") == "\xF0\x9F\x98\x80z");
-  CHECK(stream.finish() == "");
+  CHECK(stream.finish().empty());
 }
 
 TEST_CASE("bytes that are no UTF-8 become U+FFFD, however they arrive", "[utf8]") {
@@ -43,8 +45,9 @@ TEST_CASE("bytes that are no UTF-8 become U+FFFD, however they arrive", "[utf8]"
       {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
   };
   for (const auto& [bytes, expected] : cases) {
-    for (size_t piece = 1; piece <= bytes.size(); ++piece)
+    for (size_t piece = 1; piece <= bytes.size(); ++piece) {
       CHECK(streamed(bytes, piece) == expected);
+    }
   }
 }
 

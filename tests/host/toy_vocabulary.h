@@ -21,7 +21,9 @@ inline std::string toy_vocabulary(const std::vector<std::string>& more = {}) {
     }
     vocabulary[written] = byte;
   }
-  for (const std::string& token : more) vocabulary[token] = vocabulary.size();
+  for (const std::string& token : more) {
+    vocabulary[token] = vocabulary.size();
+  }
   vocabulary["<|endoftext|>"] = vocabulary.size();
   return vocabulary.dump();
 }
