@@ -41,7 +41,7 @@ TORCH_LIBRARY_IMPL(warpfuse, CompositeExplicitAutograd, m) {
 WARPFUSE_EXPORT const char* warpfuse_build_info() { return warpfuse::kBuildInfo; }
 
 WARPFUSE_EXPORT int64_t warpfuse_call_count(const char* name) {
-  return warpfuse::Counter::read(name);
+  return name == nullptr ? -1 : warpfuse::Counter::read(name);
 }
 
 WARPFUSE_EXPORT void warpfuse_reset_call_counts() { warpfuse::Counter::reset_all(); }
