@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "runtime/files.h"
 #include "runtime/generation.h"
 #include "runtime/model.h"
 #include "runtime/session.h"
@@ -42,11 +41,7 @@ cxxopts::Options make_options() {
 }
 
 std::string read_prompt_file(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!stream.is_open() || stream.bad()) {
-    fail(ExitCode::usage, "--prompt-file {}: cannot be read", path);
-  }
+  std::string text = read_file(path, ExitCode::usage);
   if (text.ends_with('\n')) {
     text.pop_back();
   }

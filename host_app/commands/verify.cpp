@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "runtime/files.h"
 #include "runtime/model.h"
 #include "runtime/session.h"
 #include "runtime/tokenizer.h"
@@ -56,7 +56,7 @@ std::vector<std::string> read_prompts(const Arguments& arguments) {
     return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
   }
   const std::string path = arguments.text("prompts");
-  std::ifstream stream(path, std::ios::binary);
+  std::ifstream stream = open_file(path, ExitCode::usage);
   std::vector<std::string> prompts;
   for (std::string line; std::getline(stream, line);) {
     if (!line.empty()) {
@@ -64,7 +64,7 @@ std::vector<std::string> read_prompts(const Arguments& arguments) {
     }
   }
   if (prompts.empty()) {
-    fail(ExitCode::usage, "--prompts {}: cannot be read, or has no prompt in it", path);
+    fail(ExitCode::usage, "--prompts {}: has no prompt in it", path);
   }
   return prompts;
 }

@@ -1,12 +1,12 @@
 #include "runtime/bundle.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runtime/errors.h"
+#include "runtime/files.h"
 
 namespace warpfuse::host {
 namespace {
@@ -141,11 +141,8 @@ bool is_operator_name(const json& name) {
 }
 
 json parse_file(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    fail(ExitCode::model, "{}: cannot be read (a model is a folder with bundle.json and model.pt)",
-         file.string());
-  }
+  std::ifstream stream =
+      open_file(file, ExitCode::model, " (a model is a folder with bundle.json and model.pt)");
   json root = json::parse(stream, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
     fail(ExitCode::model, "{}: expected a JSON object", file.string());

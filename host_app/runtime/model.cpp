@@ -7,9 +7,9 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <array>
-#include <fstream>
 
 #include "runtime/errors.h"
+#include "runtime/files.h"
 #include "runtime/sha256.h"
 
 namespace warpfuse::host {
@@ -55,10 +55,7 @@ void configure_libtorch() {
 
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
   const std::string file = bundle.model_file().string();
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    fail(ExitCode::model, "{}: cannot be read", file);
-  }
+  std::ifstream stream = open_file(file, ExitCode::model);
   // The file stays open from the check to the load, so what was checked is what is loaded.
   check_zip_magic(stream, file);
   rewind(stream);

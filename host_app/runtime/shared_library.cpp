@@ -3,12 +3,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 
 #include "runtime/errors.h"
+#include "runtime/files.h"
 
 namespace warpfuse::host {
 namespace {
@@ -58,9 +57,7 @@ fs::path executable_path() {
 }
 
 bool file_contains(const fs::path& path, std::string_view text) {
-  std::ifstream stream(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(stream)),
-                          std::istreambuf_iterator<char>());
+  const std::string bytes = read_file(path, ExitCode::plugin);
   const std::boyer_moore_horspool_searcher searcher(text.begin(), text.end());
   return std::search(bytes.begin(), bytes.end(), searcher) != bytes.end();
 }

@@ -1,11 +1,11 @@
 #include "runtime/tokenizer.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/byte_alphabet.h"
 #include "runtime/errors.h"
+#include "runtime/files.h"
 
 namespace warpfuse::host {
 namespace {
@@ -28,14 +28,6 @@ fs::path find_file(const fs::path& folder, std::initializer_list<const char*> na
        (folder / *names.begin()).string());
 }
 
-std::ifstream open_file(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    fail(ExitCode::model, "{}: cannot be read", file.string());
-  }
-  return stream;
-}
-
 }  // namespace
 
 Tokenizer Tokenizer::load(const fs::path& folder) {
@@ -46,7 +38,7 @@ Tokenizer Tokenizer::load(const fs::path& folder) {
 }
 
 void Tokenizer::read_vocabulary(const fs::path& file) {
-  std::ifstream stream = open_file(file);
+  std::ifstream stream = open_file(file, ExitCode::model);
   const json vocabulary = json::parse(stream, nullptr, /*allow_exceptions=*/false);
   if (!vocabulary.is_object()) {
     fail(ExitCode::model, "{}: expected a JSON object of token -> id", file.string());
@@ -82,7 +74,7 @@ void Tokenizer::read_vocabulary(const fs::path& file) {
 }
 
 void Tokenizer::read_merges(const fs::path& file) {
-  std::ifstream stream = open_file(file);
+  std::ifstream stream = open_file(file, ExitCode::model);
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     if (!line.empty() && line.back() == '\r') {

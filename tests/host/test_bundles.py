@@ -23,6 +23,11 @@ class Bundles(HostTestCase):
                 self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
                 self.assertRegex(result.stdout.decode(), r"(?m)^agree: ")
 
+    def test_module_that_is_no_language_model(self):
+        pair = (bundles.parent / "softmax-module" / f"{variant}-float32" for variant in ("fused", "baseline"))
+        result = run_with_plugin("verify", *pair, "--device", DEVICE)
+        self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
+
     def test_all_variants_say_the_same(self):
         texts = [self.generate(variant).stdout for variant in ("baseline", "fused", "sdpa")]
         self.assertGreater(len(texts[0].split()), 20)

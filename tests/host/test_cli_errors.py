@@ -65,8 +65,9 @@ class Usage(HostTestCase):
         self.assert_fails(run("verify", baseline), USAGE, "--reference is missing")
 
     def test_unreadable_prompt_file(self):
-        result = run_with_plugin("generate", "-m", baseline, "--prompt-file", folder / "none")
-        self.assert_fails(result, USAGE, folder / "none")
+        for path in (folder / "none", folder):
+            result = run_with_plugin("generate", "-m", baseline, "--prompt-file", path)
+            self.assert_fails(result, USAGE, f"{path}: cannot be read")
 
 
 class Models(HostTestCase):
