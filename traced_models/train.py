@@ -85,7 +85,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 def train(
     config: TrainConfig, data: Stream, held_out: Stream, device: torch.device
 ) -> tuple[GPT2LMHeadModel, list[dict[str, float]]]:
-    """The averaged model with the lowest held-out loss, and the loss curve."""
+    """The averaged model that `config.keep` names, and the loss curve."""
     torch.manual_seed(config.seed)
     windows = torch.Generator().manual_seed(config.seed)
     model = build_model(config).to(device)
@@ -133,10 +133,11 @@ def train(
             recent += likelihood.detach()
         if (step + 1) % config.evaluate_every == 0 or step + 1 == config.steps:
             nats = held_out_nats(average, held_out, config.context, config.context)
+            since = step + 1 - (curve[-1]["step"] if curve else 0)
             curve.append(
                 {
                     "step": step + 1,
-                    "train": round(recent.item() / config.evaluate_every, 4),
+                    "train": round(recent.item() / since, 4),
                     "held_out": round(nats / held_out_targets, 4),
                 }
             )

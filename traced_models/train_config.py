@@ -10,20 +10,20 @@ class TrainConfig:
 
     vocab_size: int = 4096
     context: int = 512
-    layers: int = 5
-    heads: int = 5
-    width: int = 320
+    layers: int = 8
+    heads: int = 4
+    width: int = 256
 
-    dropout: float = 0.3
+    dropout: float = 0.1
     weight_decay: float = 0.3
     # This share of the input tokens is replaced by others, drawn as often as the corpus has them.
-    token_noise: float = 0.0
+    token_noise: float = 0.05
     # Weight of the loss against repeating what followed the same two tokens before.
     unlikelihood: float = 0.5
     label_smoothing: float = 0.0
 
     seed: int = 1
-    steps: int = 2500
+    steps: int = 3500
     batch: int = 16
     learning_rate: float = 2e-3
     warmup: int = 200
