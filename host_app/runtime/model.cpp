@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/jit/codegen/fuser/interface.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -51,6 +52,9 @@ void configure_libtorch() {
   torch::jit::getProfilingMode() = false;
   torch::jit::getExecutorMode() = false;
   torch::jit::setTensorExprFuserEnabled(false);
+  // The executor of old has a fuser of its own, whose float16 kernels return float32.
+  torch::jit::overrideCanFuseOnGPU(false);
+  torch::jit::overrideCanFuseOnCPU(false);
 }
 
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {

@@ -82,7 +82,7 @@ struct Backward {
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
       if constexpr (kLog) {
-        values[i] = cached.g[i] - exponential(cached.y[i]) * result.sum;
+        values[i] = cached.g[i] - exponential<T>(cached.y[i]) * result.sum;
       } else {
         values[i] = cached.y[i] * (cached.g[i] - result.sum) * scale;
       }

@@ -58,19 +58,19 @@ __global__ void __launch_bounds__(kTileWidth* kTileDepth)
   for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
     const C value = to_compute(x[j * layout.inner]);
     if (value > max) {
-      exponentials.scale(exponential(max - value));
+      exponentials.scale(exponential<T>(max - value));
       max = value;
     }
-    exponentials.add(exponential(value - (max == lowest<C>() ? C(0) : max)));
+    exponentials.add(exponential<T>(value - (max == lowest<C>() ? C(0) : max)));
   }
   const C of_row = across_tile(max, shared, [](C a, C b) { return larger(a, b); });
   const C sum =
-      across_tile(exponentials.value() * (max == of_row ? C(1) : exponential(max - of_row)), shared,
-                  [](C a, C b) { return a + b; });
+      across_tile(exponentials.value() * (max == of_row ? C(1) : exponential<T>(max - of_row)),
+                  shared, [](C a, C b) { return a + b; });
   const C last = kLog ? logarithm(sum) : C(1) / sum;
   for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
     const C shifted = to_compute(x[j * layout.inner]) - of_row;
-    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential(shifted) * last);
+    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
   }
 }
 
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kTileWidth* kTileDepth)
   for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
     const C grad = to_compute(g[j * layout.inner]), value = to_compute(y[j * layout.inner]);
     dx[j * layout.inner] =
-        from_compute<T>(kLog ? grad - exponential(value) * sum : value * (grad - sum));
+        from_compute<T>(kLog ? grad - exponential<T>(value) * sum : value * (grad - sum));
   }
 }
 

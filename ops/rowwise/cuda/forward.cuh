@@ -88,7 +88,7 @@ struct Forward {
   __device__ void add(Partial& partial, const Cached& cached) const {
     const C of_pack = max_of(cached);
     if (of_pack > partial.max) {
-      partial.sum.scale(exponential(partial.max - of_pack));
+      partial.sum.scale(exponential<T>(partial.max - of_pack));
       partial.max = of_pack;
     }
     // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
@@ -99,7 +99,7 @@ struct Forward {
   template <typename Group>
   __device__ Result combine(const Row& row, const Group& group, const Partial& partial) const {
     const C max = group.max(partial.max);
-    const C scale = partial.max == max ? C(1) : exponential(partial.max - max);
+    const C scale = partial.max == max ? C(1) : exponential<T>(partial.max - max);
     return result(row, group, max, group.sum(partial.sum.value() * scale));
   }
 
@@ -123,7 +123,7 @@ struct Forward {
     C sum = 0;
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
-      const C value = exponential(cached.value[i] - max);
+      const C value = exponential<T>(cached.value[i] - max);
       sum += value;
       if constexpr (Store::kKeepsExponential) {
         cached.value[i] = value;

@@ -37,10 +37,17 @@ __device__ __forceinline__ __nv_bfloat16 from_compute<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-/// e^d. The difference of two scores comes first and is scaled to base 2 then: log2e * x - log2e *
-/// m in one instruction would be NaN on a row of finfo.min, and loses the fraction of large scores.
-__device__ __forceinline__ float exponential(float d) { return exp2f(d * 1.4426950408889634f); }
-__device__ __forceinline__ double exponential(double d) { return exp(d); }
+/// e^d as exact as a result of type T can show. The difference of two scores comes first and is
+/// scaled to base 2 then: log2e * x - log2e * m in one instruction would be NaN on a row of
+/// finfo.min, and loses the fraction of large scores.
+template <typename T>
+__device__ __forceinline__ Compute<T> exponential(Compute<T> d) {
+  if constexpr (sizeof(T) == 2) {
+    return exp2f(d * 1.4426950408889634f);  // off by about |d| * 2^-24: the rounding to T hides it
+  } else {
+    return exp(d);
+  }
+}
 
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 __device__ __forceinline__ double logarithm(double x) { return log(x); }
