@@ -61,6 +61,8 @@ WARPFUSE_GPU_TEST("kernels run on the current stream, in its order", "[cuda]") {
     at::Tensor output;
     {
       const c10::cuda::CUDAStreamGuard guard(side);
+      operation.run(x);  // so that the stream's memory is there: cudaMalloc may wait
+      side.synchronize();
       at::cuda::sleep(kDelayCycles);
       x.copy_(after);  // a kernel of another stream would not wait for this
       output = operation.run(x);

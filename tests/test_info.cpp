@@ -1,5 +1,6 @@
 // What the library says of itself.
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -42,6 +43,15 @@ TEST_CASE("device_info", "[info]") {
   const auto built = nlohmann::json::parse(warpfuse::build_info())["cpu_capabilities"];
   CHECK(std::find(built.begin(), built.end(), info["cpu_capability"]) != built.end());
   CHECK(info["gpus"].size() == (has_gpu() ? at::getNumGPUs() : 0));
+}
+
+TEST_CASE("WARPFUSE_CPU_CAPABILITY lowers the instruction set", "[capability]") {
+  const char* asked = std::getenv("WARPFUSE_CPU_CAPABILITY");
+  if (asked == nullptr) {
+    skip_test("WARPFUSE_CPU_CAPABILITY is not set");
+    return;
+  }
+  CHECK(nlohmann::json::parse(warpfuse::device_info())["cpu_capability"] == asked);
 }
 
 WARPFUSE_GPU_TEST("device_info of a GPU", "[info]") {
