@@ -10,10 +10,10 @@
 namespace warpfuse::host {
 namespace {
 
-cxxopts::ParseResult parse(cxxopts::Options& options, const std::vector<std::string>& positionals,
-                           int argc, const char* const* argv) {
-  std::vector<std::string> positional_names = positionals;
-  options.parse_positional(positional_names);
+cxxopts::ParseResult parse(cxxopts::Options& options,
+                           std::initializer_list<std::string> positionals, int argc,
+                           const char* const* argv) {
+  options.parse_positional(positionals);
   try {
     cxxopts::ParseResult result = options.parse(argc, argv);
     if (!result.unmatched().empty()) {
@@ -35,7 +35,7 @@ bool parse_number(const std::string& text, Number& number) {
 
 }  // namespace
 
-Arguments::Arguments(cxxopts::Options options, const std::vector<std::string>& positionals,
+Arguments::Arguments(cxxopts::Options options, std::initializer_list<std::string> positionals,
                      int argc, const char* const* argv)
     : options_(std::move(options)), result_(parse(options_, positionals, argc, argv)) {}
 

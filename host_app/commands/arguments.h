@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cxxopts.hpp>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ namespace warpfuse::host {
 class Arguments {
  public:
   // `positionals`: the options that arguments without a dash fill, in this order.
-  Arguments(cxxopts::Options options, const std::vector<std::string>& positionals, int argc,
+  Arguments(cxxopts::Options options, std::initializer_list<std::string> positionals, int argc,
             const char* const* argv);
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }

@@ -95,10 +95,6 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), {bundle});
   Decoder decoder(bundle, load_module(bundle, session.device), session.device);
-  if (tokenizer.size() > bundle.language_model->vocab_size) {
-    fail(ExitCode::model, "{}: its tokenizer has {} tokens, its model {}", folder, tokenizer.size(),
-         bundle.language_model->vocab_size);
-  }
 
   const std::vector<int64_t> ids = tokenizer.encode_prompt(prompt);
   decoder.require_fits(static_cast<int64_t>(ids.size()));

@@ -19,6 +19,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+
 constexpr const char* kExamples =
     "  warpfuse info\n"
     "  warpfuse info --json | python3 -m json.tool\n";
@@ -139,7 +141,7 @@ void print_text(const json& info) {
     line("GPU",
          fmt::format("cuda:{} {}, compute capability {}, {:.0f} GiB, {} multiprocessors, {}",
                      gpu["index"].get<int>(), text(gpu["name"]), text(gpu["compute_capability"]),
-                     gpu["memory_bytes"].get<double>() / (1 << 30),
+                     gpu["memory_bytes"].get<double>() / kGibibyte,
                      gpu["multiprocessors"].get<int>(),
                      gpu["has_kernel"].get<bool>() ? "has kernels" : "NO KERNEL in this plugin"));
   }
@@ -156,10 +158,9 @@ ExitCode run_info(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
-  const std::optional<Plugin> plugin =
-      load_plugin(arguments.plugin_options(), PluginNeed::required);
-  check_libtorch(*plugin);
-  const json info = gather(*plugin);
+  const Plugin plugin = require_plugin(arguments.plugin_options());
+  check_libtorch(plugin);
+  const json info = gather(plugin);
   if (arguments.has("json")) {
     fmt::print("{}\n", info.dump(2));
   } else {

@@ -14,6 +14,8 @@
 namespace warpfuse::host {
 namespace {
 
+constexpr int64_t kMostSteps = 1'000'000;
+
 constexpr const char* kExamples =
     "  warpfuse verify bundles/wikitext-small/fused-float32 "
     "bundles/wikitext-small/baseline-float32\n"
@@ -77,7 +79,7 @@ void require_same_kind(const Bundle& model, const Bundle& reference) {
   if (model.language_model.has_value() != reference.language_model.has_value()) {
     different("kinds");
   }
-  if (model.language_model &&
+  if (model.language_model && reference.language_model &&
       model.language_model->vocab_size != reference.language_model->vocab_size) {
     different("vocabulary sizes");
   }
@@ -127,7 +129,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
   const Bundle model = read_bundle(arguments.text("model"));
   const Bundle reference = read_bundle(arguments.text("reference"));
   require_same_kind(model, reference);
-  const int64_t steps = arguments.integer("steps", 1, 1 << 20);
+  const int64_t steps = arguments.integer("steps", 1, kMostSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const double tolerance = tolerance_of(arguments, model, reference);
   const std::vector<std::string> prompts = read_prompts(arguments);
@@ -145,6 +147,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
   }
   const Tokenizer tokenizer = Tokenizer::load(reference.folder);
   std::vector<std::vector<int64_t>> sequences;
+  sequences.reserve(prompts.size());
   for (const std::string& prompt : prompts) {
     sequences.push_back(tokenizer.encode_prompt(prompt));
   }

@@ -76,6 +76,15 @@ void Decoder::start(const std::vector<int64_t>& ids) {
   }
   length_ = static_cast<int64_t>(ids.size());
   require_fits(length_);
+  std::ranges::for_each(ids, [this](int64_t id) { require_known(id); });
+}
+
+// An id past the embedding would be undefined behaviour on a GPU.
+void Decoder::require_known(int64_t id) const {
+  if (id < 0 || id >= spec_.vocab_size) {
+    fail(ExitCode::model, "token id {} is outside the model's vocabulary of {}", id,
+         spec_.vocab_size);
+  }
 }
 
 void Decoder::require_fits(int64_t tokens) const {
@@ -104,6 +113,7 @@ at::Tensor Decoder::decode(int64_t id) {
   if (length_ >= spec_.context) {
     fail(ExitCode::model, "the model's context of {} tokens is full", spec_.context);
   }
+  require_known(id);
   const int64_t position = length_++;
   return run("decode", {row({id}), row({position})});
 }

@@ -21,7 +21,7 @@ class Decoder {
   Decoder(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   // Starts a new sequence. Logits [V] of its last position, on the device. Throws Error(model) when
-  // the sequence is longer than the context.
+  // the sequence is longer than the context or has an id that the model does not know.
   at::Tensor prefill(const std::vector<int64_t>& ids);
   // Appends one token. Logits [V].
   at::Tensor decode(int64_t id);
@@ -37,6 +37,7 @@ class Decoder {
 
  private:
   void start(const std::vector<int64_t>& ids);
+  void require_known(int64_t id) const;
   at::Tensor run(const char* method, std::vector<c10::IValue> inputs);
   at::Tensor row(const std::vector<int64_t>& values) const;
 

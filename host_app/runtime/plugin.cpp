@@ -115,7 +115,7 @@ std::string major_minor(const std::string& version) {
   return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
 }
 
-std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need) {
+std::optional<Plugin> load_plugin(const PluginOptions& options) {
   std::optional<fs::path> path;
   if (plugin_is_registered()) {
     path = path_of_registered_plugin(options.plugin);
@@ -128,10 +128,6 @@ std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need)
              "plugin {}: no warpfuse plugin (it does not register warpfuse::build_info)",
              path->string());
       }
-    } else if (need == PluginNeed::required) {
-      fail(ExitCode::plugin,
-           "no plugin: {} is neither beside {} nor in ../lib; name it with --plugin", kFileName,
-           executable_path().string());
     }
   }
   std::optional<Plugin> plugin;
@@ -144,6 +140,14 @@ std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need)
     load_op_library(library, path ? path->string() : std::string());
   }
   return plugin;
+}
+
+Plugin require_plugin(const PluginOptions& options) {
+  if (std::optional<Plugin> plugin = load_plugin(options)) {
+    return *std::move(plugin);
+  }
+  fail(ExitCode::plugin, "no plugin: {} is neither beside {} nor in ../lib; name it with --plugin",
+       kFileName, executable_path().string());
 }
 
 void check_libtorch(const Plugin& plugin) {

@@ -12,8 +12,6 @@ struct PluginOptions {
   std::vector<std::string> op_libraries;  // --op-library
 };
 
-enum class PluginNeed { required, optional };
-
 // What build_info of the loaded plugin says, and where it was loaded from.
 struct Plugin {
   std::string path;
@@ -27,8 +25,11 @@ struct Plugin {
 };
 
 // Loads the plugin, unless it is in the process already (linked or preloaded), then the other
-// libraries. Empty when `need` is optional and no plugin was found or named. Throws Error(plugin).
-std::optional<Plugin> load_plugin(const PluginOptions& options, PluginNeed need);
+// libraries. Empty when no plugin was found or named. Throws Error(plugin).
+std::optional<Plugin> load_plugin(const PluginOptions& options);
+
+// The same for one who cannot do without: no plugin is an error too.
+Plugin require_plugin(const PluginOptions& options);
 
 // Throws Error(plugin) unless the plugin was built for the libtorch that is running. Asking
 // libtorch for its version settles whether it has CUDA, so libtorch_cuda must be loaded before, if

@@ -27,8 +27,7 @@ void check_bundle(const Bundle& bundle) {
 Session open_session(const PluginOptions& options, const std::string& device,
                      const std::vector<Bundle>& bundles) {
   const bool required = std::ranges::any_of(bundles, needs_plugin);
-  std::optional<Plugin> plugin =
-      load_plugin(options, required ? PluginNeed::required : PluginNeed::optional);
+  std::optional<Plugin> plugin = required ? require_plugin(options) : load_plugin(options);
   load_cuda_if_wanted(device);
   if (plugin) {
     check_libtorch(*plugin);

@@ -111,6 +111,12 @@ class Models(HostTestCase):
         self.assert_fails(result, MODEL, "the prompt has 257 tokens, the model's context is 256")
         self.assertEqual(result.stdout, b"")
 
+    def test_tokenizer_of_another_model(self):
+        bundle = copy_of(baseline, "larger-vocabulary")
+        edit_description(bundle, vocab_size=100)
+        result = run_with_plugin("generate", "-m", bundle, "-p", "x")
+        self.assert_fails(result, MODEL, "token id 120 is outside the model's vocabulary of 100")
+
     def test_a_module_is_no_language_model(self):
         bundle = toy_bundles.write_module(folder / "module", lambda v, i: v[i])
         for name in ("vocab.json", "merges.txt"):

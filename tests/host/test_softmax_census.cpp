@@ -33,8 +33,7 @@ graph(%x : Tensor):
 void load_plugin_under_test() {
   const char* path = std::getenv("WARPFUSE_PLUGIN");
   REQUIRE(path != nullptr);
-  warpfuse::host::load_plugin({.plugin = path, .op_libraries = {}},
-                              warpfuse::host::PluginNeed::required);
+  warpfuse::host::require_plugin({.plugin = path, .op_libraries = {}});
 }
 
 }  // namespace
