@@ -156,6 +156,40 @@ WARPFUSE_DEVICE_TEST("visible scores that are all -inf give NaN, hidden ones bes
   CHECK(all_zero(output.narrow(1, 2, 2)));
 }
 
+WARPFUSE_DEVICE_TEST("a NaN row is NaN at its visible keys alone", "[masked]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t keys : {4, 9, 33, 1030}) {
+      const at::Tensor mask = random_bool({3, keys}, device);
+      mask.select(-1, 1).fill_(true);
+      mask.select(-1, keys - 1).fill_(false);
+      const std::vector<MaskArguments> hiding = {
+          {.attn_mask = mask},
+          {.attn_mask = mask, .causal = "upper_left"},
+          {.query_positions =
+               at::full({1, 3}, keys - 3, at::TensorOptions(device).dtype(at::kLong))},
+          {.key_lengths = tensor_of({2}, at::kLong, device)}};
+      for (const MaskArguments& arguments : hiding) {
+        for (const double planted : {kNaN, kInf, -kInf}) {
+          at::Tensor scores = random_tensor({3, keys}, dtype, device);
+          if (planted == -kInf) {
+            scores.fill_(-kInf);
+          } else {
+            scores.select(-1, 1).fill_(planted);
+          }
+          scores.select(-1, keys - 1).fill_(5.0);  // hidden
+          check_masked_softmax(scores, arguments);
+          const at::Tensor hidden = visible_keys(scores, arguments).logical_not().to(device);
+          const at::Tensor output = masked_softmax(scores, arguments);
+          const at::Tensor gradient =
+              masked_softmax_backward(at::ones_like(output), output, arguments);
+          CHECK(all_zero(output.masked_select(hidden)));
+          CHECK(all_zero(gradient.masked_select(hidden)));
+        }
+      }
+    }
+  }
+}
+
 WARPFUSE_DEVICE_TEST("scores and sums at the ends of a dtype's range", "[masked]") {
   for (const at::ScalarType dtype : kDtypes) {
     const double largest = finfo_max(dtype);
