@@ -1,8 +1,6 @@
 """The settings of a GPT-2, read from Hugging Face's config.json; what is unknown is refused."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from errors import ModelError
@@ -74,6 +72,9 @@ class GPT2Config:
                 raise ModelError(f"config.json: {name} must be a positive integer, got {value!r}")
             return value
 
+        epsilon = raw.get("layer_norm_epsilon", 1e-5)
+        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+            raise ModelError(f"config.json: layer_norm_epsilon must be a number, got {epsilon!r}")
         width, heads = integer("n_embd", 768), integer("n_head", 12)
         if width % heads:
             raise ModelError(f"config.json: n_embd {width} is no multiple of n_head {heads}")
@@ -85,21 +86,8 @@ class GPT2Config:
             layers=integer("n_layer", 12),
             heads=heads,
             activation=activation,
-            norm_epsilon=float(raw.get("layer_norm_epsilon", 1e-5)),
+            norm_epsilon=float(epsilon),
             scale_attention=bool(raw.get("scale_attn_weights", True)),
             scale_by_inverse_layer=bool(raw.get("scale_attn_by_inverse_layer_idx", False)),
             tied_head=bool(raw.get("tie_word_embeddings", True)),
         )
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The JSON object of a config.json."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ModelError(f"{path}: no JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise ModelError(f"{path}: expected a JSON object, got {type(raw).__name__}")
-    return raw

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from errors import ModelError, UsageError
-from gpt2_config import BUILT_IN, read_config
+from gpt2_config import BUILT_IN, GPT2Config
+from json_file import read_json_object
 from state_dict import read_weights
 from tokenizer_files import byte_tokenizer, find_tokenizer
 from torch import Tensor
@@ -29,7 +30,8 @@ def open_source(text: str, tokenizer: Path | None) -> Source:
     """What a SOURCE argument names; `tokenizer` is a folder whose tokenizer goes first."""
     if text.startswith("config:"):
         name, config = _named_config(text.removeprefix("config:"))
-        files = find_tokenizer(tokenizer) if tokenizer else byte_tokenizer(config["vocab_size"])
+        vocab_size = GPT2Config.from_dict(config).vocab_size
+        files = find_tokenizer(tokenizer) if tokenizer else byte_tokenizer(vocab_size)
         return Source(name, config, None, _required(files, tokenizer))
     folder = Path(text)
     if not folder.exists():
@@ -40,7 +42,7 @@ def open_source(text: str, tokenizer: Path | None) -> Source:
         raise ModelError(f"{text}: expected a Hugging Face model folder, got a file")
     files = _required(find_tokenizer(tokenizer or folder), tokenizer or folder)
     name = Path(text).resolve().name if Path(text).exists() else text.split("/")[-1]
-    return Source(name, read_config(folder / "config.json"), read_weights(folder), files)
+    return Source(name, read_json_object(folder / "config.json"), read_weights(folder), files)
 
 
 def _required(files: dict[str, bytes] | None, folder: Path | None) -> dict[str, bytes]:
@@ -54,7 +56,7 @@ def _named_config(name: str) -> tuple[str, dict[str, Any]]:
         return name, BUILT_IN[name]
     if not name.endswith(".json"):
         raise UsageError(f"config:{name}: expected {', '.join(BUILT_IN)} or a path to a .json file")
-    return Path(name).stem, {"vocab_size": 50257, **read_config(Path(name))}
+    return Path(name).stem, {"vocab_size": 50257, **read_json_object(Path(name))}
 
 
 def _download(name: str) -> Path:

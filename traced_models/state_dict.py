@@ -1,12 +1,12 @@
 """Weights from a local Hugging Face folder into the exporter's GPT-2, by name and strictly."""
 
-import json
 import re
 from pathlib import Path
 
 import torch
 from errors import ModelError
 from gpt2 import GPT2
+from json_file import read_json_object
 from torch import Tensor
 
 # Causal-mask buffers that old checkpoints carry; causality follows from positions here.
@@ -36,7 +36,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             return _read_file(folder / name)
         index = folder / f"{name}.index.json"
         if index.is_file():
-            weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            weight_map = read_json_object(index).get("weight_map")
+            if not isinstance(weight_map, dict):
+                raise ModelError(f"{index}: expected an object weight_map")
             tensors: dict[str, Tensor] = {}
             for shard in sorted(set(weight_map.values())):
                 tensors.update(_read_file(folder / shard))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from errors import ModelError
+from json_file import read_json_object
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -20,7 +21,7 @@ def byte_characters() -> list[str]:
 
 def _from_tokenizer_json(path: Path) -> dict[str, bytes]:
     """The two files out of a tokenizer.json, which newer tools write alone."""
-    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw = read_json_object(path)
     if raw.get("model", {}).get("type") != "BPE":
         raise ModelError(f"{path}: expected a BPE tokenizer")
     vocab = dict(raw["model"]["vocab"])
@@ -62,7 +63,7 @@ def byte_tokenizer(vocab_size: int) -> dict[str, bytes]:
 def check_vocabulary(files: dict[str, bytes], vocab_size: int) -> None:
     """A ModelError when the vocabulary has ids that the model does not."""
     try:
-        largest = max(json.loads(files["vocab.json"]).values())
+        largest = max(int(index) for index in json.loads(files["vocab.json"]).values())
     except (ValueError, AttributeError, TypeError) as error:
         raise ModelError(f"vocab.json is no vocabulary: {error}") from error
     if largest >= vocab_size:
