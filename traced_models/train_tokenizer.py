@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
 """Trains the small model's byte-level BPE and writes it in GPT-2's form: vocab.json, merges.txt.
 
 Ids 0..255 are the bytes in GPT-2's order, then one id a merge, and <|endoftext|> is the last id.
 """
 
-import argparse
 import json
 from pathlib import Path
 
-from corpus import END_OF_TEXT, read_documents, read_lines
+from corpus import END_OF_TEXT
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from unknown_words import UnknownWords
 
 
 def train_tokenizer(texts: list[str], vocab_size: int, out: Path) -> None:
@@ -42,19 +39,3 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", type=Path, help="a WikiText file, for example wikitext-2/test.txt")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder to write into")
-    parser.add_argument("--vocab-size", type=int, default=4096)
-    arguments = parser.parse_args()
-    lines = read_lines(arguments.text)
-    texts = [document.text for document in read_documents(lines, UnknownWords(lines))]
-    train_tokenizer(texts, arguments.vocab_size, arguments.out)
-
-
-if __name__ == "__main__":
-    main()
