@@ -38,8 +38,9 @@ void check_attn_mask(const char* op, const at::Tensor& mask, const at::Tensor& s
                  c10::str("a shape that broadcasts to ", scores.sym_sizes()), mask.sym_sizes());
 }
 
-bool has(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() && tensor->defined();
+// The tensor, or null where none was given.
+const at::Tensor* given(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() && tensor->defined() ? &*tensor : nullptr;
 }
 
 }  // namespace
@@ -53,21 +54,21 @@ void check_masks(const char* op, const at::Tensor& scores, const MaskArguments& 
       "causal", "\"none\", \"upper_left\" or \"lower_right\"", '"', masks.causal, '"');
   WARPFUSE_CHECK(masks.window >= 0, op, "window", "0 (none) or a positive number of keys",
                  masks.window);
-  if (has(masks.attn_mask)) {
-    check_attn_mask(op, *masks.attn_mask, scores);
+  const at::Tensor* mask = given(masks.attn_mask);
+  if (mask != nullptr) {
+    check_attn_mask(op, *mask, scores);
   }
   const c10::SymInt batch = scores.dim() == 2 ? c10::SymInt(1) : scores.sym_size(0);
-  if (has(masks.query_positions)) {
-    check_index(op, "query_positions", *masks.query_positions, scores, {batch, scores.sym_size(-2)},
-                "[B, Tq]");
+  if (const at::Tensor* positions = given(masks.query_positions)) {
+    check_index(op, "query_positions", *positions, scores, {batch, scores.sym_size(-2)}, "[B, Tq]");
   }
-  if (has(masks.key_lengths)) {
-    check_index(op, "key_lengths", *masks.key_lengths, scores, {batch}, "[B]");
+  if (const at::Tensor* lengths = given(masks.key_lengths)) {
+    check_index(op, "key_lengths", *lengths, scores, {batch}, "[B]");
   }
-  WARPFUSE_CHECK(!masks.masked_value.has_value() ||
-                     (has(masks.attn_mask) && masks.attn_mask->scalar_type() == at::kBool),
-                 op, "masked_value", "a boolean attn_mask to go with it",
-                 has(masks.attn_mask) ? c10::str(masks.attn_mask->scalar_type()) : "no attn_mask");
+  WARPFUSE_CHECK(
+      !masks.masked_value.has_value() || (mask != nullptr && mask->scalar_type() == at::kBool), op,
+      "masked_value", "a boolean attn_mask to go with it",
+      mask != nullptr ? c10::str(mask->scalar_type()) : "no attn_mask");
 }
 
 // --- the kernels' view of the masks -----------------------------------------------------------
@@ -80,25 +81,24 @@ KeyRules key_rules(const at::Tensor& scores, const MaskArguments& masks) {
   rules.causal = masks.causal != "none";
   rules.diagonal = masks.causal == "lower_right" ? rules.keys - rules.queries : 0;
   rules.window = std::min(masks.window, rules.queries + rules.keys);
-  if (has(masks.query_positions)) {
-    const at::Tensor& positions = *masks.query_positions;
-    rules.query_positions = {positions.const_data_ptr(), positions.scalar_type() == at::kLong,
-                             positions.stride(0), positions.stride(1)};
+  if (const at::Tensor* positions = given(masks.query_positions)) {
+    rules.query_positions = {positions->const_data_ptr(), positions->scalar_type() == at::kLong,
+                             positions->stride(0), positions->stride(1)};
   }
-  if (has(masks.key_lengths)) {
-    const at::Tensor& lengths = *masks.key_lengths;
-    rules.key_lengths = {lengths.const_data_ptr(), lengths.scalar_type() == at::kLong,
-                         lengths.stride(0), 0};
+  if (const at::Tensor* lengths = given(masks.key_lengths)) {
+    rules.key_lengths = {lengths->const_data_ptr(), lengths->scalar_type() == at::kLong,
+                         lengths->stride(0), 0};
   }
   return rules;
 }
 
 MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
   MaskView view;
-  if (!has(masks.attn_mask)) {
+  const at::Tensor* given_mask = given(masks.attn_mask);
+  if (given_mask == nullptr) {
     return view;
   }
-  const at::Tensor mask = masks.attn_mask->expand(scores.sizes());
+  const at::Tensor mask = given_mask->expand(scores.sizes());
   view.data = mask.const_data_ptr();
   view.kind = mask.scalar_type() == at::kBool              ? MaskKind::boolean
               : mask.scalar_type() == scores.scalar_type() ? MaskKind::additive

@@ -93,7 +93,7 @@ class Backward : public torch::autograd::Function<Backward> {
     const at::Tensor& g = saved[0];
     const at::Tensor& y = saved[1];
     at::Tensor gg = grads[0] * masks.scale;
-    if (masks.masked_value.has_value()) {
+    if (masks.masked_value.has_value() && masks.attn_mask.has_value()) {
       gg = gg.masked_fill(masks.attn_mask->logical_not(), 0);
     }
     const at::Tensor sum = (gg * y).sum(-1, true);
