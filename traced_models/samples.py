@@ -38,7 +38,8 @@ def write_samples(
         ids = torch.tensor([start], device=device)
         row = {"prompt": prompt}
         for name, temperature in (("greedy", 0.0), ("sampled", 0.8)):
-            continuation = generate(model, ids, count, temperature, 40)[0, len(start) :]
+            room = model.config.n_positions - len(start)
+            continuation = generate(model, ids, min(count, room), temperature, 40)[0, len(start) :]
             row[name] = tokenizer.decode(continuation.tolist())
         samples.append(row)
     return samples
