@@ -30,6 +30,8 @@ endif()
 
 find_path(Libtorch_ROOT_DIR include/ATen/ATen.h HINTS ${_libtorch_hints} PATH_SUFFIXES libtorch
           NO_CACHE)
+cmake_path(SET Libtorch_ROOT_DIR NORMALIZE "${Libtorch_ROOT_DIR}")
+string(REGEX REPLACE "/$" "" Libtorch_ROOT_DIR "${Libtorch_ROOT_DIR}")
 
 set(_libtorch_required Libtorch_ROOT_DIR)
 foreach(_name c10 torch_cpu torch)

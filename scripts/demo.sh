@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
-[ ${#REST[@]} -gt 0 ] || REST=(-p " = History of the river = " -n 120)
+[ ${#REST[@]} -gt 0 ] || REST=(-p "On September 14, the storm" -n 110)
 build --target warpfuse_host warpfuse bundles
 say "warpfuse generate -m ${BUILD#"$ROOT"/}/bundles/wikitext-small/fused-float32 ${REST[*]}"
 "$BUILD/bin/warpfuse" generate -m "$BUILD/bundles/wikitext-small/fused-float32" "${REST[@]}"
