@@ -31,7 +31,7 @@ entry() { # name command...
   shift
   say "$name"
   "$@" > "$log" 2>&1 || code=$?
-  cat "$log" >&2
+  tail -n 40 "$log" >&2
   case $code in
     0) result=passed; passed=$((passed + 1)) ;;
     77) result=skipped; skipped=$((skipped + 1)) ;;
@@ -48,18 +48,23 @@ entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 
 bundles=$WARPFUSE_BUNDLES/wikitext-small
+export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }
 if [ ! -d "$bundles" ]; then
-  entry "export of the small model" "$python" "$ROOT/traced_models/export.py" \
-    "$ROOT/traced_models/wikitext-small" -o "$bundles" --plugin "$WARPFUSE_PLUGIN" --dtype float32,float16
+  entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
+    --dtype float32,float16,bfloat16
+  entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
+    --variants baseline,fused
 fi
-for dtype in float32 float16; do
+entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
+for dtype in float32 float16 bfloat16; do
   [ -d "$bundles/baseline-$dtype" ] || continue
   for variant in fused sdpa; do
     entry "verify $variant-$dtype against baseline-$dtype" \
       "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
   done
 done
-entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda -n 64
+entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
+  -p "On September 14, the storm" -n 110
 
 {
   echo "# GPU report"
