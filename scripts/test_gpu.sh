@@ -43,8 +43,9 @@ entry() { # name command...
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
 export WARPFUSE_BUNDLES=$BUILD/bundles
-entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]"
+entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 
 bundles=$WARPFUSE_BUNDLES/wikitext-small

@@ -124,7 +124,7 @@ WARPFUSE_GPU_TEST("the current device is left as it was", "[cuda]") {
   CHECK(c10::cuda::current_device() == current);
 }
 
-WARPFUSE_GPU_TEST("a tensor on a device that is not the current one", "[cuda]") {
+WARPFUSE_GPU_TEST("a tensor on a device that is not the current one", "[cuda][two-gpus]") {
   if (c10::cuda::device_count() < 2) {
     skip_test("one GPU alone");
     return;
