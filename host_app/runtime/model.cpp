@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/jit/codegen/fuser/interface.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -52,9 +51,9 @@ void configure_libtorch() {
   torch::jit::getProfilingMode() = false;
   torch::jit::getExecutorMode() = false;
   torch::jit::setTensorExprFuserEnabled(false);
-  // The executor of old has a fuser of its own, whose float16 kernels return float32.
-  torch::jit::overrideCanFuseOnGPU(false);
-  torch::jit::overrideCanFuseOnCPU(false);
+  // The graph runs as it was traced: the optimiser would split a layer norm on CUDA into operators
+  // that return float32 for float16. The switch belongs to the thread, and all runs are on this one.
+  torch::jit::setGraphExecutorOptimize(false);
 }
 
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
