@@ -37,7 +37,7 @@ entry() { # name command...
     77) result=skipped; skipped=$((skipped + 1)) ;;
     *) result="**failed** ($code)"; failed=$((failed + 1)) ;;
   esac
-  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
+  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
   rows+="| $name | $result | $summary |"$'\n'
 }
 
