@@ -58,7 +58,7 @@ else
   torch_requirement=$(cat "$REQUIREMENTS/torch.txt")
   [ -z "$TORCH" ] || torch_requirement=torch==$TORCH
   say "Python packages into ${FOLDER#"$ROOT"/}: $torch_requirement with its CUDA libraries, cmake, ninja," \
-    "clang tools, transformers: about 2.7 GB to download, 5.5 GB on disk"
+    "clang tools, transformers: about 2.9 GB to download, 5.5 GB on disk"
   make_venv
   pip_install "$torch_requirement" -r "$REQUIREMENTS/tools.txt" -r "$REQUIREMENTS/models.txt"
 fi
