@@ -99,7 +99,6 @@ fi
 
 {
   echo "export WARPFUSE_PYTHON='$python'"
-  echo "export WARPFUSE_TORCH_LIBRARIES='$torch_folder/lib'"
   [ -z "$cuda_home" ] || printf "export CUDACXX='%s'\nexport CUDA_HOME='%s' CUDAToolkit_ROOT='%s'\n" \
     "$cuda_home/bin/nvcc" "$cuda_home" "$cuda_home"
   [ ! -x "$venv_python" ] || echo "export PATH='$FOLDER/bin':\"\$PATH\""

@@ -18,7 +18,8 @@ except ImportError:
 
 torch.set_num_threads(1)  # the models are tiny, and several tests run at once
 transformers.logging.disable_progress_bar()
-warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript's
+for category in (DeprecationWarning, FutureWarning):
+    warnings.simplefilter("ignore", category)  # TorchScript's
 sys.warnoptions = sys.warnoptions or ["ignore::DeprecationWarning"]  # else unittest asks for all
 
 

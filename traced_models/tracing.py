@@ -2,7 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from errors import ModelError
@@ -32,11 +33,19 @@ def _prompt(model: GPT2, batch: int, length: int) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(length).expand(batch, length)
 
 
+@contextmanager
+def _without_deprecation() -> Iterator[None]:
+    """TorchScript says that it is deprecated: DeprecationWarning, from torch 2.14 FutureWarning."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", r".*torch\.jit\.", category)
+        yield
+
+
 def trace(module: nn.Module, methods: dict[str, Inputs]) -> torch.jit.ScriptModule:
     """Trace several methods into one module; in-place inputs rule out the tracer's own check."""
-    with warnings.catch_warnings(), torch.no_grad():
+    with _without_deprecation(), torch.no_grad():
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
         return torch.jit.trace_module(module, methods, check_trace=False)
 
 
@@ -59,16 +68,14 @@ def trace_gpt2(model: GPT2) -> torch.jit.ScriptModule:
 def serialize(traced: torch.jit.ScriptModule) -> bytes:
     """The bytes of model.pt."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with _without_deprecation():
         torch.jit.save(traced, buffer)
     return buffer.getvalue()
 
 
 def deserialize(data: bytes) -> torch.jit.ScriptModule:
     """What a host gets from model.pt."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with _without_deprecation():
         return torch.jit.load(io.BytesIO(data))
 
 
