@@ -21,7 +21,9 @@ target_compile_options(warpfuse_compile_options INTERFACE
 set(WARPFUSE_PYTHON_ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 if(WARPFUSE_SANITIZE)
-  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  # vptr: some of libtorch's classes hide the type information that this check reads.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined
+                 -fno-omit-frame-pointer)
   # g++ 12 calls the standard library's <regex> uninitialised under -fsanitize.
   target_compile_options(warpfuse_compile_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-Wno-maybe-uninitialized>)
