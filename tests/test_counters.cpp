@@ -50,7 +50,9 @@ WARPFUSE_DEVICE_TEST("each call moves its operator's counter by one", "[counters
   CHECK(count_of("scaled_masked_softmax_backward", [&] { masked_softmax_backward(x, x, {}); }) ==
         1);
   CHECK(count_of("softmax", [&] {
-          for (int i = 0; i < 7; ++i) warpfuse::softmax(x, 1);
+          for (int i = 0; i < 7; ++i) {
+            warpfuse::softmax(x, 1);
+          }
         }) == 7);
   // Under autograd, and backward.
   const at::Tensor variable = x.clone().set_requires_grad(true);

@@ -196,8 +196,12 @@ WARPFUSE_DEVICE_TEST("backward operators want matching tensors", "[errors]") {
   for (const std::string name :
        {"_softmax_backward", "_log_softmax_backward", "_scaled_masked_softmax_backward"}) {
     const auto call = [&](const at::Tensor& grad) {
-      if (name == "_softmax_backward") return softmax_backward(grad, output, 1);
-      if (name == "_log_softmax_backward") return log_softmax_backward(grad, output, 1);
+      if (name == "_softmax_backward") {
+        return softmax_backward(grad, output, 1);
+      }
+      if (name == "_log_softmax_backward") {
+        return log_softmax_backward(grad, output, 1);
+      }
       return masked_softmax_backward(grad, output, {});
     };
     check_error([&] { call(at::zeros({3, 2}, options)); },

@@ -51,10 +51,18 @@ MaskArguments combine(const MaskArguments& a, const MaskArguments& b) {
     both.attn_mask = b.attn_mask;
     both.masked_value = b.masked_value;
   }
-  if (b.causal != "none") both.causal = b.causal;
-  if (b.query_positions) both.query_positions = b.query_positions;
-  if (b.key_lengths) both.key_lengths = b.key_lengths;
-  if (b.window != 0) both.window = b.window;
+  if (b.causal != "none") {
+    both.causal = b.causal;
+  }
+  if (b.query_positions) {
+    both.query_positions = b.query_positions;
+  }
+  if (b.key_lengths) {
+    both.key_lengths = b.key_lengths;
+  }
+  if (b.window != 0) {
+    both.window = b.window;
+  }
   return both;
 }
 

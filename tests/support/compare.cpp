@@ -53,8 +53,8 @@ std::string shape_mismatch(const at::Tensor& a, const at::Tensor& b) {
 /// Walks two float64 tensors; `allowed(i, expected)` is the largest admitted difference.
 template <typename Allowed>
 std::string walk(const at::Tensor& got, const at::Tensor& expected, const Allowed& allowed) {
-  const double* g = got.const_data_ptr<double>();
-  const double* e = expected.const_data_ptr<double>();
+  const auto* g = got.const_data_ptr<double>();
+  const auto* e = expected.const_data_ptr<double>();
   int64_t wrong = 0;
   int64_t worst = -1;
   double worst_ratio = 0.0;
@@ -90,8 +90,8 @@ std::string mismatch(const at::Tensor& output, const Expected& expected, double 
   // float64 has no wider type for its sums: 8 times the roundings that float32 is admitted.
   const double epsilon = dtype == at::kDouble ? std::ldexp(1.0, -50) : std::ldexp(1.0, -24);
   const double floor = dtype == at::kDouble ? 1e-307 : dtype == at::kHalf ? 0.0 : 1e-37;
-  const double* exact = expected.values.const_data_ptr<double>();
-  const double* error = expected.error.const_data_ptr<double>();
+  const auto* exact = expected.values.const_data_ptr<double>();
+  const auto* error = expected.error.const_data_ptr<double>();
   // Rounding first puts overflow to infinity, and underflow, where the dtype has them.
   const at::Tensor rounded = as_double(expected.values.to(dtype));
   return walk(as_double(output), rounded, [&](int64_t i, double value) {
@@ -122,8 +122,8 @@ std::string bit_mismatch(const at::Tensor& a, const at::Tensor& b) {
   // Signed zeros differ in bits; NaN need not.
   const at::Tensor ld = as_double(left);
   const at::Tensor rd = as_double(right);
-  const double* l = ld.const_data_ptr<double>();
-  const double* r = rd.const_data_ptr<double>();
+  const auto* l = ld.const_data_ptr<double>();
+  const auto* r = rd.const_data_ptr<double>();
   for (int64_t i = 0; i < ld.numel(); ++i) {
     const bool same = l[i] == r[i] ? std::signbit(l[i]) == std::signbit(r[i])
                                    : std::isnan(l[i]) && std::isnan(r[i]);

@@ -44,7 +44,7 @@ std::string gradient_mismatch(const Function& function, const std::vector<at::Te
         return (function(shifted).detach() * weights).sum().item<double>();
       };
       const double numeric = (moved(kStep) - moved(-kStep)) / (2 * kStep);
-      const double got = analytic[n].reshape(-1)[i].item<double>();
+      const auto got = analytic[n].reshape(-1)[i].item<double>();
       if (!(std::abs(got - numeric) <= kTolerance * std::max(1.0, std::abs(numeric)))) {
         std::ostringstream text;
         text << "gradient of input " << n << " at element " << i << ": got " << got

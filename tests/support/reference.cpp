@@ -36,8 +36,8 @@ Expected along_dim(const at::Tensor& first, const at::Tensor* second, int64_t di
   }
   const int64_t columns = a.size(dim);
   Expected expected{at::empty_like(a), at::empty_like(a)};
-  const double* pa = a.const_data_ptr<double>();
-  const double* pb = b.const_data_ptr<double>();
+  const auto* pa = a.const_data_ptr<double>();
+  const auto* pb = b.const_data_ptr<double>();
   auto* values = expected.values.mutable_data_ptr<double>();
   auto* errors = expected.error.mutable_data_ptr<double>();
   Row row{std::vector<long double>(columns), std::vector<long double>(columns),
