@@ -175,7 +175,7 @@ WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithm
         }
       }
     }
-    CHECK(answered >= 2 * 4 * 5);
+    CHECK(answered >= int64_t{2} * 4 * 5);
     CHECK(ran() == answered);
   }
 }
