@@ -53,12 +53,4 @@ const char* to_string(CpuCapability capability) {
   }
 }
 
-const char* built_cpu_capabilities() {
-#ifdef WARPFUSE_CPU_X86
-  return "baseline, avx2, avx512";
-#else
-  return "baseline";
-#endif
-}
-
 }  // namespace warpfuse

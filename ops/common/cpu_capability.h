@@ -11,9 +11,6 @@ CpuCapability cpu_capability();
 
 const char* to_string(CpuCapability capability);
 
-/// Those that this build holds, as "baseline, avx2, avx512".
-const char* built_cpu_capabilities();
-
 }  // namespace warpfuse
 
 // A kernel source is compiled once for each instruction set with CPU_CAPABILITY defined, as at::vec
