@@ -21,15 +21,16 @@ constexpr const char* kSchemas[] = {
     "Tensor? attn_mask, str causal, Tensor? query_positions, Tensor? key_lengths, int window, "
     "float? masked_value) -> Tensor",
 
-    // One algorithm by name: naive, warp, block, stream (CUDA); naive, vector (CPU).
+    // One algorithm by name: naive, warp, block, cluster, stream (CUDA); naive, vector (CPU).
     "_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",
 };
 
 // Freezing a module bakes the result of a call without tensor arguments into it, unless the call
 // may have side effects.
 constexpr const char* kStatefulSchemas[] = {
-    "build_info() -> str",  "device_info() -> str",      "call_count(str name) -> int",
-    "call_counts() -> str", "reset_call_counts() -> ()",
+    "build_info() -> str",         "device_info() -> str",      "call_count(str name) -> int",
+    "call_counts() -> str",        "reset_call_counts() -> ()", "tuning() -> str",
+    "_set_tuning(str text) -> ()", "_launches() -> str",        "_record_launches(bool on) -> ()",
 };
 
 }  // namespace

@@ -1,15 +1,194 @@
 #include "rowwise/tuning.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <limits>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
 
 namespace warpfuse {
 namespace {
 
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr std::array kTiers = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
+constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};  // that kernels are compiled for
+constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
+constexpr int kLongLanePacks = 8;  // of the block tier, with at most 512 threads
+
+template <typename Numbers>
+bool contains(const Numbers& numbers, int number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+// Why no kernel can run this, or an empty string.
+std::string refusal(const TuningEntry& entry) {
+  if (!contains(std::array{2, 4, 8}, entry.element_bytes)) {
+    return "element bytes are 2, 4 or 8";
+  }
+  if (entry.packs < 1 || entry.rows < 1) {
+    return "packs and rows are positive, or *";
+  }
+  const bool registers = entry.lane_packs > 0;
+  const int most = entry.tier == Tier::warp                          ? 256
+                   : registers && entry.lane_packs == kLongLanePacks ? 512
+                                                                     : 1024;
+  if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
+    return "threads are a multiple of 32 up to " + std::to_string(most);
+  }
+  switch (entry.tier) {
+    case Tier::warp:
+      return !contains(kWarpLanePacks, entry.lane_packs) ? "no kernel has so many packs a lane"
+             : entry.blocks != 1                         ? "the tier warp has one block"
+                                                         : "";
+    case Tier::block:
+    case Tier::cluster:
+      if (registers && !contains(kBlockLanePacks, entry.lane_packs)) {
+        return "no kernel has so many packs a lane";
+      }
+      if (entry.tier == Tier::block) {
+        return entry.blocks != 1 ? "the tier block has one block" : "";
+      }
+      return entry.blocks < 2 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
+                 ? "a cluster has 2, 4, 8 or 16 blocks"
+                 : "";
+    case Tier::stream:
+      return registers                                 ? "the tier stream keeps no packs"
+             : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
+                                                       : "";
+    default:
+      break;
+  }
+  return "the tier is warp, block, cluster or stream";
+}
+
+int64_t number_or_any(const std::string& word) {
+  if (word == "*") {
+    return kAny;
+  }
+  size_t end = 0;
+  const int64_t value = std::stoll(word, &end);
+  if (end != word.size()) {
+    throw std::invalid_argument(word);
+  }
+  return value;
+}
+
+std::string star(int64_t number) { return number == kAny ? "*" : std::to_string(number); }
+
+// The entry in the words of a line.
+TuningEntry parse_entry(std::istringstream& words, const std::string& direction) {
+  std::string bytes, packs, rows, tier, threads, lane_packs, blocks, more;
+  if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks) ||
+      (words >> more) || (direction != "forward" && direction != "backward")) {
+    throw std::invalid_argument(
+        "expected: forward|backward bytes packs rows tier threads lane_packs blocks");
+  }
+  TuningEntry entry{};
+  entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
+  entry.element_bytes = std::stoi(bytes);
+  entry.packs = number_or_any(packs);
+  entry.rows = number_or_any(rows);
+  const auto found = std::find_if(kTiers.begin(), kTiers.end(),
+                                  [&](Tier known) { return to_string(known) == tier; });
+  entry.tier = found == kTiers.end() ? Tier::column : *found;
+  entry.threads = std::stoi(threads);
+  entry.lane_packs = std::stoi(lane_packs);
+  entry.blocks = std::stoi(blocks);
+  const std::string reason = refusal(entry);
+  if (!reason.empty()) {
+    throw std::invalid_argument(reason);
+  }
+  return entry;
+}
+
+void parse_line(const std::string& line, Tuning& tuning) {
+  std::istringstream words(line);
+  std::string first;
+  if (!(words >> first) || first[0] == '#') {
+    return;
+  }
+  if (first == "limit") {
+    std::string what;
+    int64_t value = 0;
+    if (words >> what >> value && value >= 0 && what == "shared_bytes") {
+      tuning.shared_bytes = static_cast<size_t>(value);
+      return;
+    }
+    if (value >= 1 && value <= 16 && what == "cluster_blocks") {
+      tuning.cluster_blocks = static_cast<int>(value);
+      return;
+    }
+    throw std::invalid_argument("expected: limit shared_bytes N, or limit cluster_blocks 1..16");
+  }
+  tuning.entries.push_back(parse_entry(words, first));
+}
+
 // Lanes are powers of two, so that a warp splits evenly.
-int lanes_for(int64_t packs, int lane_packs, int limit) {
-  const int64_t lanes = (packs + lane_packs - 1) / lane_packs;
-  return static_cast<int>(std::min<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)), limit));
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The plan of an entry for a shape; false where it cannot take it.
+bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
+                RowPlan* plan) {
+  *plan = {entry.tier, 32, entry.lane_packs, entry.threads, std::max(entry.blocks, 1), 0};
+  switch (entry.tier) {
+    case Tier::warp: {
+      const int64_t lanes = std::min<int64_t>(
+          32, static_cast<int64_t>(std::bit_ceil(
+                  static_cast<uint64_t>(ceil_divide(shape.packs, entry.lane_packs)))));
+      const int64_t lane_packs = ceil_divide(shape.packs, lanes);
+      const auto* kernel =
+          std::lower_bound(kWarpLanePacks.begin(), kWarpLanePacks.end(), lane_packs);
+      if (kernel == kWarpLanePacks.end()) {
+        return false;
+      }
+      plan->lanes = static_cast<int>(lanes);
+      plan->lane_packs = *kernel;
+      return true;
+    }
+    case Tier::block:
+    case Tier::cluster: {
+      if (plan->blocks > limits.cluster_blocks) {
+        return false;
+      }
+      const int64_t threads = int64_t{entry.threads} * plan->blocks;
+      if (entry.lane_packs > 0) {
+        return shape.packs <= threads * entry.lane_packs;
+      }
+      plan->shared_bytes = static_cast<size_t>(ceil_divide(shape.packs, threads)) *
+                           static_cast<size_t>(entry.threads) * shape.pack_bytes;
+      return plan->shared_bytes <= limits.shared_bytes;
+    }
+    case Tier::stream: {
+      // Two blocks a multiprocessor, none with less than a few packs a thread.
+      const int64_t wanted =
+          entry.blocks > 0 ? entry.blocks : ceil_divide(2 * limits.multiprocessors, shape.rows);
+      const int64_t useful = ceil_divide(shape.packs, int64_t{4} * entry.threads);
+      const int64_t room = static_cast<int64_t>(kSplitBytes / kSplitPartBytes) / shape.rows;
+      plan->blocks = static_cast<int>(std::max<int64_t>(1, std::min({wanted, useful, room})));
+      return true;
+    }
+    default:
+      break;
+  }
+  return false;
+}
+
+RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
+  return {std::min(limits.shared_bytes, tuning.shared_bytes),
+          std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors};
+}
+
+bool is_for(const TuningEntry& entry, const RowShape& shape) {
+  return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes;
+}
+
+std::mutex mutex;
+std::shared_ptr<const Tuning>& current() {
+  static auto* tuning = new std::shared_ptr<const Tuning>(
+      std::make_shared<const Tuning>(default_tuning()));  // outlives every static destructor
+  return *tuning;
 }
 
 }  // namespace
@@ -20,64 +199,104 @@ const char* to_string(Tier tier) {
       return "warp";
     case Tier::block:
       return "block";
+    case Tier::cluster:
+      return "cluster";
     case Tier::stream:
       return "stream";
     case Tier::column:
       return "column";
+    case Tier::naive:
+      return "naive";
   }
   return "?";
 }
 
+std::string Tuning::to_string() const {
+  std::ostringstream text;
+  text << "limit shared_bytes " << shared_bytes << "\nlimit cluster_blocks " << cluster_blocks
+       << "\n# direction bytes packs rows tier threads lane_packs blocks\n";
+  for (const TuningEntry& entry : entries) {
+    text << (entry.direction == Direction::forward ? "forward " : "backward ")
+         << entry.element_bytes << ' ' << star(entry.packs) << ' ' << star(entry.rows) << ' '
+         << warpfuse::to_string(entry.tier) << ' ' << entry.threads << ' ' << entry.lane_packs
+         << ' ' << entry.blocks << '\n';
+  }
+  return text.str();
+}
+
+Tuning parse_tuning(const std::string& text) {
+  Tuning tuning{std::numeric_limits<size_t>::max(), 16, {}};
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    try {
+      parse_line(line, tuning);
+    } catch (const std::exception& error) {
+      throw std::invalid_argument("line " + std::to_string(number) + ", \"" + line +
+                                  "\": " + error.what());
+    }
+  }
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const int bytes : {2, 4, 8}) {
+      const bool covered =
+          std::any_of(tuning.entries.begin(), tuning.entries.end(), [&](const TuningEntry& entry) {
+            return entry.direction == direction && entry.element_bytes == bytes &&
+                   entry.packs == kAny && entry.rows == kAny && entry.tier == Tier::stream;
+          });
+      if (!covered) {
+        throw std::invalid_argument(
+            std::string("no entry for any shape: expected a last one of * packs, * rows, tier "
+                        "stream for ") +
+            (direction == Direction::forward ? "forward " : "backward ") + std::to_string(bytes));
+      }
+    }
+  }
+  return tuning;
+}
+
+std::shared_ptr<const Tuning> tuning() {
+  const std::lock_guard lock(mutex);
+  return current();
+}
+
+void set_tuning(Tuning tuning) {
+  auto next = std::make_shared<const Tuning>(std::move(tuning));
+  const std::lock_guard lock(mutex);
+  current() = std::move(next);
+}
+
 std::string RowPlan::to_string() const {
   return std::string(warpfuse::to_string(tier)) + ": " + std::to_string(lanes) + " lanes x " +
-         std::to_string(lane_packs) + " packs, " + std::to_string(threads) + " threads, " +
-         std::to_string(shared_bytes) + " bytes shared";
+         std::to_string(lane_packs) + " packs, " + std::to_string(threads) + " threads x " +
+         std::to_string(blocks) + " blocks, " + std::to_string(shared_bytes) + " bytes shared";
 }
 
-bool plan_tier(Tier tier, const RowShape& shape, size_t shared_limit, const RowTuning& tuning,
-               RowPlan* plan) {
-  switch (tier) {
-    case Tier::warp: {
-      if (shape.packs > int64_t{32} * tuning.warp_lane_packs) {
-        return false;
-      }
-      const int lanes = lanes_for(shape.packs, 1, 32);
-      const int64_t lane_packs = (shape.packs + lanes - 1) / lanes;
-      *plan = {tier, lanes, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(lane_packs))),
-               tuning.warp_threads, 0};
-      return true;
-    }
-    case Tier::block: {
-      const int threads = std::max(tuning.block_min_threads, lanes_for(shape.packs, kBlockLanePacks,
-                                                                       tuning.block_max_threads));
-      if (shape.packs <= int64_t{threads} * kBlockLanePacks) {
-        *plan = {tier, threads, kBlockLanePacks, threads, 0};
-        return true;
-      }
-      if (shape.packs > static_cast<int64_t>(shared_limit / shape.cached_bytes)) {
-        return false;
-      }
-      *plan = {tier, tuning.shared_threads, 0, tuning.shared_threads,
-               static_cast<size_t>(shape.packs) * shape.cached_bytes};
-      return true;
-    }
-    case Tier::stream:
-      *plan = {tier, tuning.stream_threads, 0, tuning.stream_threads, 0};
-      return true;
-    case Tier::column:
-      return false;
-  }
-  return false;
-}
-
-RowPlan plan_rows(const RowShape& shape, size_t shared_limit, const RowTuning& tuning) {
+RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
+  const RowLimits lowered = lower(limits, tuning);
   RowPlan plan{};
-  for (const Tier tier : {Tier::warp, Tier::block, Tier::stream}) {
-    if (plan_tier(tier, shape, shared_limit, tuning, &plan)) {
+  for (const TuningEntry& entry : tuning.entries) {
+    if (is_for(entry, shape) && shape.packs <= entry.packs && shape.rows <= entry.rows &&
+        plan_entry(entry, shape, lowered, &plan)) {
       break;
     }
   }
   return plan;
+}
+
+bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
+               RowPlan* plan) {
+  const RowLimits lowered = lower(limits, tuning);
+  for (const TuningEntry& entry : tuning.entries) {
+    if (is_for(entry, shape) && entry.tier == tier && plan_entry(entry, shape, lowered, plan)) {
+      return true;
+    }
+  }
+  if (tier == Tier::warp) {
+    *plan = {Tier::warp, 32, 0, 256, 1, 0};
+    return true;
+  }
+  return false;
 }
 
 int64_t packs_of_row(int64_t columns, int pack, bool aligned) {

@@ -2,64 +2,110 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace warpfuse {
 
 /// Where a row lives while it is reduced.
 enum class Tier {
-  warp,    // in registers of 1..32 lanes, several rows a warp
-  block,   // in registers or shared memory of one block
-  stream,  // nowhere: it is read twice
-  column,  // dimension not the last: a tile of neighbouring rows, read twice
+  warp,     // in registers of 1..32 lanes, several rows a warp
+  block,    // in registers or shared memory of one block
+  cluster,  // in registers or shared memory of 2..16 blocks
+  stream,   // nowhere: it is read twice
+  column,   // dimension not the last: a tile of neighbouring rows
+  naive,    // nowhere: a thread reads it three times
 };
 
 const char* to_string(Tier tier);
 
-/// Packs that a thread of the block tier keeps in registers: what its kernel is compiled for.
-inline constexpr int kBlockLanePacks = 4;
+enum class Direction { forward, backward };
 
-/// The numbers that decide the tier. They are data, so that a test or a benchmark can set others.
-/// A pack is 16 bytes of a row.
-struct RowTuning {
-  int warp_lane_packs = 8;      // packs a lane at most, 1, 2, 4 or 8; beyond, the block tier
-  int warp_threads = 128;       // threads of a block in the warp tier; at most 256
-  int block_min_threads = 128;  // rows in registers; at most 512, which leaves each 128 registers
-  int block_max_threads = 512;
-  int shared_threads = 1024;  // rows in shared memory
-  int stream_threads = 1024;
+/// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
+/// of them, are run so. The first line that fits the shape and the device is taken.
+struct TuningEntry {
+  Direction direction;
+  int element_bytes;
+  int64_t packs;
+  int64_t rows;
+  Tier tier;
+  int threads;     // of a block
+  int lane_packs;  // that a lane keeps in registers; 0: the row is in shared memory, or nowhere
+  int blocks;      // that share a row; 0: as many as fill the GPU, in the tier stream alone
 
-  bool operator==(const RowTuning&) const = default;
+  bool operator==(const TuningEntry&) const = default;
 };
+
+/// The numbers that decide how a shape runs: data, which a test or a measurement can replace.
+struct Tuning {
+  size_t shared_bytes;  // that a block may use at most, were the device to allow more
+  int cluster_blocks;   // likewise
+  std::vector<TuningEntry> entries;
+
+  bool operator==(const Tuning&) const = default;
+
+  /// A line an entry under a heading; parse() reads it.
+  std::string to_string() const;
+};
+
+/// Parses the text of a table. Throws std::invalid_argument, whose message names the line, where a
+/// line is not an entry, an entry asks for what no kernel can do, or some shape has no entry.
+Tuning parse_tuning(const std::string& text);
+
+/// The table that the library comes with.
+Tuning default_tuning();
+
+/// The table in use. Replacing it is safe at any time; calls under way keep theirs.
+std::shared_ptr<const Tuning> tuning();
+void set_tuning(Tuning tuning);
+
+// --- plans ------------------------------------------------------------------------------------
 
 /// What a launch of the row engine looks like.
 struct RowPlan {
   Tier tier;
-  int lanes;            // that share a row: 1..32 in the warp tier, the whole block elsewhere
-  int lane_packs;       // packs in the registers of one lane; 0: the row is in shared memory
+  int lanes;            // of a warp that share a row, in the tier warp; 32 elsewhere
+  int lane_packs;       // packs in the registers of one lane; 0: none
   int threads;          // of a block
+  int blocks;           // that share a row
   size_t shared_bytes;  // dynamic shared memory of a block
 
   bool operator==(const RowPlan&) const = default;
   std::string to_string() const;
 };
 
-/// The shape of a row as far as the plan depends on it.
+/// The shape of rows as far as the plan depends on it.
 struct RowShape {
-  int64_t packs;        // 16-byte packs that the row touches, at its worst alignment
-  size_t cached_bytes;  // of one pack, in the compute type, in shared memory
+  Direction direction;
+  int element_bytes;
+  int64_t packs;  // 16-byte packs that a row touches, at its worst alignment
+  int64_t rows;
+  size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
 };
 
-/// The plan for rows of this shape on a device whose blocks get at most `shared_limit` bytes.
-RowPlan plan_rows(const RowShape& shape, size_t shared_limit, const RowTuning& tuning);
+/// What the device and its kernels allow.
+struct RowLimits {
+  size_t shared_bytes;  // dynamic, of a block
+  int cluster_blocks;   // 1: no clusters
+  int multiprocessors;
+};
 
-/// The plan of a tier by name; tier is one of warp, block and stream. Returns false where the tier
-/// cannot take the shape.
-bool plan_tier(Tier tier, const RowShape& shape, size_t shared_limit, const RowTuning& tuning,
+/// The plan for rows of this shape.
+RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning);
+
+/// The plan of one tier, by the first entry of that tier that can take the shape, whatever packs
+/// and rows the entry is for. Returns false where there is none. The tier warp takes any row: it
+/// reads rows that do not fit its registers twice.
+bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
                RowPlan* plan);
 
 /// Packs that a row of `columns` elements touches, `pack` elements in each, when rows start at any
 /// alignment (or all at a multiple of a pack).
 int64_t packs_of_row(int64_t columns, int pack, bool aligned);
+
+/// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
+inline constexpr size_t kSplitBytes = 64 * 1024;
+inline constexpr size_t kSplitPartBytes = 24;
 
 }  // namespace warpfuse

@@ -9,27 +9,26 @@ namespace {
 using namespace cuda;
 
 template <typename T, bool kTensor>
-cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, cudaStream_t stream) {
+cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                     cudaStream_t stream) {
   const T* output = static_cast<const T*>(arguments.output);
-  const Backward<T, KeyMask<T, kTensor>, false> function{
-      output,
-      static_cast<const T*>(arguments.grad_output),
-      static_cast<T*>(arguments.grad_scores),
-      {arguments.rules, arguments.mask},
-      static_cast<Compute<T>>(arguments.scale),
-      arguments.rules.keys};
-  return launch_rows(function, arguments.rows, output, stream);
+  const int64_t rows = arguments.rows, keys = arguments.rules.keys;
+  const Backward<T, KeyMask<T, kTensor>, false> function(
+      output, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
+      {arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale), rows, keys);
+  return launch_rows(function, shape_of(function, output, rows, keys), workspace, stream);
 }
 
 }  // namespace
 
 cudaError_t masked_softmax_backward_cuda(const MaskedSoftmaxBackwardArguments& arguments,
-                                         cudaStream_t stream) {
+                                         Workspace& workspace, cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     // An additive mask has done its work in the forward: only a boolean one is read again.
-    return arguments.mask.kind == MaskKind::boolean ? backward<T, true>(arguments, stream)
-                                                    : backward<T, false>(arguments, stream);
+    return arguments.mask.kind == MaskKind::boolean
+               ? backward<T, true>(arguments, workspace, stream)
+               : backward<T, false>(arguments, workspace, stream);
   });
 }
 

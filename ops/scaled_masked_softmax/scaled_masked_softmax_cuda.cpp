@@ -19,8 +19,9 @@ at::Tensor forward_cuda(const at::Tensor& scores, double scale,
                             {attn_mask, causal, query_positions, key_lengths, window, masked_value},
                             [&](const MaskedSoftmaxArguments& arguments) {
                               launch_on("scaled_masked_softmax", scores.device(),
-                                        [&](cudaStream_t stream) {
-                                          return masked_softmax_forward_cuda(arguments, stream);
+                                        [&](cudaStream_t stream, Workspace& workspace) {
+                                          return masked_softmax_forward_cuda(arguments, workspace,
+                                                                             stream);
                                         });
                             });
 }
@@ -34,9 +35,10 @@ at::Tensor backward_cuda(const at::Tensor& grad_output, const at::Tensor& output
       backward_calls, grad_output, output, scale,
       {attn_mask, causal, query_positions, key_lengths, window, masked_value},
       [&](const MaskedSoftmaxBackwardArguments& arguments) {
-        launch_on("_scaled_masked_softmax_backward", output.device(), [&](cudaStream_t stream) {
-          return masked_softmax_backward_cuda(arguments, stream);
-        });
+        launch_on("_scaled_masked_softmax_backward", output.device(),
+                  [&](cudaStream_t stream, Workspace& workspace) {
+                    return masked_softmax_backward_cuda(arguments, workspace, stream);
+                  });
       });
 }
 

@@ -9,24 +9,25 @@ namespace {
 using namespace cuda;
 
 template <typename T, bool kTensor>
-cudaError_t forward(const MaskedSoftmaxArguments& arguments, cudaStream_t stream) {
+cudaError_t forward(const MaskedSoftmaxArguments& arguments, Workspace& workspace,
+                    cudaStream_t stream) {
   using Load = MaskedLoad<T, kTensor>;
   const T* scores = static_cast<const T*>(arguments.scores);
-  const Forward<Load, ProbabilityStore<T>> function{
-      {scores, {arguments.rules, arguments.mask}, static_cast<Compute<T>>(arguments.scale)},
-      {static_cast<T*>(arguments.output)},
-      arguments.rules.keys};
-  return launch_rows(function, arguments.rows, scores, stream);
+  const int64_t rows = arguments.rows, keys = arguments.rules.keys;
+  const Load load{{arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale)};
+  const Forward<Load, ProbabilityStore> function(load, scores, static_cast<T*>(arguments.output),
+                                                 rows, keys, keys);
+  return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 
 }  // namespace
 
 cudaError_t masked_softmax_forward_cuda(const MaskedSoftmaxArguments& arguments,
-                                        cudaStream_t stream) {
+                                        Workspace& workspace, cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, stream)
-                                                 : forward<T, true>(arguments, stream);
+    return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, workspace, stream)
+                                                 : forward<T, true>(arguments, workspace, stream);
   });
 }
 

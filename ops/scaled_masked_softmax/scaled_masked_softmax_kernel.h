@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/workspace.h"
 #include "scaled_masked_softmax/scaled_masked_softmax_arguments.h"
 
 namespace warpfuse {
@@ -10,8 +11,8 @@ namespace warpfuse {
 // synchronised. Tensors are contiguous and not empty.
 
 cudaError_t masked_softmax_forward_cuda(const MaskedSoftmaxArguments& arguments,
-                                        cudaStream_t stream);
+                                        Workspace& workspace, cudaStream_t stream);
 cudaError_t masked_softmax_backward_cuda(const MaskedSoftmaxBackwardArguments& arguments,
-                                         cudaStream_t stream);
+                                         Workspace& workspace, cudaStream_t stream);
 
 }  // namespace warpfuse

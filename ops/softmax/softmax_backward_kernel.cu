@@ -1,5 +1,5 @@
 #include "rowwise/cuda/backward.cuh"
-#include "rowwise/cuda/column.cuh"
+#include "rowwise/cuda/column_launch.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/launch.cuh"
 #include "softmax/softmax_kernel.h"
@@ -10,25 +10,27 @@ namespace {
 using namespace cuda;
 
 template <typename T, bool kLog>
-cudaError_t backward(const SoftmaxBackwardArguments& arguments, cudaStream_t stream) {
+cudaError_t backward(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
+                     cudaStream_t stream) {
   const T* g = static_cast<const T*>(arguments.grad_output);
   const T* y = static_cast<const T*>(arguments.output);
   T* dx = static_cast<T*>(arguments.grad_input);
-  const RowLayout& layout = arguments.layout;
-  if (layout.inner == 1) {
-    return launch_rows(Backward<T, NoMask, kLog>{y, g, dx, {}, Compute<T>(1), layout.columns},
-                       layout.outer, y, stream);
+  const auto [rows, columns, inner] = arguments.layout;
+  if (inner != 1) {
+    return launch_column_backward<T, kLog>(g, y, dx, arguments.layout, stream);
   }
-  return launch_columns(column_backward_kernel<T, kLog>, layout, stream, g, y, dx);
+  const Backward<T, NoMask, kLog> function(y, g, dx, {}, Compute<T>(1), rows, columns);
+  return launch_rows(function, shape_of(function, y, rows, columns), workspace, stream);
 }
 
 }  // namespace
 
-cudaError_t softmax_backward_cuda(const SoftmaxBackwardArguments& arguments, cudaStream_t stream) {
+cudaError_t softmax_backward_cuda(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
+                                  cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return arguments.log ? backward<T, true>(arguments, stream)
-                         : backward<T, false>(arguments, stream);
+    return arguments.log ? backward<T, true>(arguments, workspace, stream)
+                         : backward<T, false>(arguments, workspace, stream);
   });
 }
 

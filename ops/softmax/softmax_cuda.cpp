@@ -18,8 +18,9 @@ Counter algorithm_calls("softmax_algorithm.cuda");
 at::Tensor forward(const char* op, Counter& calls, const at::Tensor& self, int64_t dim,
                    std::optional<at::ScalarType> dtype, bool log) {
   return run_softmax(op, calls, self, dim, dtype, log, [&](const SoftmaxArguments& arguments) {
-    launch_on(op, self.device(),
-              [&](cudaStream_t stream) { return softmax_forward_cuda(arguments, stream); });
+    launch_on(op, self.device(), [&](cudaStream_t stream, Workspace& workspace) {
+      return softmax_forward_cuda(arguments, workspace, stream);
+    });
   });
 }
 
@@ -27,8 +28,9 @@ at::Tensor backward(const char* op, Counter& calls, const at::Tensor& grad_outpu
                     const at::Tensor& output, int64_t dim, bool log) {
   return run_softmax_backward(
       op, calls, grad_output, output, dim, log, [&](const SoftmaxBackwardArguments& arguments) {
-        launch_on(op, output.device(),
-                  [&](cudaStream_t stream) { return softmax_backward_cuda(arguments, stream); });
+        launch_on(op, output.device(), [&](cudaStream_t stream, Workspace& workspace) {
+          return softmax_backward_cuda(arguments, workspace, stream);
+        });
       });
 }
 
@@ -60,8 +62,8 @@ at::Tensor softmax_algorithm_on_cuda(const at::Tensor& self, int64_t dim,
   std::string refusal;
   at::Tensor output = run_softmax(
       kOp, algorithm_calls, self, dim, std::nullopt, log, [&](const SoftmaxArguments& arguments) {
-        launch_on(kOp, self.device(), [&](cudaStream_t stream) {
-          return softmax_algorithm_cuda(arguments, name, stream, &refusal);
+        launch_on(kOp, self.device(), [&](cudaStream_t stream, Workspace& workspace) {
+          return softmax_algorithm_cuda(arguments, name, workspace, stream, &refusal);
         });
       });
   WARPFUSE_CHECK(refusal.empty(), kOp, "algorithm", refusal, '"', name, '"');

@@ -1,4 +1,6 @@
-#include "rowwise/cuda/column.cuh"
+#include <algorithm>
+
+#include "rowwise/cuda/column_launch.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/launch.cuh"
@@ -10,85 +12,73 @@ namespace {
 
 using namespace cuda;
 
-// Calls function with the row function of log_softmax or softmax for rows of T.
-template <typename T, typename Function>
-cudaError_t with_forward(const SoftmaxArguments& arguments, const Function& function) {
-  const PlainLoad<T> load{static_cast<const T*>(arguments.input), {}};
+// Calls launch(function, shape) with the row function of log_softmax or softmax for rows of T.
+template <typename T, typename Launch>
+cudaError_t with_forward(const SoftmaxArguments& arguments, const Launch& launch) {
+  const T* input = static_cast<const T*>(arguments.input);
   T* output = static_cast<T*>(arguments.output);
-  const int64_t columns = arguments.layout.columns;
-  if (arguments.log) {
-    return function(Forward<PlainLoad<T>, LogProbabilityStore<T>>{load, {output}, columns});
-  }
-  return function(Forward<PlainLoad<T>, ProbabilityStore<T>>{load, {output}, columns});
+  const auto [rows, columns, inner] = arguments.layout;
+  const auto call = [&](auto store) {
+    const Forward<PlainLoad<T>, decltype(store)> function({}, input, output, rows, columns,
+                                                          columns);
+    return launch(function, shape_of(function, input, rows, columns));
+  };
+  return arguments.log ? call(LogProbabilityStore()) : call(ProbabilityStore());
 }
 
 template <typename T>
 cudaError_t launch_naive(const SoftmaxArguments& arguments, cudaStream_t stream) {
   constexpr int kThreads = 128;
-  const int64_t blocks = (arguments.layout.rows() + kThreads - 1) / kThreads;
-  if (blocks > INT_MAX) {
-    return cudaErrorInvalidConfiguration;
-  }
-  naive_counter().add();
-  const auto kernel = arguments.log ? naive_kernel<T, true> : naive_kernel<T, false>;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      static_cast<const T*>(arguments.input), static_cast<T*>(arguments.output), arguments.layout);
-  return cudaGetLastError();
-}
-
-// Plans one tier by name, or says in `refusal` why it cannot be.
-template <typename Function>
-bool plan_by_name(const std::string& algorithm, const SoftmaxArguments& arguments, RowPlan* plan,
-                  std::string* refusal) {
-  using T = typename Function::T;
-  for (const Tier tier : {Tier::warp, Tier::block, Tier::stream}) {
-    if (algorithm != to_string(tier)) {
-      continue;
-    }
-    const RowLayout& layout = arguments.layout;
-    const RowShape shape =
-        shape_of<Function>(static_cast<const T*>(arguments.input), layout.columns);
-    if (layout.inner == 1 && plan_tier(tier, shape, shared_memory_limit(), RowTuning{}, plan)) {
-      return true;
-    }
-    *refusal = "an algorithm that takes rows of " + std::to_string(layout.columns) +
-               " elements that lie " + std::to_string(layout.inner) + " apart";
-    return false;
-  }
-  *refusal = "\"naive\", \"warp\", \"block\" or \"stream\" on CUDA";
-  return false;
+  const LaunchShape shape{Tier::naive, 0, (arguments.layout.rows() + kThreads - 1) / kThreads,
+                          kThreads};
+  return launch_kernel(arguments.log ? naive_kernel<T, true> : naive_kernel<T, false>, shape,
+                       stream, static_cast<const T*>(arguments.input),
+                       static_cast<T*>(arguments.output), arguments.layout);
 }
 
 }  // namespace
 
-cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, cudaStream_t stream) {
+cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
+                                 cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* input = static_cast<const T*>(arguments.input);
     if (arguments.layout.inner == 1) {
-      return with_forward<T>(arguments, [&](const auto& function) {
-        return launch_rows(function, arguments.layout.outer, input, stream);
+      return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
+        return launch_rows(function, shape, workspace, stream);
       });
     }
-    return launch_columns(
-        arguments.log ? column_forward_kernel<T, true> : column_forward_kernel<T, false>,
-        arguments.layout, stream, input, static_cast<T*>(arguments.output));
+    const auto launch =
+        arguments.log ? launch_column_forward<T, true> : launch_column_forward<T, false>;
+    return launch(static_cast<const T*>(arguments.input), static_cast<T*>(arguments.output),
+                  arguments.layout, stream);
   });
 }
 
 cudaError_t softmax_algorithm_cuda(const SoftmaxArguments& arguments, const std::string& algorithm,
-                                   cudaStream_t stream, std::string* refusal) {
+                                   Workspace& workspace, cudaStream_t stream,
+                                   std::string* refusal) {
+  constexpr Tier kTiers[] = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
+  const Tier* tier = std::find_if(std::begin(kTiers), std::end(kTiers),
+                                  [&](Tier known) { return to_string(known) == algorithm; });
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (algorithm == "naive") {
+    if (algorithm == to_string(Tier::naive)) {
       return launch_naive<T>(arguments, stream);
     }
-    return with_forward<T>(arguments, [&](const auto& function) {
+    if (tier == std::end(kTiers)) {
+      *refusal = "\"naive\", \"warp\", \"block\", \"cluster\" or \"stream\" on CUDA";
+      return cudaSuccess;
+    }
+    return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
       RowPlan plan{};
-      if (!plan_by_name<std::decay_t<decltype(function)>>(algorithm, arguments, &plan, refusal)) {
+      if (arguments.layout.inner != 1 ||
+          !plan_tier(*tier, shape, device_limits().rows, *tuning(), &plan)) {
+        *refusal = "an algorithm that takes rows of " + std::to_string(arguments.layout.columns) +
+                   " elements that lie " + std::to_string(arguments.layout.inner) +
+                   " apart on this GPU";
         return cudaSuccess;
       }
-      return launch_rows(function, arguments.layout.outer, plan, stream);
+      return launch_rows(function, shape.rows, plan, workspace, stream);
     });
   });
 }

@@ -1,115 +1,243 @@
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <climits>
+#include <cooperative_groups.h>
 
 #include "common/cascade_sum.h"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/memory.cuh"
+#include "rowwise/cuda/pack.cuh"
 #include "rowwise/layout.h"
-#include "rowwise/tier_counters.h"
 
 namespace warpfuse::cuda {
 
-/// Tier column: softmax over a dimension that is not the last. A block takes 32 neighbouring rows,
-/// so that a warp reads 32 neighbouring elements, and kTileDepth of its warps share their columns.
-/// Each element is read twice.
-inline constexpr int kTileWidth = 32;
-inline constexpr int kTileDepth = 16;
+// Tier column: softmax over a dimension that is not the last. A tile is kVector * width
+// neighbouring rows; `width` threads read its elements of one column, and the other threads of the
+// block, and the other blocks of the cluster, have other columns of it.
 
-/// Combines the kTileDepth partial values of each row of the tile; all threads get the result.
-template <typename C, typename Combine>
-__device__ C across_tile(C value, C (&shared)[kTileDepth][kTileWidth], const Combine& combine) {
-  shared[threadIdx.y][threadIdx.x] = value;
-  __syncthreads();
-  value = shared[0][threadIdx.x];
-  for (int i = 1; i < kTileDepth; ++i) {
-    value = combine(value, shared[i][threadIdx.x]);
-  }
-  __syncthreads();
-  return value;
-}
-
-/// Where this thread's row begins, and whether there is one: tiles lie within an outer index.
+/// Where a thread stands in its tile.
 struct TilePlace {
-  int64_t offset;
-  bool inside;
+  int64_t offset;     // of the thread's first row in the tensor
+  bool inside;        // there is such a row
+  int depth, depths;  // the thread's first column, and how far apart its columns are
+  int width;
 
-  __device__ explicit TilePlace(const RowLayout& layout) {
-    const int64_t tiles = (layout.inner + kTileWidth - 1) / kTileWidth;
-    const int64_t at = blockIdx.x % tiles * kTileWidth + threadIdx.x;
-    offset = blockIdx.x / tiles * layout.columns * layout.inner + at;
+  __device__ TilePlace(const RowLayout& layout, int vector, int width, int blocks) : width(width) {
+    const int64_t across = static_cast<int64_t>(width) * vector;
+    const int64_t tiles = (layout.inner + across - 1) / across;
+    const int64_t tile = blockIdx.x / blocks;
+    const int x = static_cast<int>(threadIdx.x) % width;
+    const int64_t at = tile % tiles * across + static_cast<int64_t>(x) * vector;
+    const int depth_of_block = static_cast<int>(blockDim.x) / width;
+    offset = tile / tiles * layout.columns * layout.inner + at;
     inside = at < layout.inner;
+    depth = static_cast<int>(blockIdx.x) % blocks * depth_of_block +
+            static_cast<int>(threadIdx.x) / width;
+    depths = depth_of_block * blocks;
   }
 };
 
-template <typename T, bool kLog>
-__global__ void __launch_bounds__(kTileWidth* kTileDepth)
-    column_forward_kernel(const T* input, T* output, RowLayout layout) {
-  using C = Compute<T>;
-  __shared__ C shared[kTileDepth][kTileWidth];
-  const TilePlace place(layout);
-  const int64_t columns = place.inside ? layout.columns : 0;
-  const T* x = input + place.offset;
-  T* y = output + place.offset;
-
-  C max = lowest<C>();  // this and the next are of this thread's columns
-  CascadeSum<C> exponentials(C(0));
-  for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
-    const C value = to_compute(x[j * layout.inner]);
-    if (value > max) {
-      exponentials.scale(exponential<T>(max - value));
-      max = value;
+/// Combines the values of all threads of the tile that have the same rows; each gets the result.
+template <int kVector, typename C, typename Combine>
+__device__ void across_tile(C (&values)[kVector], C identity, int width, int blocks,
+                            const Combine& combine) {
+  constexpr int kAcross = 32;  // rows of a tile at most
+  __shared__ C of_warps[32][kAcross];
+  __shared__ C of_blocks[16][kAcross];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32, rows = width * kVector;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    for (int offset = 16; offset >= width; offset /= 2) {
+      values[i] = combine(values[i], __shfl_xor_sync(0xffffffffu, values[i], offset));
     }
-    exponentials.add(exponential<T>(value - (max == lowest<C>() ? C(0) : max)));
+    if (lane < width) {
+      of_warps[warp][lane * kVector + i] = values[i];
+    }
   }
-  const C of_row = across_tile(max, shared, [](C a, C b) { return larger(a, b); });
-  const C sum =
-      across_tile(exponentials.value() * (max == of_row ? C(1) : exponential<T>(max - of_row)),
-                  shared, [](C a, C b) { return a + b; });
-  const C last = kLog ? logarithm(sum) : C(1) / sum;
-  for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
-    const C shifted = to_compute(x[j * layout.inner]) - of_row;
-    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
+  __syncthreads();
+  C total = identity;
+  if (thread < rows) {
+    for (int i = 0; i < warps; ++i) {
+      total = combine(total, of_warps[i][thread]);
+    }
   }
+#if __CUDA_ARCH__ >= 900
+  if (blocks > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();  // all blocks run, and have read what came before
+    if (thread < rows) {
+      for (int block = 0; block < blocks; ++block) {
+        cluster.map_shared_rank(&of_blocks[0][0], block)[cluster.block_rank() * kAcross + thread] =
+            total;
+      }
+    }
+    cluster.sync();
+    if (thread < rows) {
+      total = identity;
+      for (int i = 0; i < blocks; ++i) {
+        total = combine(total, of_blocks[i][thread]);
+      }
+    }
+  }
+#endif
+  if (thread < rows) {
+    of_warps[0][thread] = total;  // the other warps' values have been read: by this thread alone
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    values[i] = of_warps[0][thread % width * kVector + i];
+  }
+  __syncthreads();
 }
 
-template <typename T, bool kLog>
-__global__ void __launch_bounds__(kTileWidth* kTileDepth)
-    column_backward_kernel(const T* grad_output, const T* output, T* grad_input, RowLayout layout) {
+/// kVector elements of neighbouring rows: 16 bytes, or one element.
+template <typename T, int kVector>
+struct Lanes {
   using C = Compute<T>;
-  __shared__ C shared[kTileDepth][kTileWidth];
-  const TilePlace place(layout);
-  const int64_t columns = place.inside ? layout.columns : 0;
-  const T* g = grad_output + place.offset;
-  const T* y = output + place.offset;
-  T* dx = grad_input + place.offset;
+  uint4 bits;  // the element itself where there is one
 
-  CascadeSum<C> products(C(0));
-  for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
-    const C grad = to_compute(g[j * layout.inner]);
-    products.add(kLog ? grad : grad * to_compute(y[j * layout.inner]));
+  __device__ void load(const T* at) {
+    if constexpr (kVector > 1) {
+      bits = load_16_bytes(at);
+    } else {
+      Pack<T> pack;
+      pack.element[0] = *at;
+      bits = pack.bits;
+    }
   }
-  const C sum = across_tile(products.value(), shared, [](C a, C b) { return a + b; });
-  for (int64_t j = threadIdx.y; j < columns; j += kTileDepth) {
-    const C grad = to_compute(g[j * layout.inner]), value = to_compute(y[j * layout.inner]);
-    dx[j * layout.inner] =
-        from_compute<T>(kLog ? grad - exponential<T>(value) * sum : value * (grad - sum));
+  __device__ void values(C (&out)[kVector]) const {
+    if constexpr (kVector > 1) {
+      unpack<T>(bits, out);
+    } else {
+      Pack<T> pack;
+      pack.bits = bits;
+      out[0] = to_compute(pack.element[0]);
+    }
   }
+  __device__ static void store(T* at, const C (&values)[kVector]) {
+    if constexpr (kVector > 1) {
+      store_16_bytes(at, pack_bits<T>(values));
+    } else {
+      *at = from_compute<T>(values[0]);
+    }
+  }
+};
+
+template <typename C>
+__device__ __forceinline__ C add_values(C a, C b) {
+  return a + b;
 }
 
-/// Launches kernel(arguments..., layout) over the tiles of the layout.
-template <typename Kernel, typename... Pointers>
-cudaError_t launch_columns(Kernel kernel, const RowLayout& layout, cudaStream_t stream,
-                           Pointers... pointers) {
-  const int64_t blocks = layout.outer * ((layout.inner + kTileWidth - 1) / kTileWidth);
-  if (blocks > INT_MAX) {
-    return cudaErrorInvalidConfiguration;
+/// The tile in registers: kSlots columns a thread.
+template <typename T, bool kLog, int kVector, int kSlots>
+__global__ void __launch_bounds__(512)
+    column_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks) {
+  using C = Compute<T>;
+  wait_for_previous_kernel();
+  const TilePlace place(layout, kVector, width, blocks);
+  const int64_t columns = place.inside ? layout.columns : 0;
+  Lanes<T, kVector> x[kSlots];
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
+    if (j < columns) {
+      x[i].load(input + place.offset + j * layout.inner);
+    }
   }
-  tier_counter(Tier::column).add();
-  kernel<<<static_cast<unsigned>(blocks), dim3(kTileWidth, kTileDepth), 0, stream>>>(pointers...,
-                                                                                     layout);
-  return cudaGetLastError();
+  const auto each = [&](const auto& visit) {
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
+      if (j < columns) {
+        C values[kVector];
+        x[i].values(values);
+        visit(values, j);
+      }
+    }
+  };
+  C max[kVector], sum[kVector];
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    max[v] = lowest<C>();
+    sum[v] = C(0);
+  }
+  each([&](C(&values)[kVector], int64_t) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      max[v] = larger(max[v], values[v]);
+    }
+  });
+  across_tile(max, lowest<C>(), width, blocks, [](C a, C b) { return larger(a, b); });
+  each([&](C(&values)[kVector], int64_t) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      sum[v] += exponential<T>(values[v] - max[v]);
+    }
+  });
+  across_tile(sum, C(0), width, blocks, add_values<C>);
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    sum[v] = kLog ? logarithm(sum[v]) : C(1) / sum[v];
+  }
+  each([&](C(&values)[kVector], int64_t j) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      const C shifted = values[v] - max[v];
+      values[v] = kLog ? shifted - sum[v] : exponential<T>(shifted) * sum[v];
+    }
+    Lanes<T, kVector>::store(output + place.offset + j * layout.inner, values);
+  });
+}
+
+template <typename T, bool kLog, int kVector, int kSlots>
+__global__ void __launch_bounds__(512)
+    column_backward_kernel(const T* grad_output, const T* output, T* grad_input, RowLayout layout,
+                           int width, int blocks) {
+  using C = Compute<T>;
+  wait_for_previous_kernel();
+  const TilePlace place(layout, kVector, width, blocks);
+  const int64_t columns = place.inside ? layout.columns : 0;
+  Lanes<T, kVector> g[kSlots], y[kSlots];
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
+    if (j < columns) {
+      g[i].load(grad_output + place.offset + j * layout.inner);
+      y[i].load(output + place.offset + j * layout.inner);
+    }
+  }
+  const auto each = [&](const auto& visit) {
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
+      if (j < columns) {
+        C grads[kVector], outputs[kVector];
+        g[i].values(grads);
+        y[i].values(outputs);
+        visit(grads, outputs, j);
+      }
+    }
+  };
+  C sum[kVector];
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    sum[v] = C(0);
+  }
+  each([&](C(&grads)[kVector], C(&outputs)[kVector], int64_t) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      sum[v] += kLog ? grads[v] : grads[v] * outputs[v];
+    }
+  });
+  across_tile(sum, C(0), width, blocks, add_values<C>);
+  each([&](C(&grads)[kVector], C(&outputs)[kVector], int64_t j) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      grads[v] =
+          kLog ? grads[v] - exponential<T>(outputs[v]) * sum[v] : outputs[v] * (grads[v] - sum[v]);
+    }
+    Lanes<T, kVector>::store(grad_input + place.offset + j * layout.inner, grads);
+  });
 }
 
 }  // namespace warpfuse::cuda

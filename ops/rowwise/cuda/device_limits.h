@@ -1,11 +1,15 @@
 #pragma once
 
-#include <cstddef>
+#include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
-/// Dynamic shared memory that one block of the current device may have, in bytes, less what the
-/// kernels of the row engine use statically.
-size_t shared_memory_limit();
+struct DeviceLimits {
+  RowLimits rows;
+  bool dependent_launch;  // kernels may start while the one before them finishes
+};
+
+/// What the current device and the kernels that this library has for it allow.
+const DeviceLimits& device_limits();
 
 }  // namespace warpfuse::cuda

@@ -1,80 +1,124 @@
 #pragma once
 
+#include <cooperative_groups.h>
+
 #include "rowwise/cuda/types.cuh"
 
 namespace warpfuse::cuda {
 
-/// 1, 2, 4 .. 32 neighbouring lanes of a warp that share a row.
+/// 1, 2, 4 .. 32 neighbouring lanes of a warp that share a row. All lanes of the warp take part in
+/// what one group does.
 class LaneGroup {
  public:
-  __device__ explicit LaneGroup(int lanes) : lanes_(lanes) {
-    const unsigned here = threadIdx.x % 32 / lanes * lanes;
-    mask_ = (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1) << here;
-  }
+  __device__ explicit LaneGroup(int lanes) : lanes_(lanes) {}
 
   __device__ int size() const { return lanes_; }
-  __device__ int rank() const { return static_cast<int>(threadIdx.x) % lanes_; }
+  __device__ int rank() const { return static_cast<int>(threadIdx.x) & (lanes_ - 1); }
+  __device__ const LaneGroup& lanes() const { return *this; }
 
   template <typename C>
   __device__ C max(C value) const {
-    for (int offset = lanes_ / 2; offset > 0; offset /= 2) {
-      value = larger(value, __shfl_xor_sync(mask_, value, offset));
-    }
-    return value;
+    return reduce(value, [](C a, C b) { return larger(a, b); });
   }
 
   template <typename C>
   __device__ C sum(C value) const {
-    for (int offset = lanes_ / 2; offset > 0; offset /= 2) {
-      value += __shfl_xor_sync(mask_, value, offset);
-    }
-    return value;
+    return reduce(value, [](C a, C b) { return a + b; });
   }
 
-  __device__ bool any(bool value) const { return __any_sync(mask_, value) != 0; }
-
- private:
-  int lanes_;
-  unsigned mask_;
-};
-
-/// All threads of a block, a multiple of 32, share a row.
-class BlockGroup {
- public:
-  __device__ int size() const { return static_cast<int>(blockDim.x); }
-  __device__ int rank() const { return static_cast<int>(threadIdx.x); }
-
-  template <typename C>
-  __device__ C max(C value) const {
-    return reduce(value, lowest<C>(), [](C a, C b) { return larger(a, b); });
+  __device__ bool any(bool value) const {
+    const unsigned votes = __ballot_sync(0xffffffffu, value);
+    const unsigned here = threadIdx.x % 32 & ~static_cast<unsigned>(lanes_ - 1);
+    return (votes >> here & (lanes_ == 32 ? 0xffffffffu : (1u << lanes_) - 1)) != 0;
   }
 
-  template <typename C>
-  __device__ C sum(C value) const {
-    return reduce(value, C(0), [](C a, C b) { return a + b; });
+  /// The total of what the group's warps found: there is one.
+  template <typename Function>
+  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) const {
+    return of_warp;
   }
-
-  __device__ bool any(bool value) const { return __syncthreads_or(value) != 0; }
 
  private:
   template <typename C, typename Combine>
-  __device__ C reduce(C value, C identity, const Combine& combine) const {
-    __shared__ C of_warp[32];
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  __device__ C reduce(C value, const Combine& combine) const {
+#pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
-      value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
+      if (offset < lanes_) {
+        value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
+      }
     }
-    if (lane == 0) {
-      of_warp[warp] = value;
-    }
-    __syncthreads();
-    value = lane < size() / 32 ? of_warp[lane] : identity;
-    for (int offset = 16; offset > 0; offset /= 2) {
-      value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
-    }
-    __syncthreads();  // of_warp is free for the next reduction
     return value;
   }
+
+  int lanes_;
+};
+
+/// All threads of a block, or of the blocks of a cluster, share a row. A kernel reduces one row:
+/// the shared memory of total() is used once.
+class BlockGroup {
+ public:
+  __device__ explicit BlockGroup(int blocks)
+      : blocks_(blocks),
+        block_(blocks > 1 ? static_cast<int>(blockIdx.x) % blocks : 0),
+        lanes_(32) {
+    if (blocks_ > 1) {
+      arrive();  // total() writes to the other blocks' memory: they must be running by then
+    }
+  }
+
+  __device__ int size() const { return blocks_ * static_cast<int>(blockDim.x); }
+  __device__ int rank() const {
+    return block_ * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+  }
+  /// The lanes of this thread's warp.
+  __device__ const LaneGroup& lanes() const { return lanes_; }
+
+  /// The total of what the warps found, the same in every thread.
+  template <typename Function>
+  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) const {
+    using Summary = typename Function::Summary;
+    __shared__ Summary of_warps[32];
+    __shared__ Summary of_blocks[16];
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0) {
+      of_warps[warp] = of_warp;
+    }
+    __syncthreads();
+    Summary sum = Function::merge(
+        lanes_, lane < static_cast<int>(blockDim.x) / 32 ? of_warps[lane] : Function::nothing());
+    if (blocks_ > 1) {
+      wait();
+      if (static_cast<int>(threadIdx.x) < blocks_) {
+        remote(of_blocks, static_cast<int>(threadIdx.x))[block_] = sum;
+      }
+      arrive();
+      wait();
+      sum = Function::merge(lanes_, lane < blocks_ ? of_blocks[lane] : Function::nothing());
+    }
+    return sum;
+  }
+
+ private:
+  // Clusters are Hopper's; for older GPUs no launch has more than one block a row.
+#if __CUDA_ARCH__ >= 900
+  __device__ static void arrive() { cooperative_groups::this_cluster().barrier_arrive(); }
+  __device__ static void wait() { cooperative_groups::this_cluster().barrier_wait(); }
+  template <typename S>
+  __device__ static S* remote(S* shared, int block) {
+    return cooperative_groups::this_cluster().map_shared_rank(shared, block);
+  }
+#else
+  __device__ static void arrive() {}
+  __device__ static void wait() {}
+  template <typename S>
+  __device__ static S* remote(S* shared, int) {
+    return shared;
+  }
+#endif
+
+  int blocks_;
+  int block_;
+  LaneGroup lanes_;
 };
 
 }  // namespace warpfuse::cuda

@@ -1,91 +1,112 @@
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <climits>
-
-#include "rowwise/cuda/device_limits.h"
+#include "common/workspace.h"
+#include "rowwise/cuda/kernel_launch.cuh"
 #include "rowwise/cuda/tiers.cuh"
-#include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
-/// The shape of a function's rows, for the plan; `start` is the first row of the tensor that
-/// decides the alignment.
+/// The shape of a function's rows, for the plan. `alignment`, the address of the first row, decides
+/// whether rows start at a pack's boundary.
 template <typename Function>
-RowShape shape_of(const typename Function::T* start, int64_t columns) {
+RowShape shape_of(const Function& function, const void* alignment, int64_t rows, int64_t stride) {
   using T = typename Function::T;
-  const bool aligned = reinterpret_cast<uintptr_t>(start) % 16 == 0 && columns % kPack<T> == 0;
-  return {packs_of_row(columns, kPack<T>, aligned), sizeof(typename Function::Cached)};
-}
-
-template <int kLanePacks, typename Function>
-cudaError_t launch_warp(const Function& function, int64_t rows, const RowPlan& plan,
-                        cudaStream_t stream) {
-  const int64_t rows_of_block = plan.threads / plan.lanes;
-  const int64_t blocks = (rows + rows_of_block - 1) / rows_of_block;
-  if (blocks > INT_MAX) {
-    return cudaErrorInvalidConfiguration;
-  }
-  warp_kernel<kLanePacks>
-      <<<static_cast<unsigned>(blocks), plan.threads, 0, stream>>>(function, rows, plan.lanes);
-  return cudaGetLastError();
+  const bool aligned = reinterpret_cast<uintptr_t>(alignment) % 16 == 0 && stride % kPack<T> == 0;
+  return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
+          static_cast<int>(sizeof(T)), packs_of_row(function.columns, kPack<T>, aligned), rows,
+          sizeof(typename Function::Bits)};
 }
 
 template <typename Function>
-cudaError_t launch_shared(const Function& function, int64_t rows, const RowPlan& plan,
-                          cudaStream_t stream) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(shared_kernel<Function>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(plan.shared_bytes));
-  if (error != cudaSuccess) {
-    return error;
+cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream) {
+  const int rows_of_block = plan.threads / plan.lanes;
+  const int64_t steps = function.arrange(rows, rows_of_block);
+  const LaunchShape shape{Tier::warp, plan.lane_packs, (steps + rows_of_block - 1) / rows_of_block,
+                          plan.threads};
+  switch (plan.lane_packs) {
+    case 0:
+      return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
+    case 1:
+      return launch_kernel(warp_kernel<1, Function>, shape, stream, function, steps, plan.lanes);
+    case 2:
+      return launch_kernel(warp_kernel<2, Function>, shape, stream, function, steps, plan.lanes);
+    case 3:
+      return launch_kernel(warp_kernel<3, Function>, shape, stream, function, steps, plan.lanes);
+    case 4:
+      return launch_kernel(warp_kernel<4, Function>, shape, stream, function, steps, plan.lanes);
+    case 5:
+      return launch_kernel(warp_kernel<5, Function>, shape, stream, function, steps, plan.lanes);
+    case 6:
+      return launch_kernel(warp_kernel<6, Function>, shape, stream, function, steps, plan.lanes);
+    case 8:
+      return launch_kernel(warp_kernel<8, Function>, shape, stream, function, steps, plan.lanes);
+    default:
+      return cudaErrorInvalidConfiguration;
   }
-  shared_kernel<<<static_cast<unsigned>(rows), plan.threads, plan.shared_bytes, stream>>>(function);
-  return cudaGetLastError();
+}
+
+template <typename Function>
+cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
+                         cudaStream_t stream) {
+  const int64_t steps = function.arrange(rows, 1);
+  const LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
+                          plan.threads, plan.blocks,     plan.shared_bytes};
+  switch (plan.lane_packs) {
+    case 0:
+      return launch_kernel(shared_kernel<Function>, shape, stream, function, plan.blocks);
+    case 1:
+      return launch_kernel(block_kernel<1, Function>, shape, stream, function, plan.blocks);
+    case 2:
+      return launch_kernel(block_kernel<2, Function>, shape, stream, function, plan.blocks);
+    case 4:
+      return launch_kernel(block_kernel<4, Function>, shape, stream, function, plan.blocks);
+    case 8:
+      return launch_kernel(block_kernel<8, Function>, shape, stream, function, plan.blocks);
+    default:
+      return cudaErrorInvalidConfiguration;
+  }
+}
+
+template <typename Function>
+cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
+                          Workspace& workspace, cudaStream_t stream) {
+  using Summary = typename Function::Summary;
+  static_assert(sizeof(Summary) <= kSplitPartBytes);
+  const int64_t steps = function.arrange(rows, 1);
+  const LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
+  if (plan.blocks == 1) {
+    return launch_kernel(stream_kernel<Function>, shape, stream, function);
+  }
+  auto* summaries =
+      static_cast<Summary*>(workspace.allocate(steps * plan.blocks * sizeof(Summary)));
+  const cudaError_t error =
+      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
+  return error != cudaSuccess ? error
+                              : launch_kernel(split_write_kernel<Function>, shape, stream, function,
+                                              plan.blocks, summaries);
 }
 
 /// Runs the function over [0, rows) as the plan says. The launch's error is the result.
 template <typename Function>
 cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& plan,
-                        cudaStream_t stream) {
-  tier_counter(plan.tier).add();
-  if (plan.tier == Tier::warp) {
-    switch (plan.lane_packs) {
-      case 1:
-        return launch_warp<1>(function, rows, plan, stream);
-      case 2:
-        return launch_warp<2>(function, rows, plan, stream);
-      case 4:
-        return launch_warp<4>(function, rows, plan, stream);
-      case 8:
-        return launch_warp<8>(function, rows, plan, stream);
-      default:
-        return cudaErrorInvalidConfiguration;
-    }
+                        Workspace& workspace, cudaStream_t stream) {
+  switch (plan.tier) {
+    case Tier::warp:
+      return launch_warp(function, rows, plan, stream);
+    case Tier::stream:
+      return launch_stream(function, rows, plan, workspace, stream);
+    default:
+      return launch_block(function, rows, plan, stream);
   }
-  if (rows > INT_MAX) {
-    return cudaErrorInvalidConfiguration;
-  }
-  const unsigned blocks = static_cast<unsigned>(rows);
-  if (plan.tier == Tier::stream) {
-    stream_kernel<<<blocks, plan.threads, 0, stream>>>(function);
-    return cudaGetLastError();
-  }
-  if (plan.lane_packs == kBlockLanePacks) {
-    block_kernel<kBlockLanePacks><<<blocks, plan.threads, 0, stream>>>(function);
-    return cudaGetLastError();
-  }
-  return launch_shared(function, rows, plan, stream);
 }
 
 /// The same with the plan that the tuning gives for this shape.
 template <typename Function>
-cudaError_t launch_rows(const Function& function, int64_t rows, const typename Function::T* start,
+cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {
-  const RowShape shape = shape_of<Function>(start, function.columns);
-  return launch_rows(function, rows, plan_rows(shape, shared_memory_limit(), RowTuning{}), stream);
+  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, *tuning()),
+                     workspace, stream);
 }
 
 }  // namespace warpfuse::cuda

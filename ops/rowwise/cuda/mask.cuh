@@ -1,39 +1,66 @@
 #pragma once
 
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/row_order.cuh"
 #include "rowwise/key_mask.h"
 
 namespace warpfuse::cuda {
 
+/// values[i] = fill where column + i lies outside [begin, end).
+template <typename T>
+__device__ __forceinline__ void keep_interval(int64_t column, int64_t begin, int64_t end,
+                                              Compute<T> fill, Compute<T> (&values)[kPack<T>]) {
+#pragma unroll
+  for (int i = 0; i < kPack<T>; ++i) {
+    if (column + i < begin || column + i >= end) {
+      values[i] = fill;
+    }
+  }
+}
+
 /// Nothing is hidden: the mask of plain softmax.
 struct NoMask {
   static constexpr bool kRules = false;
+  static constexpr bool kTensor = false;
   struct Row {
+    int64_t index;       // of the row; -1 where the step has none
     int64_t begin, end;  // keys that the rules leave visible
   };
 
-  __device__ Row row(int64_t, int64_t columns) const { return {0, columns}; }
+  /// Steps of work for `rows` rows, `rows_of_block` of them in a block; called before a launch.
+  int64_t arrange(int64_t rows, int /*rows_of_block*/) { return rows; }
+
+  __device__ Row row(int64_t step, int64_t columns) const { return {step, 0, columns}; }
   __device__ bool any_visible(const Row&) const { return true; }
   __device__ bool hides(const Row&, int64_t) const { return false; }
   __device__ bool fills() const { return false; }
 };
 
-/// The rules of scaled_masked_softmax, and its mask tensor where kTensor.
-template <typename T, bool kTensor>
+/// The rules of scaled_masked_softmax, and its mask tensor where kWithTensor.
+template <typename T, bool kWithTensor>
 struct KeyMask {
   static constexpr bool kRules = true;
+  static constexpr bool kTensor = kWithTensor;
   struct Row {
+    int64_t index;
     int64_t begin, end;
     int64_t offset;  // of the row in the mask tensor
   };
 
   KeyRules rules;
   MaskView mask;
+  RowOrder order;
 
-  __device__ Row row(int64_t index, int64_t) const {
-    const RowPlace place = rules.place(index);
+  int64_t arrange(int64_t rows, int rows_of_block) {
+    order = RowOrder(rules, rows, rows_of_block);
+    return order.steps();
+  }
+
+  __device__ Row row(int64_t step, int64_t) const {
+    int64_t index;
+    const RowPlace place = order.place(step, index);
     const KeyInterval visible = rules.visible(place);
-    return {visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
+    return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
   }
 
   /// Before any mask element was seen.
@@ -41,30 +68,104 @@ struct KeyMask {
     return (!kTensor || fills()) && row.begin < row.end;
   }
 
-  __device__ bool hides(const Row& row, int64_t key) const {
-    return kTensor && mask.kind == MaskKind::boolean &&
-           !static_cast<const bool*>(mask.data)[row.offset + key * mask.key_stride];
-  }
-
   __device__ bool fills() const { return kTensor && mask.fills; }
 
-  /// The score of one key in the rules' interval after the mask; visible is set where it is one.
-  __device__ Compute<T> apply(const Row& row, int64_t key, Compute<T> score, bool& visible) const {
-    using C = Compute<T>;
-    if constexpr (kTensor) {
-      if (mask.kind == MaskKind::boolean) {
-        const bool hidden = hides(row, key);
-        visible |= !hidden;
-        return !hidden ? score : mask.fills ? static_cast<C>(mask.fill_value) : lowest<C>();
+  __device__ bool hides(const Row& row, int64_t key) const {
+    return kTensor && mask.kind == MaskKind::boolean &&
+           !boolean()[row.offset + key * mask.key_stride];
+  }
+
+  /// Which of the keys [key, key + kPack) the boolean mask leaves visible, a bit each; 0 for keys
+  /// outside the row's interval.
+  __device__ unsigned visible_keys(const Row& row, int64_t key, bool full) const {
+    const bool* at = boolean() + row.offset + key * mask.key_stride;
+    unsigned visible = 0;
+    if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % kPack<T> == 0) {
+      union {
+        unsigned char bytes[kPack<T>];
+        unsigned short two;
+        unsigned four;
+        uint2 eight;
+      } keys;
+      if constexpr (kPack<T> == 8) {
+        keys.eight = __ldg(reinterpret_cast<const uint2*>(at));
+      } else if constexpr (kPack<T> == 4) {
+        keys.four = __ldg(reinterpret_cast<const unsigned*>(at));
+      } else {
+        keys.two = __ldg(reinterpret_cast<const unsigned short*>(at));
       }
-      const int64_t at = row.offset + key * mask.key_stride;
-      const C value = mask.kind == MaskKind::additive
-                          ? to_compute(static_cast<const T*>(mask.data)[at])
-                          : static_cast<C>(static_cast<const float*>(mask.data)[at]);
-      visible |= value != lowest<C>();
-      return score + value;
+#pragma unroll
+      for (int i = 0; i < kPack<T>; ++i) {
+        visible |= (keys.bytes[i] != 0 ? 1u : 0u) << i;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPack<T>; ++i) {
+        const bool inside = key + i >= row.begin && key + i < row.end;
+        visible |= (inside && at[i * mask.key_stride] ? 1u : 0u) << i;
+      }
     }
-    return score;
+    return visible;
+  }
+
+  /// The mask on the scores of the keys [key, key + kPack); any_visible is set where one is. What
+  /// lies outside the row's interval comes out as anything.
+  __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kPack<T>],
+                        bool& any_visible) const {
+    using C = Compute<T>;
+    if (mask.kind == MaskKind::boolean) {
+      const unsigned visible = visible_keys(row, key, full);
+      const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : lowest<C>();
+#pragma unroll
+      for (int i = 0; i < kPack<T>; ++i) {
+        scores[i] = (visible >> i & 1) != 0 ? scores[i] : hidden;
+      }
+      any_visible |= visible != 0;
+      return;
+    }
+    C added[kPack<T>];
+    if (mask.kind == MaskKind::additive) {
+      additive(static_cast<const T*>(mask.data), row, key, full, added);
+    } else {
+      additive(static_cast<const float*>(mask.data), row, key, full, added);
+    }
+#pragma unroll
+    for (int i = 0; i < kPack<T>; ++i) {
+      scores[i] += added[i];
+      any_visible |= added[i] != lowest<C>();
+    }
+  }
+
+ private:
+  __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
+
+  /// added = the additive mask of [key, key + kPack), -inf outside the row's interval.
+  template <typename M>
+  __device__ void additive(const M* data, const Row& row, int64_t key, bool full,
+                           Compute<T> (&added)[kPack<T>]) const {
+    using C = Compute<T>;
+    const M* at = data + row.offset + key * mask.key_stride;
+    if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
+      // A pack of scores has at least as many keys as 16 bytes of the mask: M is T or float.
+      constexpr int kLoads = kPack<T> / kPack<M> > 0 ? kPack<T> / kPack<M> : 1;
+      if constexpr (kPack<T> >= kPack<M>) {
+#pragma unroll
+        for (int load = 0; load < kLoads; ++load) {
+          Compute<M> part[kPack<M>];
+          unpack<M>(__ldg(reinterpret_cast<const uint4*>(at) + load), part);
+#pragma unroll
+          for (int i = 0; i < kPack<M>; ++i) {
+            added[load * kPack<M> + i] = static_cast<C>(part[i]);
+          }
+        }
+        return;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kPack<T>; ++i) {
+      const bool inside = key + i >= row.begin && key + i < row.end;
+      added[i] = inside ? static_cast<C>(to_compute(at[i * mask.key_stride])) : lowest<C>();
+    }
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/cascade_sum.h"
+#include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/types.cuh"
 #include "rowwise/layout.h"
 
@@ -10,6 +11,7 @@ namespace warpfuse::cuda {
 template <typename T, bool kLog>
 __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
   using C = Compute<T>;
+  wait_for_previous_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= layout.outer * layout.inner) {
     return;

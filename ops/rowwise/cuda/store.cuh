@@ -5,14 +5,11 @@
 namespace warpfuse::cuda {
 
 /// A Store functor says what becomes of a score x when the row's maximum m and its sum s of
-/// exp(x - m) are known, and where it goes.
+/// exp(x - m) are known.
 
 /// exp(x - m) / s
-template <typename T>
 struct ProbabilityStore {
-  using Element = T;
   static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
-  T* output;                                       // [rows, columns]
 
   template <typename C>
   __device__ static C factor(C sum) {
@@ -25,11 +22,8 @@ struct ProbabilityStore {
 };
 
 /// (x - m) - log s
-template <typename T>
 struct LogProbabilityStore {
-  using Element = T;
   static constexpr bool kKeepsExponential = false;
-  T* output;  // [rows, columns]
 
   template <typename C>
   __device__ static C factor(C sum) {

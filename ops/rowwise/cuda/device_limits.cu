@@ -1,0 +1,51 @@
+#include <cuda_runtime.h>
+
+#include <array>
+#include <mutex>
+
+#include "rowwise/cuda/device_limits.h"
+
+namespace warpfuse::cuda {
+namespace {
+
+// Compiled as all kernels are: says which architecture's code runs on a device.
+__global__ void probe_kernel() {}
+
+int attribute(cudaDeviceAttr which, int device, int otherwise) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : otherwise;
+}
+
+DeviceLimits ask(int device) {
+  constexpr int kStatic = 4096;  // bytes of static shared memory that kernels have at most
+  const int shared =
+      attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
+  // Code for older GPUs that the driver translated has none of Hopper's instructions.
+  cudaFuncAttributes code{};
+  const bool hopper_code =
+      cudaFuncGetAttributes(&code, probe_kernel) == cudaSuccess && code.ptxVersion >= 90;
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, device, 0);
+  const bool clusters = hopper_code && attribute(cudaDevAttrClusterLaunch, device, 0) != 0;
+  // Every GPU with clusters takes 8 blocks; the large ones take 16 where a kernel asks for it.
+  const int cluster_blocks = !clusters ? 1 : major == 9 || major == 10 ? 16 : 8;
+  return {{static_cast<size_t>(shared), cluster_blocks,
+           attribute(cudaDevAttrMultiProcessorCount, device, 1)},
+          hopper_code};
+}
+
+}  // namespace
+
+const DeviceLimits& device_limits() {
+  constexpr int kDevices = 64;
+  static std::array<std::once_flag, kDevices> asked;
+  static std::array<DeviceLimits, kDevices> known;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) {
+    static const DeviceLimits least{{44 * 1024, 1, 1}, false};
+    return least;
+  }
+  std::call_once(asked[device], [&] { known[device] = ask(device); });
+  return known[device];
+}
+
+}  // namespace warpfuse::cuda
