@@ -8,6 +8,7 @@
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/pch.h"
+#include "support/poison.h"
 #include "support/row_functions.h"
 #include "support/tensor_reference.h"
 
@@ -67,8 +68,8 @@ WARPFUSE_GPU_TEST("tiles of one block up to a cluster's, and past it", "[column]
          std::vector<std::pair<int64_t, int64_t>>{{16, 1024}, {5, 256}}) {
       Blocks seen;
       for (int64_t blocks = 1; blocks <= 16; blocks *= 2) {
-        for (const int64_t columns : {capacity * blocks - 1, capacity * blocks,
-                                      capacity * blocks + 1}) {
+        for (const int64_t columns :
+             {capacity * blocks - 1, capacity * blocks, capacity * blocks + 1}) {
           check({2, columns, inner}, dtype, 0, device, &seen);
         }
       }

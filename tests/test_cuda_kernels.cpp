@@ -1,7 +1,6 @@
 // Every kernel of the row engine that a table can ask for: as many packs a lane as it is compiled
-// for, in registers and in shared memory, in clusters of each size, split and in one piece; forward,
-// backward, and with each kind of mask.
-
+// for, in registers and in shared memory, in clusters of each size, split and in one piece;
+// forward, backward, and with each kind of mask.
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -76,8 +75,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
 WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", "[kernels]") {
   for (const int lane_packs : kBlockLanePacks) {
     for (const int threads : {32, 96, lane_packs == 8 ? 512 : 1024}) {
-      const Kernel kernel{text_of(Tier::block, threads, lane_packs, 1), Tier::block, lane_packs,
-                          1};
+      const Kernel kernel{text_of(Tier::block, threads, lane_packs, 1), Tier::block, lane_packs, 1};
       kernel.check_packs(int64_t{threads} * lane_packs, 1, 3, device);
     }
     const Kernel kernel{text_of(Tier::block, 128, lane_packs, 1), Tier::block, lane_packs, 1};

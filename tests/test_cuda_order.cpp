@@ -5,6 +5,7 @@
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/pch.h"
+#include "support/poison.h"
 #include "support/row_engine.h"
 #include "support/tensor_reference.h"
 
@@ -43,8 +44,8 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, const at::Device& device
 
 WARPFUSE_GPU_TEST("queries that blocks of several rows do not divide", "[order]") {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
-    for (const auto& [batch, heads] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {1, 3}, {3, 1}, {2, 5}, {7, 11}}) {
+    for (const auto& [batch, heads] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 3}, {3, 1}, {2, 5}, {7, 11}}) {
       for (const int64_t queries : {1, 2, 3, 7, 16, 33, 65}) {
         for (const int64_t keys : {1, 5, 33, 64, 257}) {
           check({batch, heads, queries, keys}, dtype, device);
@@ -64,7 +65,8 @@ WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order]") {
 }
 
 WARPFUSE_GPU_TEST("one row a block, in every tier", "[order]") {
-  for (const std::string run : {"block 64 4 1", "block 64 0 1", "stream 64 0 1", "cluster 64 2 2"}) {
+  for (const std::string run :
+       {"block 64 4 1", "block 64 0 1", "stream 64 0 1", "cluster 64 2 2"}) {
     const TuningInUse tuning(tuning_with(run));
     for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
              {1, 300}, {37, 300}, {300, 37}, {5, 1000}, {129, 129}}) {
@@ -74,10 +76,10 @@ WARPFUSE_GPU_TEST("one row a block, in every tier", "[order]") {
 }
 
 WARPFUSE_GPU_TEST("attention as models have it", "[order]") {
-  check({1, 12, 1, 1000}, at::kHalf, device);    // one token more
+  check({1, 12, 1, 1000}, at::kHalf, device);  // one token more
   check({4, 12, 1, 777}, at::kBFloat16, device);
   check({2, 3, 500, 500}, at::kBFloat16, device);
   check({1, 1, 2000, 2000}, at::kFloat, device);
-  check({1, 5, 100, 3000}, at::kHalf, device);   // a chunk of the prompt
+  check({1, 5, 100, 3000}, at::kHalf, device);  // a chunk of the prompt
   check({1, 1, 3, 40'000}, at::kHalf, device);
 }

@@ -9,6 +9,7 @@
 #include "support/errors.h"
 #include "support/inputs.h"
 #include "support/pch.h"
+#include "support/poison.h"
 #include "support/row_functions.h"
 #include "support/tensor_reference.h"
 
@@ -39,9 +40,9 @@ std::set<Rows> around_thresholds(Direction direction, at::ScalarType dtype) {
     }
     const int64_t packs = entry.packs == kAny ? 1000 : entry.packs;
     for (const int64_t n : rows) {
-      for (const int64_t columns : {packs * pack - 1, packs * pack, packs * pack + 1,
-                                    (packs - 1) * pack, (packs - 1) * pack + 1,
-                                    (packs - 1) * pack + 2}) {
+      for (const int64_t columns :
+           {packs * pack - 1, packs * pack, packs * pack + 1, (packs - 1) * pack,
+            (packs - 1) * pack + 1, (packs - 1) * pack + 2}) {
         if (columns > 0 && n * columns <= kMostElements) {
           result.insert({n, columns});
         }

@@ -2,6 +2,7 @@
 
 #include "catch.h"
 #include "compare.h"
+#include "inputs.h"
 #include "poison.h"
 #include "tensor_reference.h"
 
