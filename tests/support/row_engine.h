@@ -26,6 +26,16 @@ class TuningInUse {
   std::string before_;
 };
 
+/// The shortest table: one entry for all shapes of each kind.
+inline constexpr const char* kLastEntries = R"(
+forward 2 * * stream 1024 0 0
+forward 4 * * stream 1024 0 0
+forward 8 * * stream 1024 0 0
+backward 2 * * stream 1024 0 0
+backward 4 * * stream 1024 0 0
+backward 8 * * stream 1024 0 0
+)";
+
 /// The table in use with `run`, "tier threads lane_packs blocks", before its own entries: rows that
 /// it cannot hold go on to those.
 std::string tuning_with(const std::string& run);

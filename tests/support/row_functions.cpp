@@ -66,7 +66,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     functions.push_back(
         {name, Direction::forward, x,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
-         [=] { return expected; }});
+         [expected] { return Expected(expected); }});
     functions.push_back(
         {name + " backward", Direction::backward, y,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
@@ -75,7 +75,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
   for (const MaskArguments& a : mask_arguments(queries, keys, dtype, device, offsets.second)) {
     const Expected expected = tensor_masked_softmax(x, a);
     functions.push_back({kind(a), Direction::forward, x, [=] { return masked_softmax(x, a); },
-                         [=] { return expected; }});
+                         [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
@@ -92,7 +92,7 @@ std::vector<std::string> runs_of_all_tiers() {
                                    "stream 128 0 1", "stream 32 0 64", "cluster 64 4 4",
                                    "cluster 64 0 2"};
   if (row_limits().cluster_blocks < 4) {
-    std::erase_if(runs, [](const std::string& run) { return run.rfind("cluster", 0) == 0; });
+    std::erase_if(runs, [](const std::string& run) { return run.starts_with("cluster"); });
   }
   return runs;
 }
