@@ -41,7 +41,7 @@ WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation]") {
         for (const RowFunction& function : row_functions(2, 3, keys, dtype, device, Offsets{})) {
           const warpfuse::RowPlan plan = plan_of(function.direction, function.rows);
           INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
-          const int64_t result = static_cast<int64_t>(function.rows.nbytes());
+          const auto result = static_cast<int64_t>(function.rows.nbytes());
           const Allocated got = allocated_by(function.run, device);
           if (launches_of(plan) == 1) {
             CHECK(got.bytes == result);

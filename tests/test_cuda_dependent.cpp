@@ -13,6 +13,7 @@
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <array>
 #include <functional>
 
 namespace {
@@ -102,9 +103,8 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 class Turns {
  public:
   template <typename Call>
-  Turns(at::Tensor a, at::Tensor b, const Call& one_by_one)
-      : inputs_{std::move(a), std::move(b)},
-        expected_{one_by_one(inputs_[0]), one_by_one(inputs_[1])} {
+  Turns(const at::Tensor& a, const at::Tensor& b, const Call& one_by_one)
+      : inputs_({a, b}), expected_({one_by_one(a), one_by_one(b)}) {
     synchronize();
   }
 
@@ -123,8 +123,8 @@ class Turns {
   }
 
  private:
-  at::Tensor inputs_[2];
-  at::Tensor expected_[2];
+  std::array<at::Tensor, 2> inputs_;
+  std::array<at::Tensor, 2> expected_;
 };
 
 Turns turns_of(const Chain& chain, const Shape& shape, const at::Device& device) {

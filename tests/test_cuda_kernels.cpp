@@ -93,7 +93,7 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
   }
   const Kernel large{"block 1024 0 1", Tier::block, 0, 1};
   large.check_packs(1024, 1, 3, device);
-  if (row_limits().shared_bytes >= 96 * 1024) {
+  if (row_limits().shared_bytes >= size_t{96} * 1024) {
     large.check_packs(int64_t{3} * 1024, 1, 3, device);
   }
   for (const at::ScalarType dtype : kDtypes) {

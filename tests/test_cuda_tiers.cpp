@@ -77,14 +77,14 @@ WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right res
 #ifdef WARPFUSE_WITH_CUDA
 WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[tiers]") {
   const auto built = nlohmann::json::parse(warpfuse::build_info())["architectures"];
-  const bool has_code = std::find(built.begin(), built.end(), "9.0a") != built.end();
+  const bool has_code = std::ranges::find(built, "9.0a") != built.end();
   const auto gpu = nlohmann::json::parse(warpfuse::device_info())["gpus"][device.index()];
   if (!has_code || gpu["compute_capability"] != "9.0") {
     skip_test("no Hopper GPU, or a library without its code");
     return;
   }
   CHECK(warpfuse::cuda::device_limits().rows.cluster_blocks == 16);
-  CHECK(warpfuse::cuda::device_limits().rows.shared_bytes > 200 * 1024);
+  CHECK(warpfuse::cuda::device_limits().rows.shared_bytes > size_t{200} * 1024);
   CHECK(warpfuse::cuda::device_limits().dependent_launch);
 }
 #endif

@@ -8,7 +8,6 @@
 namespace {
 
 using nlohmann::json;
-using warpfuse::Direction;
 
 json launches() { return json::parse(launches_json()); }
 
@@ -62,7 +61,7 @@ WARPFUSE_GPU_TEST("what the log says of a launch is so", "[log]") {
           CHECK(launch["registers"].get<int>() > 0);
           CHECK(launch["registers"].get<int>() <= 255);
           CHECK(launch["shared_bytes"].get<size_t>() >= plan.shared_bytes);
-          CHECK(launch["shared_bytes"].get<size_t>() <= plan.shared_bytes + 16 * 1024);
+          CHECK(launch["shared_bytes"].get<size_t>() <= plan.shared_bytes + size_t{16} * 1024);
           CHECK(launch["local_bytes"].get<int64_t>() >= 0);
           const auto per_multiprocessor = launch["blocks_per_sm"].get<int>();
           CHECK(per_multiprocessor >= 1);

@@ -24,9 +24,9 @@ using warpfuse::Tier;
 using warpfuse::Tuning;
 using warpfuse::TuningEntry;
 
-constexpr RowLimits kHopper{228 * 1024, 16, 132};
-constexpr RowLimits kAmpere{99 * 1024, 1, 84};  // 8.6
-constexpr RowLimits kLeast{48 * 1024, 1, 1};
+constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132};
+constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84};  // 8.6
+constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1};
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
 RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows) {
@@ -170,8 +170,8 @@ forward 4 *   *    block   256 0 1)") +
     return plan_rows(shape_of(Direction::forward, 4, packs, rows), kHopper, tuning);
   };
   CHECK(plan(500, 1000) == RowPlan{Tier::block, 32, 2, 256, 1, 0});
-  CHECK(plan(500, 1001) == RowPlan{Tier::block, 32, 0, 256, 1, 2 * 256 * 16});
-  CHECK(plan(501, 1000) == RowPlan{Tier::block, 32, 0, 256, 1, 2 * 256 * 16});
+  CHECK(plan(500, 1001) == RowPlan{Tier::block, 32, 0, 256, 1, size_t{2} * 256 * 16});
+  CHECK(plan(501, 1000) == RowPlan{Tier::block, 32, 0, 256, 1, size_t{2} * 256 * 16});
   CHECK(tier(14'592, 11) == Tier::block);  // 228 KB, and one pack more
   CHECK(tier(14'593, 11) == Tier::stream);
   CHECK(plan_rows(shape_of(Direction::backward, 4, 100, 5), kHopper, tuning).tier == Tier::stream);
