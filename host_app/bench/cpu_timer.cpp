@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <future>
 
 #include "bench/interrupt.h"
 #include "bench/timer.h"
@@ -42,7 +43,14 @@ void return_pages(int64_t bytes) {
   const int64_t threshold = std::clamp(bytes, kMallocDefaultThreshold, kMallocLargestThreshold);
   mallopt(M_MMAP_THRESHOLD, static_cast<int>(threshold));
   mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * threshold));
-  malloc_trim(0);
+}
+
+// A new thread has a heap of its own, without the pages that the process kept before.
+void in_new_thread(const std::function<void()>& action) {
+  std::async(std::launch::async, [&] {
+    const c10::InferenceMode inference;  // as its caller; modes belong to threads
+    action();
+  }).get();
 }
 
 std::string processor_name() {
@@ -173,7 +181,10 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
   std::erase_if(order, [](const Paced* paced) { return paced->output_bytes == 0; });
   if (!order.empty()) {
     return_pages(order.front()->output_bytes);
-    sample_in_turn(order, effort_.short_rounds);
+    in_new_thread([&] {
+      std::ranges::for_each(order, &Paced::sample);  // starts the thread's own helpers
+      sample_in_turn(order, effort_.short_rounds);
+    });
     keep_pages();
   }
   for (size_t i = 0; i < works.size(); ++i) {

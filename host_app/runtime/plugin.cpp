@@ -108,7 +108,8 @@ std::optional<Plugin> load_plugin(const PluginOptions& options) {
   if (plugin_is_registered()) {
     path = path_of_registered_plugin(options.plugin);
   } else {
-    path = options.plugin ? std::optional<fs::path>(*options.plugin) : find_beside_program(kFileName);
+    path =
+        options.plugin ? std::optional<fs::path>(*options.plugin) : find_beside_program(kFileName);
     if (path) {
       open_library(*path, "plugin");
       if (!plugin_is_registered()) {
