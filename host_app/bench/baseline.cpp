@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "runtime/errors.h"
@@ -12,19 +11,17 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr std::array kKeys{"operator", "direction", "shape", "dim", "dtype", "mask"};
-
 Json key_of_row(const Json& row) {
   Json key;
-  for (const char* name : kKeys) {
-    key[name] = row.value(name, Json());
+  for (const char* field : kKeyFields) {
+    key[field] = row[field];
   }
   return key;
 }
 
 // Of the plugin's variant; empty where it was not timed.
 std::optional<double> copy_ratio_of(const Json& row) {
-  for (const Json& variant : row.value("variants", Json::array())) {
+  for (const Json& variant : row["variants"]) {
     if (variant.value("name", "") == "warpfuse" && variant.value("status", "") == "ok" &&
         variant.contains("copy_ratio") && variant["copy_ratio"].is_number() &&
         variant["copy_ratio"] > 0) {

@@ -89,7 +89,8 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
-// The fields that name a row in the JSON: operator, direction, shape, dim, dtype, mask.
+// The fields that name a row in the JSON.
+inline constexpr std::array kKeyFields{"operator", "direction", "shape", "dim", "dtype", "mask"};
 Json key_of(const Case& c);
 
 // The same on one line, such as "softmax backward 1024x8192 float32 none".

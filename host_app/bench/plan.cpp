@@ -75,18 +75,25 @@ std::vector<Entry> entries_named(const std::string& item) {
       {every_operator(), {*shape}, {c10::ScalarType::Float}, {Mask::none}, {Direction::forward}}};
 }
 
-void check_scores(const Shape& shape) {
-  if (shape.sizes.size() < 2 || shape.sizes.size() > 4 || shape.dim != -1) {
-    fail(ExitCode::usage,
-         "--shapes: expected 2 to 4 sizes and the last dimension for scaled_masked_softmax, got "
-         "'{}'",
-         shape.text());
-  }
+bool is_scores(const Shape& shape) {
+  return shape.sizes.size() >= 2 && shape.sizes.size() <= 4 && shape.dim == -1;
 }
 
 void add_once(std::vector<Case>& cases, const Case& c) {
   if (std::ranges::find(cases, c) == cases.end()) {
     cases.push_back(c);
+  }
+}
+
+void add_cases(std::vector<Case>& cases, Operator op, const Entry& entry) {
+  for (const Shape& shape : entry.shapes) {
+    for (const c10::ScalarType dtype : entry.dtypes) {
+      for (const Mask mask : entry.masks) {
+        for (const Direction direction : entry.directions) {
+          add_once(cases, {op, direction, shape, dtype, mask});
+        }
+      }
+    }
   }
 }
 
@@ -104,15 +111,16 @@ std::vector<std::string> split_list(const std::string& text) {
 }
 
 std::vector<Case> plan(const Request& request) {
-  if (request.op != "all" && !value_in(kOperatorNames, request.op)) {
+  const bool all = request.op == "all";
+  if (!all && !value_in(kOperatorNames, request.op)) {
     fail(ExitCode::usage, "operator: expected {} or all, got '{}'", list_names(kOperatorNames),
          request.op);
   }
-  std::vector<c10::ScalarType> dtypes;
+  std::optional<std::vector<c10::ScalarType>> dtypes;
   if (request.dtypes) {
     dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
   }
-  std::vector<Mask> masks;
+  std::optional<std::vector<Mask>> masks;
   if (request.masks) {
     masks = parse_names("--mask", kMaskNames, *request.masks);
     if (request.op == "softmax" || request.op == "log_softmax") {
@@ -121,25 +129,24 @@ std::vector<Case> plan(const Request& request) {
   }
   std::vector<Case> cases;
   for (const std::string& item : split_list(request.shapes)) {
-    for (const Entry& entry : entries_named(item)) {
+    for (Entry entry : entries_named(item)) {
+      entry.dtypes = dtypes.value_or(entry.dtypes);
+      if (request.backward) {
+        entry.directions = {Direction::forward, Direction::backward};
+      }
       for (const Operator op : chosen_operators(request.op, entry)) {
         const bool masked = op == Operator::scaled_masked_softmax;
-        for (const Shape& shape : entry.shapes) {
-          if (masked) {
-            check_scores(shape);
+        if (masked && !std::ranges::all_of(entry.shapes, is_scores)) {
+          if (all) {
+            continue;  // the other operators take it
           }
-          for (const c10::ScalarType dtype : request.dtypes ? dtypes : entry.dtypes) {
-            for (const Mask mask : masked&& request.masks ? masks : entry.masks) {
-              for (const auto& [direction, name] : kDirectionNames) {
-                const bool listed =
-                    std::ranges::find(entry.directions, direction) != entry.directions.end();
-                if (listed || request.backward) {
-                  add_once(cases, {op, direction, shape, dtype, mask});
-                }
-              }
-            }
-          }
+          fail(ExitCode::usage,
+               "--shapes: expected 2 to 4 sizes, and no other dim than the last, for {}, got '{}'",
+               request.op, item);
         }
+        Entry chosen = entry;
+        chosen.masks = masked ? masks.value_or(entry.masks) : std::vector{Mask::none};
+        add_cases(cases, op, chosen);
       }
     }
   }

@@ -54,6 +54,7 @@ void profile_rows(const std::vector<Case>& cases, const std::string& variant, c1
     line["kernels"] = graph->kernels();
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
+    runtime.release_memory();
   }
   if (!known) {
     fail(ExitCode::usage, "--profile: expected a variant of these rows, got '{}'", variant);

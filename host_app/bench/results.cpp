@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <system_error>
@@ -51,6 +52,18 @@ std::string field(const Json& object, const char* key) {
   }
   quoted.push_back('"');
   return quoted;
+}
+
+bool is_row(const Json& row) {
+  const auto has = [&](const char* field) { return row.contains(field); };
+  return row.is_object() && std::ranges::all_of(kKeyFields, has) && has("variants") &&
+         row["variants"].is_array() && std::ranges::all_of(row["variants"], &Json::is_object);
+}
+
+bool are_results(const Json& document) {
+  return document.is_object() && document.contains("format") && document["format"] == kFormat &&
+         document.contains("rows") && document["rows"].is_array() &&
+         std::ranges::all_of(document["rows"], is_row);
 }
 
 }  // namespace
@@ -106,8 +119,7 @@ std::string csv_of(const Json& rows) {
 Json read_results(const fs::path& path) {
   Json document =
       Json::parse(read_file(path, ExitCode::usage), nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object() || document.value("format", "") != kFormat ||
-      !document.contains("rows") || !document["rows"].is_array()) {
+  if (!are_results(document)) {
     fail(ExitCode::usage, "{}: expected a JSON file of format {}", path.string(), kFormat);
   }
   return document;

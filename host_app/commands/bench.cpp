@@ -1,4 +1,5 @@
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -175,27 +176,32 @@ Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime
       {"tuning", tuning_text()}};
 }
 
+struct Outcome {
+  bool all_right = true;      // no result of the plugin is wrong
+  size_t without_memory = 0;  // rows that did not fit
+};
+
 // Measures row by row until all are done or the user interrupts.
-ExitCode measure(const std::vector<Case>& cases, const Algorithms& algorithms, c10::Device device,
-                 Timer& timer, const Timer::LargeCopy& copy, Results& results) {
+Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c10::Device device,
+                Timer& timer, const Timer::LargeCopy& copy, Results& results) {
   const Progress progress(cases.size());
-  ExitCode code = ExitCode::ok;
+  Outcome outcome;
   for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
     progress.show(i, cases[i]);
-    Json row = translating_errors(ExitCode::check_failed, text_of(cases[i]), [&] {
-      return measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
-    });
+    try {
+      Json row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
+      progress.clear();
+      print_row(row);
+      outcome.all_right = outcome.all_right && !has_wrong_result(row);
+      results.add(std::move(row));
+    } catch (const c10::OutOfMemoryError&) {
+      progress.clear();
+      fmt::print("{}  skipped: out of memory\n", text_of(cases[i]));
+      ++outcome.without_memory;
+    }
     timer.release_memory();
-    progress.clear();
-    print_row(row);
-    code = has_wrong_result(row) ? ExitCode::check_failed : code;
-    results.add(std::move(row));
   }
-  if (results.rows().size() < cases.size()) {
-    return ExitCode::interrupted;
-  }
-  results.set_complete();
-  return code;
+  return outcome;
 }
 
 // The plugin, and the device that it is measured on.
@@ -270,13 +276,22 @@ ExitCode run_bench(int argc, const char* const* argv) {
   Results results(head_of(command, bench.plugin, bench.runtime.get(), *timer, copy),
                   optional_text(arguments, "json"), optional_text(arguments, "csv"));
   print_head(results.document());
-  const ExitCode code = measure(cases, algorithms, bench.device, *timer, copy, results);
+  const Outcome outcome = measure(cases, algorithms, bench.device, *timer, copy, results);
+  const size_t measured = results.rows().size();
   print_launches(results.rows());
-  if (!arguments.has("baseline") || results.rows().empty()) {
-    return code;
+  bool holds = true;
+  if (arguments.has("baseline") && measured > 0) {
+    holds = report_comparison(compare_with(baseline, results.rows()), limit);
   }
-  const bool holds = report_comparison(compare_with(baseline, results.rows()), limit);
-  return code == ExitCode::ok && !holds ? ExitCode::check_failed : code;
+  if (measured + outcome.without_memory < cases.size()) {
+    fail(ExitCode::interrupted, "interrupted after {} of {} rows", measured, cases.size());
+  }
+  if (outcome.without_memory > 0) {
+    fail(ExitCode::device, "{} of {} rows do not fit into memory", outcome.without_memory,
+         cases.size());
+  }
+  results.set_complete();
+  return outcome.all_right && holds ? ExitCode::ok : ExitCode::check_failed;
 }
 
 }  // namespace warpfuse::host

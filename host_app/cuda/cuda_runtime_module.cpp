@@ -36,9 +36,9 @@ int64_t count_kernels(cudaGraph_t graph) {
 
 class Graph : public CudaGraph {
  public:
-  Graph(const std::function<void()>& work, const Graph* memory_of) : graph_(/*keep_graph=*/true) {
-    // A capture on the default stream is not allowed.
-    const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool());
+  Graph(const std::function<void()>& work, const Graph* memory_of, c10::cuda::CUDAStream stream)
+      : graph_(/*keep_graph=*/true) {
+    const c10::cuda::CUDAStreamGuard guard(stream);
     graph_.capture_begin(memory_of != nullptr ? memory_of->pool_ : at::cuda::MempoolId_t{0, 0});
     try {
       work();
@@ -47,8 +47,8 @@ class Graph : public CudaGraph {
       throw;
     }
     graph_.capture_end();
-    pool_ = graph_.pool();
     graph_.instantiate();
+    pool_ = graph_.pool();
     kernels_ = count_kernels(graph_.raw_cuda_graph());
   }
 
@@ -116,10 +116,8 @@ std::string driver_version() {
 
 class Runtime : public CudaRuntime {
  public:
-  explicit Runtime(int index) : index_(index) {
-    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
-  }
+  explicit Runtime(c10::DeviceIndex index)
+      : index_(index), capture_stream_(prepare_stream(index)) {}
 
   CudaDevice device() const override {
     cudaDeviceProp properties{};
@@ -138,7 +136,7 @@ class Runtime : public CudaRuntime {
   std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
                                      const CudaGraph* memory_of) override {
     synchronize();
-    return std::make_unique<Graph>(work, dynamic_cast<const Graph*>(memory_of));
+    return std::make_unique<Graph>(work, dynamic_cast<const Graph*>(memory_of), capture_stream_);
   }
 
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Stopwatch>(); }
@@ -156,7 +154,16 @@ class Runtime : public CudaRuntime {
   void stop_profiler() override { C10_CUDA_CHECK(cudaProfilerStop()); }
 
  private:
-  int index_;
+  static c10::cuda::CUDAStream prepare_stream(c10::DeviceIndex index) {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    c10::cuda::set_device(index);
+    return c10::cuda::getStreamFromPool();
+  }
+
+  c10::DeviceIndex index_;
+  // The default stream cannot be captured; and graphs share memory only if they come from one
+  // stream, since the allocator gives a freed block to the stream that it was on.
+  c10::cuda::CUDAStream capture_stream_;
 };
 
 }  // namespace
@@ -164,5 +171,5 @@ class Runtime : public CudaRuntime {
 
 extern "C" __attribute__((visibility("default"))) warpfuse::host::CudaRuntime*
 warpfuse_host_make_cuda_runtime(int index) {
-  return new warpfuse::host::Runtime(index);
+  return new warpfuse::host::Runtime(static_cast<c10::DeviceIndex>(index));
 }
