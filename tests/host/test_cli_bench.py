@@ -23,8 +23,11 @@ from host_program import (
     run_with_plugin,
 )
 
+BAD_PLUGIN = os.environ["WARPFUSE_BAD_PLUGIN"]
 INTERRUPTED = 130
 ROW_KEYS = ("operator", "direction", "shape", "dim", "dtype", "mask")
+
+os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other are slow beside other work
 
 temporary = tempfile.TemporaryDirectory()
 folder = pathlib.Path(temporary.name)
@@ -71,7 +74,7 @@ class Measuring(HostTestCase):
         self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\d$")
         self.assertIn("--mask none,causal,", document["command"])
         self.assertEqual(document["device"]["type"], "cpu")
-        self.assertGreaterEqual(document["device"]["threads"], 1)
+        self.assertEqual(document["device"]["threads"], 1)
         for name in ("warpfuse", "commit", "libtorch"):
             self.assertTrue(document["versions"][name])
         # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first.
@@ -140,6 +143,60 @@ class Measuring(HostTestCase):
         for path in (folder / "all.json", copy_with(self.document, "refused.json", lambda v: v.update(status="refused"))):
             shape = "3x3" if path.name == "all.json" else "40x33@0"
             self.assert_fails(bench("softmax", "--shapes", shape, "--baseline", path), USAGE, "--baseline", "found none")
+
+
+class BadPlugin(HostTestCase):
+    """What the benchmark says of a plugin whose results are wrong, that fails, or that lacks operators."""
+
+    def bench(self, *arguments):
+        path = folder / "bad.json"
+        command = ("--shapes", "40x33", "--device", "cpu", "--quick", "--plugin", BAD_PLUGIN, "--json", path)
+        result = run("bench", *arguments, *command)
+        rows = json.loads(path.read_text())["rows"] if path.exists() else []
+        return result, {variant["name"]: variant for row in rows for variant in row["variants"]}
+
+    def test_a_wrong_result_is_not_timed(self):
+        result, variants = self.bench("log_softmax")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertEqual(variants["warpfuse"]["status"], "wrong")
+        self.assertGreater(variants["warpfuse"]["max_error"], 1e-4)
+        self.assertNotIn("p50_us", variants["warpfuse"])
+        self.assertEqual(variants["aten"]["status"], "ok")
+        self.assertRegex(result.stdout.decode(), r"(?m) warpfuse +wrong: error [\de.-]+ where 2e-05 is allowed$")
+
+    def test_a_wrong_algorithm_fails_the_run_and_a_refused_one_does_not(self):
+        result, variants = self.bench("softmax", "--algorithms", "all")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertEqual([variants[name]["status"] for name in ("warpfuse", "naive", "vector")], ["ok", "wrong", "refused"])
+        self.assertIn("expected rows of another kind", variants["vector"]["reason"])
+        self.assert_ok(self.bench("softmax", "--algorithms", "vector")[0])
+
+    def test_a_failing_operator_is_wrong(self):
+        result, variants = self.bench("softmax", "--backward")
+        self.assertEqual(result.returncode, CHECK_FAILED)
+        self.assertEqual(variants["warpfuse"]["reason"], "no gradient today")
+
+    def test_a_missing_operator(self):
+        result, _ = self.bench("scaled_masked_softmax")
+        self.assert_fails(result, PLUGIN_ERROR, "warpfuse::scaled_masked_softmax")
+
+    def test_launches_of_one_call(self):
+        result, variants = self.bench("softmax")
+        self.assertEqual(len(variants["warpfuse"]["launches"]), 1)
+        self.assertEqual(variants["warpfuse"]["launches"][0]["warps_per_sm"], 32)
+        self.assertNotIn("launches", variants["aten"])
+        line = r"(?m)^softmax +forward +40x33 +float32 +none +warpfuse +block/registers +1024 +512 .* 2 +32 of 64$"
+        self.assertRegex(result.stdout.decode(), line)
+
+    def test_tuning(self):
+        table = folder / "tuning.txt"
+        table.write_text("another table")
+        self.assert_ok(self.bench("softmax", "--tuning", table)[0])
+        self.assertEqual(json.loads((folder / "bad.json").read_text())["tuning"], "another table")
+        self.assert_ok(self.bench("softmax")[0])
+        self.assertEqual(json.loads((folder / "bad.json").read_text())["tuning"], "the default table")
+        table.write_text("bad table")
+        self.assert_fails(self.bench("softmax", "--tuning", table)[0], USAGE, f"--tuning {table}: line 1: expected")
 
 
 class Algorithms(HostTestCase):
