@@ -11,9 +11,8 @@ namespace {
 
 std::optional<int64_t> parse_integer(std::string_view text) {
   int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+  const auto [stop, error] = std::from_chars(text.begin(), text.end(), value);
+  return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
 }
 
 // The product must fit 64 bits when it is counted in bytes too.

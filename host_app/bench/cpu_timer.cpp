@@ -24,11 +24,12 @@ namespace warpfuse::host::bench {
 namespace {
 
 constexpr int64_t kMostSets = 16;
-constexpr int64_t kMostRotationBytes = int64_t{512} << 20;
-constexpr int64_t kCopyGrain = int64_t{1} << 16;
+constexpr int64_t kMebibyte = int64_t{1024} * 1024;
+constexpr int64_t kMostRotationBytes = 512 * kMebibyte;
+constexpr int64_t kCopyGrain = 65536;
 constexpr int kFewestRounds = 5;  // after an interrupt
-constexpr int64_t kMallocDefaultThreshold = int64_t{128} << 10;
-constexpr int64_t kMallocLargestThreshold = int64_t{32} << 20;
+constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
+constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
 
 // Freed memory stays in the process, so that the next allocation finds its pages mapped.
 void keep_pages() {
@@ -89,12 +90,13 @@ class CpuTimer : public Timer {
   }
 
   Json method() const override {
-    return {{"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
-                                 "in turn, calls rotate over inputs of up to {} MiB in all",
-                                 effort_.rounds, effort_.sample_us, kMostRotationBytes >> 20)},
-            {"p50_us", "malloc keeps freed pages (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD raised)"},
-            {"default_malloc_p50_us", "malloc with its default thresholds"},
-            {"copy", "memcpy by all threads between tensors that are there already"}};
+    return {
+        {"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
+                             "in turn, calls rotate over inputs of up to {} MiB in all",
+                             effort_.rounds, effort_.sample_us, kMostRotationBytes / kMebibyte)},
+        {"p50_us", "malloc keeps freed pages (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD raised)"},
+        {"default_malloc_p50_us", "malloc with its default thresholds"},
+        {"copy", "memcpy by all threads between tensors that are there already"}};
   }
 
   Json device() const override {
@@ -140,7 +142,7 @@ class CpuTimer : public Timer {
     for (Paced* paced : order) {
       paced->samples.clear();
     }
-    for (int round = 0; round < rounds && !(interrupted() && round >= kFewestRounds); ++round) {
+    for (int round = 0; round < rounds && (!interrupted() || round < kFewestRounds); ++round) {
       for (Paced* paced : order) {
         paced->samples.push_back(paced->sample());
       }
@@ -213,6 +215,7 @@ Timer::LargeCopy CpuTimer::large_copy() {
   const at::Tensor from = at::empty({half}, at::kByte).fill_(1);
   parallel_copy(to, from);
   std::vector<double> samples;
+  samples.reserve(static_cast<size_t>(effort_.short_rounds));
   for (int round = 0; round < effort_.short_rounds; ++round) {
     samples.push_back(wall_us([&] { parallel_copy(to, from); }));
   }

@@ -144,6 +144,7 @@ class CudaTimer : public Timer {
       watches.back()->stop();
     }
     std::vector<double> samples;
+    samples.reserve(watches.size());
     for (const auto& watch : watches) {
       samples.push_back(watch->microseconds());
     }

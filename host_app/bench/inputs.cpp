@@ -24,6 +24,7 @@ std::vector<at::Tensor> make_tensors(size_t count, at::IntArrayRef sizes,
   const int64_t padded = (elements + step - 1) / step * step;
   const at::Tensor all = at::empty({static_cast<int64_t>(count), padded}, options);
   std::vector<at::Tensor> tensors;
+  tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     tensors.push_back(all.select(0, static_cast<int64_t>(i)).narrow(0, 0, elements).view(sizes));
   }
@@ -53,12 +54,14 @@ void add_rules(InputSet& set, const Case& c, const at::TensorOptions& options) {
   if (c.mask == Mask::causal) {
     hidden = keys.gt(at::arange(scores.queries, index).unsqueeze(1)).unsqueeze(0);
   } else if (c.mask == Mask::padding) {
-    set.key_lengths = on_device(key_lengths_of(c.shape));
-    hidden = keys.ge(set.key_lengths->view({-1, 1, 1}));
+    const at::Tensor lengths = on_device(key_lengths_of(c.shape));
+    set.key_lengths = lengths;
+    hidden = keys.ge(lengths.view({-1, 1, 1}));
   } else if (c.mask == Mask::positions) {
     const at::Tensor row = on_device(query_positions_of(c.shape));
-    set.query_positions = row.expand({scores.batch, scores.queries}).contiguous();
-    hidden = keys.gt(set.query_positions->unsqueeze(-1));
+    const at::Tensor positions = row.expand({scores.batch, scores.queries}).contiguous();
+    set.query_positions = positions;
+    hidden = keys.gt(positions.unsqueeze(-1));
   } else {
     return;
   }

@@ -42,17 +42,25 @@ std::vector<Operator> every_operator() {
   return operators;
 }
 
+// One operator, or all.
+std::optional<Operator> parse_operator(const std::string& text) {
+  const std::optional<Operator> op = value_in(kOperatorNames, text);
+  if (!op && text != "all") {
+    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", list_names(kOperatorNames),
+         text);
+  }
+  return op;
+}
+
 // The operators to run of an entry. softmax and log_softmax take each other's shapes.
-std::vector<Operator> chosen_operators(const std::string& asked, const Entry& entry) {
-  if (asked == "all") {
+std::vector<Operator> chosen_operators(std::optional<Operator> asked, const Entry& entry) {
+  if (!asked) {
     return entry.operators;
   }
-  const Operator op = value_in(kOperatorNames, asked).value();
-  const bool masked = op == Operator::scaled_masked_softmax;
-  const bool listed = std::ranges::any_of(entry.operators, [&](Operator known) {
-    return (known == Operator::scaled_masked_softmax) == masked;
-  });
-  return listed ? std::vector{op} : std::vector<Operator>{};
+  const auto is_masked = [](Operator op) { return op == Operator::scaled_masked_softmax; };
+  const bool listed = std::ranges::any_of(
+      entry.operators, [&](Operator known) { return is_masked(known) == is_masked(*asked); });
+  return listed ? std::vector{*asked} : std::vector<Operator>{};
 }
 
 std::vector<Entry> entries_named(const std::string& item) {
@@ -111,11 +119,7 @@ std::vector<std::string> split_list(const std::string& text) {
 }
 
 std::vector<Case> plan(const Request& request) {
-  const bool all = request.op == "all";
-  if (!all && !value_in(kOperatorNames, request.op)) {
-    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", list_names(kOperatorNames),
-         request.op);
-  }
+  const std::optional<Operator> asked = parse_operator(request.op);
   std::optional<std::vector<c10::ScalarType>> dtypes;
   if (request.dtypes) {
     dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
@@ -123,7 +127,7 @@ std::vector<Case> plan(const Request& request) {
   std::optional<std::vector<Mask>> masks;
   if (request.masks) {
     masks = parse_names("--mask", kMaskNames, *request.masks);
-    if (request.op == "softmax" || request.op == "log_softmax") {
+    if (asked && asked != Operator::scaled_masked_softmax) {
       fail(ExitCode::usage, "--mask: only scaled_masked_softmax takes a mask, not {}", request.op);
     }
   }
@@ -134,10 +138,10 @@ std::vector<Case> plan(const Request& request) {
       if (request.backward) {
         entry.directions = {Direction::forward, Direction::backward};
       }
-      for (const Operator op : chosen_operators(request.op, entry)) {
+      for (const Operator op : chosen_operators(asked, entry)) {
         const bool masked = op == Operator::scaled_masked_softmax;
         if (masked && !std::ranges::all_of(entry.shapes, is_scores)) {
-          if (all) {
+          if (!asked) {
             continue;  // the other operators take it
           }
           fail(ExitCode::usage,

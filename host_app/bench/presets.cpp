@@ -1,6 +1,8 @@
 #include "bench/presets.h"
 
 #include <initializer_list>
+#include <optional>
+#include <stdexcept>
 
 namespace warpfuse::host::bench {
 namespace {
@@ -9,23 +11,27 @@ constexpr auto kFloat32 = c10::ScalarType::Float;
 constexpr auto kFloat16 = c10::ScalarType::Half;
 constexpr auto kBFloat16 = c10::ScalarType::BFloat16;
 
-const std::vector<Operator> kSoftmax{Operator::softmax};
-const std::vector<Operator> kMasked{Operator::scaled_masked_softmax};
-const std::vector<Direction> kForward{Direction::forward};
-const std::vector<Direction> kBoth{Direction::forward, Direction::backward};
+std::vector<Operator> softmax() { return {Operator::softmax}; }
+std::vector<Operator> masked() { return {Operator::scaled_masked_softmax}; }
+std::vector<Direction> forward() { return {Direction::forward}; }
+std::vector<Direction> both() { return {Direction::forward, Direction::backward}; }
 
 std::vector<Shape> shapes(std::initializer_list<std::string_view> texts) {
   std::vector<Shape> parsed;
   for (const std::string_view text : texts) {
-    parsed.push_back(parse_shape(text).value());
+    const std::optional<Shape> shape = parse_shape(text);
+    if (!shape) {
+      throw std::logic_error("a preset holds no shape: " + std::string(text));
+    }
+    parsed.push_back(*shape);
   }
   return parsed;
 }
 
 // Columns from 32 to 262144 in powers of two, each with its odd neighbour, and GPT-2's vocabulary;
-// rows for about 2^26 elements.
+// rows for about 64M elements.
 std::vector<Shape> sweep_shapes() {
-  constexpr int64_t kElements = int64_t{1} << 26;
+  constexpr int64_t kElements = int64_t{64} * 1024 * 1024;
   constexpr int64_t kVocabulary = 50257;
   std::vector<Shape> sweep;
   const auto add = [&](int64_t columns) { sweep.push_back({{kElements / columns, columns}}); };
@@ -39,57 +45,58 @@ std::vector<Shape> sweep_shapes() {
   return sweep;
 }
 
-std::vector<Entry> seed() {
-  return {{kSoftmax, shapes({"1024x8192"}), {kFloat32}, {Mask::none}, kForward},
-          {kMasked,
+std::vector<Entry> seed_rows() {
+  return {{softmax(), shapes({"1024x8192"}), {kFloat32}, {Mask::none}, forward()},
+          {masked(),
            shapes({"1x512x512", "1x1024x1024"}),
            {kFloat32},
            {Mask::none, Mask::causal, Mask::padding},
-           kForward}};
+           forward()}};
 }
 
-std::vector<Entry> table() {
-  const std::vector<c10::ScalarType> both{kFloat32, kBFloat16};
-  return {{kSoftmax,
+std::vector<Entry> table_rows() {
+  const std::vector<c10::ScalarType> two{kFloat32, kBFloat16};
+  return {{softmax(),
            shapes({"1024x8192", "65536x512", "65536x1024", "65536x1025", "16384x4096", "8192x8192",
                    "4096x32768", "4096x50257", "2048x131072", "512x262144"}),
-           both,
+           two,
            {Mask::none},
-           kBoth},
-          {kSoftmax, shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, kBoth},
-          {kSoftmax, shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, kBoth},
-          {kMasked, shapes({"96x1024x1024"}), both, {Mask::causal}, kBoth},
-          {kMasked, shapes({"12x4096x4096"}), {kBFloat16}, {Mask::causal}, kBoth},
-          {kMasked, shapes({"8x12x1024x1024"}), {kBFloat16}, {Mask::padding}, kBoth},
-          {kMasked, shapes({"1x12x1x1024"}), {kFloat16}, {Mask::positions}, kForward}};
+           both()},
+          {softmax(), shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, both()},
+          {softmax(), shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, both()},
+          {masked(), shapes({"96x1024x1024"}), two, {Mask::causal}, both()},
+          {masked(), shapes({"12x4096x4096"}), {kBFloat16}, {Mask::causal}, both()},
+          {masked(), shapes({"8x12x1024x1024"}), {kBFloat16}, {Mask::padding}, both()},
+          {masked(), shapes({"1x12x1x1024"}), {kFloat16}, {Mask::positions}, forward()}};
 }
 
-std::vector<Entry> cpu() {
-  return {{kSoftmax,
+std::vector<Entry> cpu_rows() {
+  const std::vector<c10::ScalarType> three{kFloat32, kBFloat16, kFloat16};
+  return {{softmax(),
            shapes({"1024x8192", "4096x512", "512x50257", "64x1025", "65536x64", "64x1024x64@1"}),
-           {kFloat32, kBFloat16, kFloat16},
+           three,
            {Mask::none},
-           kForward},
-          {{Operator::log_softmax}, shapes({"512x50257"}), {kFloat32}, {Mask::none}, kForward},
-          {kMasked,
+           forward()},
+          {{Operator::log_softmax}, shapes({"512x50257"}), {kFloat32}, {Mask::none}, forward()},
+          {masked(),
            shapes({"12x1024x1024"}),
-           {kFloat32, kBFloat16, kFloat16},
+           three,
            {Mask::none, Mask::causal, Mask::boolean, Mask::additive},
-           kForward}};
+           forward()}};
 }
 
-std::vector<Entry> sweep() {
-  return {{kSoftmax, sweep_shapes(), {kFloat32, kBFloat16}, {Mask::none}, kForward}};
+std::vector<Entry> sweep_rows() {
+  return {{softmax(), sweep_shapes(), {kFloat32, kBFloat16}, {Mask::none}, forward()}};
 }
 
 }  // namespace
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all{
-      {"seed", "1024x8192, and attention's 512 and 1024 with none, causal, padding", seed()},
-      {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table()},
-      {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu()},
-      {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep()}};
+      {"seed", "1024x8192, and attention's 512 and 1024 with none, causal, padding", seed_rows()},
+      {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table_rows()},
+      {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu_rows()},
+      {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()}};
   return all;
 }
 

@@ -15,7 +15,7 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr int64_t kPieceElements = int64_t{1} << 24;  // 128 MiB in double precision
+constexpr int64_t kPieceElements = int64_t{16} * 1024 * 1024;  // 128 MiB in double precision
 constexpr double kAtenFactor = 8;
 
 // The part of a tensor that a piece has; the tensor broadcasts to the row's shape.
@@ -53,7 +53,7 @@ at::Tensor forward(const Case& c, const InputSet& inputs, const Part& part) {
     return at::softmax(x, c.shape.dim);
   }
   x = x * kScale;
-  if (c.mask == Mask::additive) {
+  if (c.mask == Mask::additive && inputs.attn_mask) {
     x = x + part(*inputs.attn_mask).to(at::kDouble);
   }
   if (!inputs.hidden.defined()) {
@@ -102,7 +102,7 @@ double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value) 
     const at::Tensor distance = (part(value).to(at::kDouble) - expected.value).abs();
     const at::Tensor error = at::where(distance.le(smallest_difference(c.dtype)),
                                        at::zeros_like(distance), distance / expected.size);
-    const double largest = error.max().item<double>();  // NaN if there is one
+    const auto largest = error.max().item<double>();  // NaN if there is one
     worst = std::isnan(worst) || largest <= worst ? worst : largest;
   });
   return worst;

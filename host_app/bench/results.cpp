@@ -68,7 +68,7 @@ bool are_results(const Json& document) {
 
 }  // namespace
 
-Results::Results(Json head, std::optional<std::string> json_path,
+Results::Results(const Json& head, std::optional<std::string> json_path,
                  std::optional<std::string> csv_path)
     : json_path_(std::move(json_path)), csv_path_(std::move(csv_path)) {
   document_["format"] = kFormat;
@@ -110,7 +110,7 @@ std::string csv_of(const Json& rows) {
       for (const char* column : kVariantColumns) {
         text.append(1, ',').append(field(variant, column));
       }
-      text += "\n";
+      text.push_back('\n');
     }
   }
   return text;

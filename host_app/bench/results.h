@@ -16,7 +16,8 @@ class Results {
  public:
   // `head`: everything of the JSON but "format", "complete" and "rows". Throws Error(usage) when a
   // file cannot be written.
-  Results(Json head, std::optional<std::string> json_path, std::optional<std::string> csv_path);
+  Results(const Json& head, std::optional<std::string> json_path,
+          std::optional<std::string> csv_path);
 
   void add(Json row);
   void set_complete();

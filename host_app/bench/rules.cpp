@@ -16,7 +16,8 @@ Scores scores_of(const Shape& shape) {
 
 std::vector<int64_t> key_lengths_of(const Shape& shape) {
   const Scores scores = scores_of(shape);
-  std::mt19937_64 engine(20);  // its sequence is fixed by the standard, a distribution's is not
+  // The sequence is fixed by the standard (a distribution's is not), and is to be the same always.
+  std::mt19937_64 engine(20);  // NOLINT(bugprone-random-generator-seed)
   std::vector<int64_t> lengths(static_cast<size_t>(scores.batch));
   for (int64_t& length : lengths) {
     length = 1 + static_cast<int64_t>(engine() % static_cast<uint64_t>(scores.keys));
@@ -27,6 +28,7 @@ std::vector<int64_t> key_lengths_of(const Shape& shape) {
 std::vector<int64_t> query_positions_of(const Shape& shape) {
   const Scores scores = scores_of(shape);
   std::vector<int64_t> positions;
+  positions.reserve(static_cast<size_t>(scores.queries));
   for (int64_t query = 0; query < scores.queries; ++query) {
     positions.push_back(std::max<int64_t>(scores.keys - scores.queries + query, 0));
   }

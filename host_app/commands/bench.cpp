@@ -43,14 +43,15 @@ constexpr const char* kExamples =
     "cpu\n"
     "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
 
+constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
 constexpr Effort kFullEffort{
-    .rounds = 30, .short_rounds = 15, .sample_us = 4000, .large_copy_bytes = int64_t{4} << 30};
+    .rounds = 30, .short_rounds = 15, .sample_us = 4000, .large_copy_bytes = 4 * kGibibyte};
 constexpr Effort kQuickEffort{
-    .rounds = 8, .short_rounds = 5, .sample_us = 2000, .large_copy_bytes = int64_t{1} << 30};
+    .rounds = 8, .short_rounds = 5, .sample_us = 2000, .large_copy_bytes = kGibibyte};
 constexpr int64_t kLargeCopyDividerOnCpu = 16;  // caches and memory are smaller there
 
 // Where the algorithms run unless --algorithms says so: the shape that they are compared on.
-const Shape kLadder{{1024, 8192}};
+bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
 
 std::string help_text() {
   std::string text =
@@ -116,7 +117,7 @@ class Algorithms {
   }
 
   std::vector<std::string> of(const Case& c) const {
-    return everywhere_ || c.shape == kLadder ? names_ : std::vector<std::string>{};
+    return everywhere_ || is_ladder(c.shape) ? names_ : std::vector<std::string>{};
   }
 
  private:
