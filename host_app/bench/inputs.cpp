@@ -78,7 +78,7 @@ void add_masks(std::vector<InputSet>& inputs, const Case& c, const at::TensorOpt
     add_tensors(inputs, &InputSet::hidden, square, options.dtype(at::kBool),
                 [](const at::Tensor&) {});
     for (InputSet& set : inputs) {
-      set.hidden.copy_(set.attn_mask->logical_not());
+      set.hidden.copy_(set.attn_mask.value_or(at::Tensor()).logical_not());
     }
   } else if (c.mask == Mask::additive) {
     add_tensors(inputs, &InputSet::attn_mask, square, options,

@@ -16,6 +16,8 @@
 namespace warpfuse::host::bench {
 namespace {
 
+constexpr const char* kNoMemory = "out of memory";
+
 // A variant on its way through the row.
 struct Candidate {
   Variant variant;
@@ -53,6 +55,12 @@ void check(Candidate& candidate, const Case& c, const InputSet& inputs, c10::Dev
     } else {
       launches = launches_during(call);
     }
+  } catch (const c10::OutOfMemoryError&) {
+    if (!of_aten) {
+      throw;
+    }
+    mark(candidate, "refused", kNoMemory);
+    return;
   } catch (const c10::Error& error) {
     const std::string reason = one_line(error.what_without_backtrace());
     mark(candidate, of_aten || is_refusal(reason) ? "refused" : "wrong", reason);
@@ -166,7 +174,9 @@ Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10:
     if (timings[i].failure.empty()) {
       add_figures(timed[i]->json, timings[i], least, floor_us, same_size.p50);
     } else {
-      mark(*timed[i], "refused", timings[i].failure);
+      const bool fault_of_plugin = timed[i]->variant.kind != Variant::Kind::aten &&
+                                   timings[i].failure.find(kNoMemory) == std::string::npos;
+      mark(*timed[i], fault_of_plugin ? "wrong" : "refused", timings[i].failure);
     }
   }
   add_speedups(candidates);

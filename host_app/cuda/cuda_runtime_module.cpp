@@ -39,7 +39,7 @@ class Graph : public CudaGraph {
   Graph(const std::function<void()>& work, const Graph* memory_of, c10::cuda::CUDAStream stream)
       : graph_(/*keep_graph=*/true) {
     const c10::cuda::CUDAStreamGuard guard(stream);
-    graph_.capture_begin(memory_of != nullptr ? memory_of->pool_ : at::cuda::MempoolId_t{0, 0});
+    graph_.capture_begin(memory_of != nullptr ? memory_of->pool_ : c10::MempoolId_t{0, 0});
     try {
       work();
     } catch (...) {
@@ -66,7 +66,7 @@ class Graph : public CudaGraph {
   }
 
   at::cuda::CUDAGraph graph_;
-  at::cuda::MempoolId_t pool_{};
+  c10::MempoolId_t pool_{};
   int64_t kernels_ = 0;
 };
 

@@ -52,7 +52,9 @@ class Measuring(HostTestCase):
 
     def test_algorithms_are_right_or_refused(self):
         document = self.document("all", "--shapes", "37x1025,3x200000", "--algorithms", "all")
-        for row in document["rows"][:4]:
+        for row in document["rows"]:
+            if row["operator"] == "scaled_masked_softmax":
+                continue  # it has no algorithms by name
             by_name = {variant["name"]: variant for variant in row["variants"]}
             self.assertEqual(set(by_name), {"warpfuse", "aten", "naive", "warp", "block", "cluster", "stream"})
             for variant in by_name.values():
