@@ -12,7 +12,7 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr double kVisibleShare = 0.8;  // of a boolean mask
+constexpr double kHiddenShare = 0.2;  // of a boolean mask
 constexpr uint64_t kSeed = 20;
 constexpr int64_t kAlignment = 512;  // bytes, as ATen's allocator gives
 
@@ -31,13 +31,15 @@ std::vector<at::Tensor> make_tensors(size_t count, at::IntArrayRef sizes,
   return tensors;
 }
 
-// Gives each set a tensor of its own that `fill` has filled.
+void fill_randomly(const at::Tensor& tensor, const InputSet&) { tensor.normal_(); }
+
+// Gives each set a tensor of its own that `fill` has filled; it may look at the rest of the set.
 template <typename Member, typename Fill>
 void add_tensors(std::vector<InputSet>& inputs, Member InputSet::* member, at::IntArrayRef sizes,
                  const at::TensorOptions& options, const Fill& fill) {
   const std::vector<at::Tensor> tensors = make_tensors(inputs.size(), sizes, options);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    fill(tensors[i]);
+    fill(tensors[i], inputs[i]);
     inputs[i].*member = tensors[i];
   }
 }
@@ -73,16 +75,14 @@ void add_masks(std::vector<InputSet>& inputs, const Case& c, const at::TensorOpt
   const Scores scores = scores_of(c.shape);
   const std::vector<int64_t> square{scores.queries, scores.keys};
   if (c.mask == Mask::boolean) {
-    add_tensors(inputs, &InputSet::attn_mask, square, options.dtype(at::kBool),
-                [](const at::Tensor& mask) { mask.bernoulli_(kVisibleShare); });
-    add_tensors(inputs, &InputSet::hidden, square, options.dtype(at::kBool),
-                [](const at::Tensor&) {});
-    for (InputSet& set : inputs) {
-      set.hidden.copy_(set.attn_mask.value_or(at::Tensor()).logical_not());
-    }
+    const at::TensorOptions boolean = options.dtype(at::kBool);
+    add_tensors(inputs, &InputSet::hidden, square, boolean,
+                [](const at::Tensor& hidden, const InputSet&) { hidden.bernoulli_(kHiddenShare); });
+    add_tensors(
+        inputs, &InputSet::attn_mask, square, boolean,
+        [](const at::Tensor& mask, const InputSet& set) { mask.copy_(set.hidden.logical_not()); });
   } else if (c.mask == Mask::additive) {
-    add_tensors(inputs, &InputSet::attn_mask, square, options,
-                [](const at::Tensor& mask) { mask.normal_(); });
+    add_tensors(inputs, &InputSet::attn_mask, square, options, fill_randomly);
   } else {
     InputSet rules;
     add_rules(rules, c, options);
@@ -97,22 +97,21 @@ void add_masks(std::vector<InputSet>& inputs, const Case& c, const at::TensorOpt
 std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t sets) {
   at::manual_seed(kSeed);
   const auto options = at::TensorOptions().device(device).dtype(c.dtype);
-  const auto random = [](const at::Tensor& tensor) { tensor.normal_(); };
   std::vector<InputSet> inputs(static_cast<size_t>(sets));
   if (c.op == Operator::scaled_masked_softmax) {
     add_masks(inputs, c, options);
   }
   if (c.direction == Direction::forward) {
-    add_tensors(inputs, &InputSet::scores, c.shape.sizes, options, random);
+    add_tensors(inputs, &InputSet::scores, c.shape.sizes, options, fill_randomly);
     return inputs;
   }
-  add_tensors(inputs, &InputSet::output, c.shape.sizes, options, random);
+  add_tensors(inputs, &InputSet::output, c.shape.sizes, options, fill_randomly);
   for (InputSet& set : inputs) {
     set.scores = set.output;
     replace_by_forward(c, set);
     set.scores = at::Tensor();
   }
-  add_tensors(inputs, &InputSet::grad_output, c.shape.sizes, options, random);
+  add_tensors(inputs, &InputSet::grad_output, c.shape.sizes, options, fill_randomly);
   return inputs;
 }
 
