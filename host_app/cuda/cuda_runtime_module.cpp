@@ -66,7 +66,7 @@ class Graph : public CudaGraph {
   }
 
   at::cuda::CUDAGraph graph_;
-  c10::MempoolId_t pool_{};
+  c10::MempoolId_t pool_;
   int64_t kernels_ = 0;
 };
 
