@@ -1,21 +1,19 @@
-// Times on the CPU: wall clock, with malloc keeping its pages, and beside it with malloc as it is.
+// Times on the CPU: wall clock, with pages that stay mapped, and beside it with malloc as it is.
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <future>
 
 #include "bench/interrupt.h"
+#include "bench/keeping_allocator.h"
 #include "bench/timer.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -28,31 +26,28 @@ constexpr int64_t kMebibyte = int64_t{1024} * 1024;
 constexpr int64_t kMostRotationBytes = 512 * kMebibyte;
 constexpr int64_t kCopyGrain = 65536;
 constexpr int kFewestRounds = 5;  // after an interrupt
+constexpr double kClockUs = 0.1;  // no call is taken to be shorter
 constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
 constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
 
-// Freed memory stays in the process, so that the next allocation finds its pages mapped.
-void keep_pages() {
-  mallopt(M_MMAP_THRESHOLD, INT_MAX);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-}
-
 // glibc's defaults as they are once blocks of `bytes` were freed: its thresholds grow with freed
-// blocks up to 32 MiB, and larger blocks are mapped and unmapped each time. (mallopt stops that
-// growth, so it is done here.)
-void return_pages(int64_t bytes) {
+// blocks up to 32 MiB, and larger blocks are mapped and unmapped each time. They are set here, so
+// that rows that came before make no difference.
+void reset_malloc(int64_t bytes) {
   const int64_t threshold = std::clamp(bytes, kMallocDefaultThreshold, kMallocLargestThreshold);
   mallopt(M_MMAP_THRESHOLD, static_cast<int>(threshold));
   mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * threshold));
+  malloc_trim(0);
 }
 
-// A new thread has a heap of its own, without the pages that the process kept before.
-void in_new_thread(const std::function<void()>& action) {
-  std::async(std::launch::async, [&] {
-    const c10::InferenceMode inference;  // as its caller; modes belong to threads
-    action();
-  }).get();
-}
+// While one lives, freed tensors' pages stay mapped.
+class WarmPages {
+ public:
+  WarmPages() { KeepingAllocator::instance().keep(true); }
+  ~WarmPages() { KeepingAllocator::instance().keep(false); }
+  WarmPages(const WarmPages&) = delete;
+  WarmPages& operator=(const WarmPages&) = delete;
+};
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -85,16 +80,14 @@ double wall_us(const Action& action) {
 class CpuTimer : public Timer {
  public:
   explicit CpuTimer(Effort effort)
-      : effort_(effort), cache_bytes_(std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0)) {
-    keep_pages();
-  }
+      : effort_(effort), cache_bytes_(std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0)) {}
 
   Json method() const override {
     return {
         {"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
                              "in turn, calls rotate over inputs of up to {} MiB in all",
                              effort_.rounds, effort_.sample_us, kMostRotationBytes / kMebibyte)},
-        {"p50_us", "malloc keeps freed pages (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD raised)"},
+        {"p50_us", "freed memory is kept for the next tensor, as with malloc's thresholds raised"},
         {"default_malloc_p50_us", "malloc with its default thresholds"},
         {"copy", "memcpy by all threads between tensors that are there already"}};
   }
@@ -142,6 +135,9 @@ class CpuTimer : public Timer {
     for (Paced* paced : order) {
       paced->samples.clear();
     }
+    if (order.empty()) {
+      return;
+    }
     for (int round = 0; round < rounds && (!interrupted() || round < kFewestRounds); ++round) {
       for (Paced* paced : order) {
         paced->samples.push_back(paced->sample());
@@ -158,6 +154,7 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
   std::vector<Timing> timings(works.size());
   std::vector<Paced> all(works.size());
   std::vector<Paced*> order;
+  std::optional<WarmPages> warm(std::in_place);
   for (size_t i = 0; i < works.size(); ++i) {
     all[i].work = &works[i];
     try {
@@ -165,32 +162,28 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
       all[i].output_bytes = output.defined() ? static_cast<int64_t>(output.nbytes()) : 0;
       const double first_us = all[i].sample();
       all[i].calls = std::max<int64_t>(
-          static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, 0.1))), 1);
+          static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, kClockUs))), 1);
       order.push_back(&all[i]);
     } catch (const c10::Error& error) {
       timings[i].failure = one_line(error.what_without_backtrace());
     }
   }
-  if (order.empty()) {
-    return timings;
-  }
   sample_in_turn(order, effort_.rounds);
   for (size_t i = 0; i < works.size(); ++i) {
-    if (!all[i].samples.empty()) {
+    if (timings[i].failure.empty()) {
       timings[i].call = percentiles_of(all[i].samples);
     }
   }
+  warm.reset();
   std::erase_if(order, [](const Paced* paced) { return paced->output_bytes == 0; });
-  if (!order.empty()) {
-    return_pages(order.front()->output_bytes);
-    in_new_thread([&] {
-      std::ranges::for_each(order, &Paced::sample);  // starts the thread's own helpers
-      sample_in_turn(order, effort_.short_rounds);
-    });
-    keep_pages();
+  if (order.empty()) {
+    return timings;
   }
+  reset_malloc(order.front()->output_bytes);
+  std::ranges::for_each(order, &Paced::sample);  // not counted
+  sample_in_turn(order, effort_.short_rounds);
   for (size_t i = 0; i < works.size(); ++i) {
-    if (all[i].output_bytes > 0 && timings[i].failure.empty()) {
+    if (timings[i].failure.empty() && all[i].output_bytes > 0) {
       timings[i].default_malloc_p50 = percentile(all[i].samples, 0.5);
     }
   }
