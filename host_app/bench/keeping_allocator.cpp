@@ -3,7 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
-#include <memory>
+#include <utility>
 
 namespace warpfuse::host::bench {
 namespace {
@@ -24,17 +24,11 @@ KeepingAllocator& KeepingAllocator::instance() {
 }
 
 void KeepingAllocator::keep(bool on) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   keeping_ = on;
-  if (on) {
-    return;
+  if (!on) {
+    kept_.clear();
   }
-  for (const auto& [bytes, blocks] : kept_) {
-    for (Block* block : blocks) {
-      delete block;
-    }
-  }
-  kept_.clear();
 }
 
 c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
@@ -43,23 +37,24 @@ c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
     lock.unlock();
     return underlying_->allocate(bytes);
   }
-  Block* block = nullptr;
-  if (std::vector<Block*>& blocks = kept_[bytes]; !blocks.empty()) {
-    block = blocks.back();
+  std::unique_ptr<Block> block;
+  if (std::vector<std::unique_ptr<Block>>& blocks = kept_[bytes]; !blocks.empty()) {
+    block = std::move(blocks.back());
     blocks.pop_back();
   } else {
-    block = new Block{underlying_->allocate(bytes), bytes};
+    block = std::make_unique<Block>(underlying_->allocate(bytes), bytes);
   }
-  return {block->memory.get(), block, give_back, block->memory.device()};
+  void* memory = block->memory.get();
+  const c10::Device device = block->memory.device();
+  return {memory, block.release(), give_back, device};
 }
 
 void KeepingAllocator::give_back(void* context) {
   std::unique_ptr<Block> block(static_cast<Block*>(context));
   KeepingAllocator& allocator = instance();
-  const std::lock_guard lock(allocator.mutex_);
+  const std::scoped_lock lock(allocator.mutex_);
   if (allocator.keeping_) {
-    allocator.kept_[block->bytes].push_back(block.get());
-    block.release();
+    allocator.kept_[block->bytes].push_back(std::move(block));
   }
 }
 

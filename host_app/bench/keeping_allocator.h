@@ -2,8 +2,10 @@
 
 #include <c10/core/Allocator.h>
 
+#include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace warpfuse::host::bench {
@@ -24,6 +26,8 @@ class KeepingAllocator : public c10::Allocator {
 
  private:
   struct Block {
+    Block(c10::DataPtr block_memory, size_t block_bytes)
+        : memory(std::move(block_memory)), bytes(block_bytes) {}
     c10::DataPtr memory;
     size_t bytes;
   };
@@ -34,7 +38,7 @@ class KeepingAllocator : public c10::Allocator {
   c10::Allocator* underlying_;
   std::mutex mutex_;
   bool keeping_ = false;
-  std::unordered_map<size_t, std::vector<Block*>> kept_;
+  std::unordered_map<size_t, std::vector<std::unique_ptr<Block>>> kept_;
 };
 
 }  // namespace warpfuse::host::bench
