@@ -42,7 +42,7 @@ def preset_file(text: str) -> tuple[str, Path]:
     return preset, Path(path)
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(run=document)
@@ -69,7 +69,7 @@ def parse_arguments() -> argparse.Namespace:
     counting.add_argument("--json", type=Path, required=True)
     counting.add_argument("--host", type=Path, required=True, help="the program warpfuse")
     counting.add_argument("--ncu", default="ncu")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def document(arguments: argparse.Namespace) -> int:
@@ -127,10 +127,10 @@ def count_traffic(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """One line on stderr for every failure."""
     try:
-        arguments = parse_arguments()
+        arguments = parse_arguments(words)
         return arguments.run(arguments)
     except ReportError as error:
         print(f"report.py: error: {error}", file=sys.stderr)

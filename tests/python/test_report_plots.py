@@ -15,6 +15,8 @@ from report_case import ReportCase, plain
 from report.model import load_bench
 from report.roofline_plot import OPERATIONS, intensity
 
+SVG = "{http://www.w3.org/2000/svg}"
+
 
 class Plots(ReportCase):
     def drawing(self, name):
@@ -66,12 +68,14 @@ class Plots(ReportCase):
         ):
             self.assertIn(text, words)
         self.assertNotIn("bfloat16", words)
+        breaks = list(self.drawing("ladder.svg").iter(f"{SVG}polygon"))
+        self.assertEqual(len(breaks), 1)  # only the naive bar is cut
 
     def test_ladder_bars_are_as_long_as_their_times(self):
         self.put_gpu(plain(0.5, aten=0.25))
         bars = {
             rect.get("fill"): float(rect.get("width"))
-            for rect in self.drawing("ladder.svg").iter("{http://www.w3.org/2000/svg}rect")
+            for rect in self.drawing("ladder.svg").iter(f"{SVG}rect")
         }
         self.assertAlmostEqual(bars["#0969da"] / bars["#d1570a"], 0.5, places=2)
         self.assertAlmostEqual(bars["#afb8c1"] / bars["#d1570a"], 0.25, places=2)
@@ -84,11 +88,12 @@ class Plots(ReportCase):
         self.put_gpu(bench)
         self.assertIn("wrong result", self.words("ladder.svg"))
 
-    def test_share_has_a_point_for_each_row(self):
-        self.put_whole()
-        root = self.drawing("share.svg")
-        tips = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
-        swept = [row for row in made_up.sweep()["rows"]]
+    def test_share_has_a_point_for_each_forward_row(self):
+        swept = made_up.sweep()["rows"]
+        backward = made_up.row((1024, 65536), "float32", "backward")
+        rows = [row | {"presets": ["sweep"]} for row in (*swept, backward)]
+        self.put_gpu(made_up.bench(rows))
+        tips = [title.text for title in self.drawing("share.svg").iter(f"{SVG}title")]
         self.assertEqual(len(tips) - 1, 2 * len(swept))  # the drawing's own title; ours and ATen's
         self.assertTrue(any("ATen bfloat16, 1335 x 50257" in tip for tip in tips))
 

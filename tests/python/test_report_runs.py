@@ -66,9 +66,10 @@ class Counters(unittest.TestCase):
             '"0","a<b, c>","dram__bytes_write.sum","Kbyte","2.5"',
             '"1","d","dram__bytes_read.sum","Mbyte","1.25"',
             '"1","d","dram__bytes_write.sum","byte","0"',
+            '"2","d","dram__bytes_read.sum","byte","0"',
             '"1","d","gpu__time_duration.sum","usecond","9"',
         )
-        self.assertEqual((counted.read, counted.written, counted.kernels), (2_250_000, 2_500, 2))
+        self.assertEqual((counted.read, counted.written, counted.kernels), (2_250_000, 2_500, 3))
 
     def test_a_column_for_each_metric(self):
         counted = parse(
