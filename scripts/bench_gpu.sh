@@ -54,7 +54,7 @@ measure() { # preset arguments...
 measure table all
 measure seed all --dtype float32,bfloat16 --backward
 measure sweep softmax
-json=$(report merge --folder "$ROOT/docs/benchmarks" "${parts[@]}")
+json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"
 ncu=$(command -v ncu || ls -d /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu 2> /dev/null | tail -n 1 || true)

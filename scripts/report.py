@@ -62,6 +62,9 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging = commands.add_parser("merge", help="several runs as one file")
     merging.set_defaults(run=merge_runs)
     merging.add_argument("--folder", type=Path, required=True)
+    merging.add_argument(
+        "--command", help="what to name as the command (default: those of the runs)"
+    )
     merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=preset_file, nargs="+", metavar="PRESET=FILE")
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
@@ -115,6 +118,7 @@ def load(path: Path, kind: str, allow_partial: bool) -> Bench:
 def merge_runs(arguments: argparse.Namespace) -> int:
     """Merge, and print the path of the file."""
     merged = merge(arguments.parts, arguments.allow_partial)
+    merged["command"] = arguments.command or merged["command"]
     path = arguments.folder / file_name(merged["device"].get("name", "gpu"))
     write_bench(path, merged)
     print(path)

@@ -80,7 +80,7 @@ def _bar(drawing: Drawing, row: Row, step: str, time: float | None, x: Scale, y:
         wrong = variant is not None and variant.status == "wrong"
         text = {
             None: "not measured",
-            "refused": "does not take this row length",
+            "refused": "does not take this shape",
             "wrong": "wrong result",
         }[variant.status if variant else None]
         drawing.text(x.start + 8, y + 14, text, colour="#cf222e" if wrong else MUTED, size=11)

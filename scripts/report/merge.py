@@ -15,7 +15,8 @@ SAME = ("versions", "device", "tuning")
 def merge(parts: list[tuple[str, Path]], allow_partial: bool = False) -> dict[str, Any]:
     """The rows of (preset, file) pairs under the first file's header.
 
-    A row that several presets hold is kept once, as the first measured it, and names them all.
+    A row that several presets hold is kept once, as the first measured it, and names them all. Its
+    floor is that of its own run's large copy; "runs" keeps every run's.
     """
     merged: dict[str, Any] = {}
     found: dict[tuple[Key, str], dict[str, Any]] = {}
@@ -26,8 +27,9 @@ def merge(parts: list[tuple[str, Path]], allow_partial: bool = False) -> dict[st
             if raw.get(name) != merged.get(name):
                 raise ReportError(f"{path}: {name}: not those of {parts[0][1]}")
         if not merged:
-            merged = {**raw, "command": "", "rows": []}
+            merged = {**raw, "command": "", "runs": [], "rows": []}
         merged["complete"] = merged["complete"] and raw["complete"]
+        merged["runs"].append({"preset": preset, "large_copy": raw["large_copy"]})
         merged["command"] += ("; " if merged["command"] else "") + raw.get("command", "")
         for row in raw["rows"]:
             row = found.setdefault(row_key(row), row)

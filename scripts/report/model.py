@@ -113,6 +113,7 @@ class Bench:
     traffic_how: str
     copy_bytes: float
     copy_gb_per_s: float
+    run_copies: tuple[float, ...]  # GB/s of the large copy in each of the runs that were merged
     empty_kernel: float | None
     rows: list[Row]
 
@@ -221,6 +222,9 @@ def load_bench(path: Path, allow_partial: bool = False) -> Bench:
         traffic_how=fields.get("traffic_how", str, ""),
         copy_bytes=copy.positive("bytes"),
         copy_gb_per_s=copy.positive("gb_per_s"),
+        run_copies=tuple(
+            run.object("large_copy").positive("gb_per_s") for run in fields.objects("runs", [])
+        ),
         empty_kernel=fields.positive("empty_kernel_us", None),
         rows=rows,
     )

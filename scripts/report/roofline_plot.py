@@ -97,7 +97,7 @@ def _roofs(drawing: Drawing, x: Scale, y: Scale, memory: float, bench: Bench, pe
         first = max(limit / y.high, x.low)
         values = [first * (x.high / first) ** (i / 48) for i in range(49)]
         drawing.path([(x(v), y(limit / v)) for v in values], MUTED, 1.75, "7 4")
-        at = limit / (memory * (0.62 if anchor == "end" else 0.75))
+        at = limit / (memory * (0.3 if anchor == "end" else 0.75))
         drawing.text(x(at) + shift, y(limit / at) + 4, name, colour=MUTED, anchor=anchor)
 
 

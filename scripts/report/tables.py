@@ -186,6 +186,13 @@ def peers_text(_bench: Bench, peers: Peers) -> str:
     return f"{peers.measured} {names}."
 
 
+def _large_copy(bench: Bench) -> str:
+    """Its speed, and how far the runs differed."""
+    text = f"{bandwidth(bench.copy_gb_per_s)} ({_amount(str(bench.copy_bytes))} read and written)"
+    lowest, highest = (bandwidth(f(bench.run_copies or (0,))) for f in (min, max))
+    return text if lowest == highest else f"{text}; {lowest} to {highest} over the runs"
+
+
 def _amount(value: str) -> str:
     count = float(value)
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
@@ -206,10 +213,7 @@ def setup_table(bench: Bench, _peers: Peers) -> str:
         ["date", bench.date],
         ["device", ", ".join(device)],
         ["versions", ", ".join(f"{name} {value}" for name, value in bench.versions.items())],
-        [
-            "large copy",
-            f"{bandwidth(bench.copy_gb_per_s)} ({_amount(str(bench.copy_bytes))} read and written)",
-        ],
+        ["large copy", _large_copy(bench)],
     ]
     if bench.empty_kernel:
         rows.append(["empty kernel", f"{microseconds(bench.empty_kernel)} us"])

@@ -64,7 +64,7 @@ class Plots(ReportCase):
             f"{floor / 0.92:.1f} (92 %, block)",
             f"{floor:.1f}",
             f"{floor * 14:.0f} (7 %)",
-            "does not take this row length",
+            "does not take this shape",
         ):
             self.assertIn(text, words)
         self.assertNotIn("bfloat16", words)

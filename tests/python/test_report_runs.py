@@ -34,6 +34,17 @@ class Merging(ReportCase):
         self.assertEqual([row["presets"] for row in rows], [["p0", "p1"], ["p1"]])
         self.assertEqual(rows[0]["variants"], first["rows"][0]["variants"])
 
+    def test_the_runs_copies_are_kept(self):
+        second = plain() | {"large_copy": {"bytes": 1, "gb_per_s": 4190.0}}
+        parts = [f"a={self.put('a.json', plain())}", f"b={self.put('b.json', second)}"]
+        folder = self.docs / "benchmarks"
+        self.succeed("merge", "--folder", folder, "--command", "a command", *parts)
+        text = self.block("gpu-setup")
+        self.assertIn(
+            "4.26 TB/s (4 GiB read and written); 4.19 TB/s to 4.26 TB/s over the runs", text
+        )
+        self.assertIn("`a command`", text)
+
     def test_only_of_one_machine_and_build(self):
         for name, value in (
             ("device", {"type": "cuda", "name": "Other"}),
