@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 836, 96, 388
 OPERATIONS = {"forward": 6, "backward": 4}
 COLOURS = {"float32": "#0969da", "float16": "#1a7f37", "bfloat16": "#8250df"}
 ATEN = "#d1570a"
-INTENSITIES = (0.2, 40)  # the ends of the axis, operations a byte
+INTENSITIES = (0.14, 40)  # the ends of the axis, operations a byte
 SLOW = 0.8  # of the roof: the slowest point of a group below that is named
 
 
