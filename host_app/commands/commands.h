@@ -9,6 +9,7 @@ namespace warpfuse::host {
 
 // Each command takes the program's arguments from its own name on. They throw Error, and what
 // libtorch throws.
+ExitCode run_bench(int argc, const char* const* argv);
 ExitCode run_info(int argc, const char* const* argv);
 ExitCode run_generate(int argc, const char* const* argv);
 ExitCode run_tokenize(int argc, const char* const* argv);
@@ -20,10 +21,11 @@ struct Command {
   ExitCode (*run)(int argc, const char* const* argv);
 };
 
-inline constexpr std::array<Command, 4> kCommands{{
+inline constexpr std::array<Command, 5> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
     {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
     {"verify", "compare the outputs of two bundles on the same inputs", run_verify},
+    {"bench", "time the operators against ATen and a copy of the same bytes", run_bench},
     {"info", "show versions, GPUs and the operators of the plugin", run_info},
 }};
 

@@ -17,7 +17,8 @@ enum class ExitCode : int {
   usage = 2,
   model = 3,
   plugin = 4,
-  device = 5
+  device = 5,
+  interrupted = 130
 };
 
 struct ExitCodeMeaning {
@@ -26,14 +27,18 @@ struct ExitCodeMeaning {
 };
 
 // The one table of exit codes; --help prints it.
-inline constexpr std::array<ExitCodeMeaning, 6> kExitCodes{{
+inline constexpr std::array<ExitCodeMeaning, 7> kExitCodes{{
     {ExitCode::ok, "success"},
-    {ExitCode::check_failed, "a check failed (verify found a difference), or an internal error"},
+    {ExitCode::check_failed,
+     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), "
+     "or "
+     "an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
     {ExitCode::plugin, "plugin: not found, not loadable, wrong version, operator missing"},
     {ExitCode::device, "device: no such GPU, no kernel for it, out of GPU memory"},
+    {ExitCode::interrupted, "bench: interrupted; what was measured is kept"},
 }};
 
 // An expected failure: one line for the user and the exit code of the process.

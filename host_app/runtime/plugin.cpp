@@ -5,7 +5,6 @@
 #include <torch/version.h>
 #include <warpfuse/info.h>
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -38,17 +37,6 @@ std::optional<std::string> libtorch_setting(const std::string& key) {
 }
 
 bool plugin_is_registered() { return is_registered("warpfuse::build_info"); }
-
-std::optional<fs::path> find_default_plugin() {
-  const fs::path folder = executable_path().parent_path();
-  const std::array candidates{folder / kFileName, folder.parent_path() / "lib" / kFileName};
-  for (const fs::path& candidate : candidates) {
-    if (fs::is_regular_file(candidate)) {
-      return candidate;
-    }
-  }
-  return std::nullopt;
-}
 
 // Of a plugin that was in the process before this program looked. `asked` is --plugin, if given.
 fs::path path_of_registered_plugin(const std::optional<std::string>& asked) {
@@ -120,7 +108,8 @@ std::optional<Plugin> load_plugin(const PluginOptions& options) {
   if (plugin_is_registered()) {
     path = path_of_registered_plugin(options.plugin);
   } else {
-    path = options.plugin ? std::optional<fs::path>(*options.plugin) : find_default_plugin();
+    path =
+        options.plugin ? std::optional<fs::path>(*options.plugin) : find_beside_program(kFileName);
     if (path) {
       open_library(*path, "plugin");
       if (!plugin_is_registered()) {

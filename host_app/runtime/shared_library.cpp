@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -54,6 +55,14 @@ fs::path executable_path() {
          error.message());
   }
   return path;
+}
+
+std::optional<fs::path> find_beside_program(const char* name) {
+  const fs::path folder = executable_path().parent_path();
+  const std::array candidates{folder / name, folder.parent_path() / "lib" / name};
+  const auto* const found = std::ranges::find_if(
+      candidates, [](const fs::path& candidate) { return fs::is_regular_file(candidate); });
+  return found == candidates.end() ? std::nullopt : std::optional(*found);
 }
 
 bool file_contains(const fs::path& path, std::string_view text) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 namespace warpfuse::host {
@@ -19,6 +20,9 @@ std::filesystem::path file_of_global_symbol(const char* symbol);
 
 // The running program's own file.
 std::filesystem::path executable_path();
+
+// A library of this name beside the running program, else in ../lib.
+std::optional<std::filesystem::path> find_beside_program(const char* name);
 
 // Whether the bytes of the file contain `text`.
 bool file_contains(const std::filesystem::path& path, std::string_view text);

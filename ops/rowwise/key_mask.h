@@ -50,31 +50,39 @@ struct KeyRules {
     return {head_row / heads, head_row % heads, row % queries};
   }
 
+  /// Int may be 32 bits wide where fits_in_32_bits().
+  template <typename Int = int64_t>
   WARPFUSE_HOST_DEVICE KeyInterval visible(const RowPlace& row) const {
-    KeyInterval interval{0, keys};
-    int64_t own = row.query + diagonal;
+    const Int all = static_cast<Int>(keys), query = static_cast<Int>(row.query);
+    Int begin = 0, end = all, own = query + static_cast<Int>(diagonal);
     if (causal) {
-      interval.end = smaller(interval.end, own + 1);
+      end = smaller(end, own + 1);
     }
     if (query_positions.data != nullptr) {
-      own = clamp(query_positions.at(row.batch, row.query), -1, keys - 1);
-      interval.end = smaller(interval.end, own + 1);
+      own =
+          static_cast<Int>(clamp<int64_t>(query_positions.at(row.batch, row.query), -1, keys - 1));
+      end = smaller(end, own + 1);
     }
     if (key_lengths.data != nullptr) {
-      interval.end = smaller(interval.end, clamp(key_lengths.at(row.batch, 0), 0, keys));
+      end = smaller(end, static_cast<Int>(clamp<int64_t>(key_lengths.at(row.batch, 0), 0, keys)));
     }
     if (window > 0) {
-      interval.end = smaller(interval.end, own + 1);
-      interval.begin = own - window + 1;
+      end = smaller(end, own + 1);
+      begin = own - static_cast<Int>(window) + 1;
     }
-    interval.end = clamp(interval.end, 0, keys);
-    interval.begin = clamp(interval.begin, 0, interval.end);
-    return interval;
+    end = clamp<Int>(end, 0, all);
+    return {clamp<Int>(begin, 0, end), end};
   }
 
+  bool fits_in_32_bits() const { return queries + keys < (int64_t{1} << 29); }
+
  private:
-  WARPFUSE_HOST_DEVICE static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-  WARPFUSE_HOST_DEVICE static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+  template <typename Int>
+  WARPFUSE_HOST_DEVICE static Int smaller(Int a, Int b) {
+    return a < b ? a : b;
+  }
+  template <typename Int>
+  WARPFUSE_HOST_DEVICE static Int clamp(Int value, Int low, Int high) {
     return value < low ? low : (value > high ? high : value);
   }
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace warpfuse {
@@ -9,7 +10,7 @@ namespace warpfuse {
 struct LaunchRecord {
   const char* tier;
   int lane_packs;  // in registers; 0: none
-  unsigned grid;
+  int64_t grid;
   int threads;
   int cluster;
   int registers;        // of a thread

@@ -12,10 +12,9 @@ namespace warpfuse {
 namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr std::array kTiers = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
+constexpr std::array kTiers = {Tier::warp, Tier::block, Tier::cluster, Tier::stream, Tier::column};
 constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};  // that kernels are compiled for
 constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
-constexpr int kLongLanePacks = 8;  // of the block tier, with at most 512 threads
 
 template <typename Numbers>
 bool contains(const Numbers& numbers, int number) {
@@ -31,9 +30,13 @@ std::string refusal(const TuningEntry& entry) {
     return "packs and rows are positive, or *";
   }
   const bool registers = entry.lane_packs > 0;
-  const int most = entry.tier == Tier::warp                          ? 256
-                   : registers && entry.lane_packs == kLongLanePacks ? 512
-                                                                     : 1024;
+  // What the kernels' registers leave room for: 64 for each of 1024 threads.
+  const int pack_bytes =
+      entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
+  const bool many = registers && (entry.tier == Tier::column ? !entry.ahead
+                                  : entry.ahead              ? entry.lane_packs * pack_bytes > 128
+                                                             : entry.lane_packs > 4);
+  const int most = entry.tier == Tier::warp ? 256 : many || entry.tier == Tier::stream ? 512 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
@@ -44,8 +47,12 @@ std::string refusal(const TuningEntry& entry) {
                                                          : "";
     case Tier::block:
     case Tier::cluster:
-      if (registers && !contains(kBlockLanePacks, entry.lane_packs)) {
+      if (registers && (!contains(kBlockLanePacks, entry.lane_packs) ||
+                        (entry.ahead && entry.lane_packs == 1))) {
         return "no kernel has so many packs a lane";
+      }
+      if (!registers && !entry.ahead) {
+        return "rows in shared memory are always on their way ahead";
       }
       if (entry.tier == Tier::block) {
         return entry.blocks != 1 ? "the tier block has one block" : "";
@@ -57,10 +64,16 @@ std::string refusal(const TuningEntry& entry) {
       return registers                                 ? "the tier stream keeps no packs"
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
                                                        : "";
-    default:
+    case Tier::column:
+      return entry.lane_packs != 0 && entry.lane_packs != kColumnSlots
+                 ? "the tier column keeps 0 or " + std::to_string(kColumnSlots) + " columns"
+             : entry.blocks < 1 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
+                 ? "a tile has 1, 2, 4, 8 or 16 blocks"
+                 : "";
+    case Tier::naive:
       break;
   }
-  return "the tier is warp, block, cluster or stream";
+  return "the tier is warp, block, cluster, stream or column";
 }
 
 int64_t number_or_any(const std::string& word) {
@@ -79,11 +92,11 @@ std::string star(int64_t number) { return number == kAny ? "*" : std::to_string(
 
 // The entry in the words of a line.
 TuningEntry parse_entry(std::istringstream& words, const std::string& direction) {
-  std::string bytes, packs, rows, tier, threads, lane_packs, blocks, more;
-  if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks) ||
+  std::string bytes, packs, rows, tier, threads, lane_packs, blocks, ahead, more;
+  if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward bytes packs rows tier threads lane_packs blocks");
+        "expected: forward|backward bytes packs rows tier threads lane_packs blocks ahead");
   }
   TuningEntry entry{};
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
@@ -92,11 +105,12 @@ TuningEntry parse_entry(std::istringstream& words, const std::string& direction)
   entry.rows = number_or_any(rows);
   const auto found = std::find_if(kTiers.begin(), kTiers.end(),
                                   [&](Tier known) { return to_string(known) == tier; });
-  entry.tier = found == kTiers.end() ? Tier::column : *found;
+  entry.tier = found == kTiers.end() ? Tier::naive : *found;
   entry.threads = std::stoi(threads);
   entry.lane_packs = std::stoi(lane_packs);
   entry.blocks = std::stoi(blocks);
-  const std::string reason = refusal(entry);
+  entry.ahead = ahead == "1";
+  const std::string reason = ahead != "0" && ahead != "1" ? "ahead is 0 or 1" : refusal(entry);
   if (!reason.empty()) {
     throw std::invalid_argument(reason);
   }
@@ -131,13 +145,15 @@ int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // The plan of an entry for a shape; false where it cannot take it.
 bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
                 RowPlan* plan) {
-  *plan = {entry.tier, 32, entry.lane_packs, entry.threads, std::max(entry.blocks, 1), 0};
+  *plan = {entry.tier,  32, entry.lane_packs, entry.threads, std::max(entry.blocks, 1),
+           entry.ahead, 0};
   switch (entry.tier) {
     case Tier::warp: {
-      const int64_t lanes = std::min<int64_t>(
-          32, static_cast<int64_t>(std::bit_ceil(
-                  static_cast<uint64_t>(ceil_divide(shape.packs, entry.lane_packs)))));
-      const int64_t lane_packs = ceil_divide(shape.packs, lanes);
+      const int64_t needed =
+          std::max({int64_t{1}, ceil_divide(shape.packs, entry.lane_packs), shape.edges});
+      const int64_t lanes =
+          std::min<int64_t>(32, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(needed))));
+      const int64_t lane_packs = std::max<int64_t>(1, ceil_divide(shape.packs, lanes));
       const auto* kernel =
           std::lower_bound(kWarpLanePacks.begin(), kWarpLanePacks.end(), lane_packs);
       if (kernel == kWarpLanePacks.end()) {
@@ -153,18 +169,23 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
         return false;
       }
       const int64_t threads = int64_t{entry.threads} * plan->blocks;
-      if (entry.lane_packs > 0) {
-        return shape.packs <= threads * entry.lane_packs;
+      if (entry.lane_packs > 0 && shape.packs > threads * entry.lane_packs) {
+        return false;
       }
-      plan->shared_bytes = static_cast<size_t>(ceil_divide(shape.packs, threads)) *
-                           static_cast<size_t>(entry.threads) * shape.pack_bytes;
+      if (entry.ahead) {
+        const int64_t slots = entry.lane_packs > 0
+                                  ? entry.lane_packs
+                                  : std::max<int64_t>(1, ceil_divide(shape.packs, threads));
+        plan->shared_bytes = static_cast<size_t>(slots * entry.threads) * shape.pack_bytes;
+      }
       return plan->shared_bytes <= limits.shared_bytes;
     }
     case Tier::stream: {
-      // Two blocks a multiprocessor, none with less than a few packs a thread.
-      const int64_t wanted =
-          entry.blocks > 0 ? entry.blocks : ceil_divide(2 * limits.multiprocessors, shape.rows);
-      const int64_t useful = ceil_divide(shape.packs, int64_t{4} * entry.threads);
+      // Many rows fill the GPU as they are; few are split until a thread reads its packs at once.
+      const int64_t useful = ceil_divide(shape.packs, int64_t{kStreamLanePacks} * entry.threads);
+      const int64_t wanted = entry.blocks > 0                           ? entry.blocks
+                             : shape.rows >= 2 * limits.multiprocessors ? 1
+                                                                        : useful;
       const int64_t room = static_cast<int64_t>(kSplitBytes / kSplitPartBytes) / shape.rows;
       plan->blocks = static_cast<int>(std::max<int64_t>(1, std::min({wanted, useful, room})));
       return true;
@@ -180,7 +201,8 @@ RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
           std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors};
 }
 
-bool is_for(const TuningEntry& entry, const RowShape& shape) {
+template <typename Shape>
+bool is_for(const TuningEntry& entry, const Shape& shape) {
   return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes;
 }
 
@@ -214,12 +236,12 @@ const char* to_string(Tier tier) {
 std::string Tuning::to_string() const {
   std::ostringstream text;
   text << "limit shared_bytes " << shared_bytes << "\nlimit cluster_blocks " << cluster_blocks
-       << "\n# direction bytes packs rows tier threads lane_packs blocks\n";
+       << "\n# direction bytes packs rows tier threads lane_packs blocks ahead\n";
   for (const TuningEntry& entry : entries) {
     text << (entry.direction == Direction::forward ? "forward " : "backward ")
          << entry.element_bytes << ' ' << star(entry.packs) << ' ' << star(entry.rows) << ' '
          << warpfuse::to_string(entry.tier) << ' ' << entry.threads << ' ' << entry.lane_packs
-         << ' ' << entry.blocks << '\n';
+         << ' ' << entry.blocks << ' ' << entry.ahead << '\n';
   }
   return text.str();
 }
@@ -269,15 +291,16 @@ void set_tuning(Tuning tuning) {
 std::string RowPlan::to_string() const {
   return std::string(warpfuse::to_string(tier)) + ": " + std::to_string(lanes) + " lanes x " +
          std::to_string(lane_packs) + " packs, " + std::to_string(threads) + " threads x " +
-         std::to_string(blocks) + " blocks, " + std::to_string(shared_bytes) + " bytes shared";
+         std::to_string(blocks) + (ahead ? " blocks ahead, " : " blocks, ") +
+         std::to_string(shared_bytes) + " bytes shared";
 }
 
 RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
   const RowLimits lowered = lower(limits, tuning);
   RowPlan plan{};
   for (const TuningEntry& entry : tuning.entries) {
-    if (is_for(entry, shape) && shape.packs <= entry.packs && shape.rows <= entry.rows &&
-        plan_entry(entry, shape, lowered, &plan)) {
+    if (entry.tier != Tier::column && is_for(entry, shape) && shape.packs <= entry.packs &&
+        shape.rows <= entry.rows && plan_entry(entry, shape, lowered, &plan)) {
       break;
     }
   }
@@ -293,15 +316,45 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
     }
   }
   if (tier == Tier::warp) {
-    *plan = {Tier::warp, 32, 0, 256, 1, 0};
+    *plan = {Tier::warp, 32, 0, 256, 1, false, 0};
     return true;
   }
   return false;
 }
 
-int64_t packs_of_row(int64_t columns, int pack, bool aligned) {
-  // Unaligned, a row may start at the last element of its first pack.
-  return (columns + (aligned ? 0 : pack - 1) + pack - 1) / pack;
+ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning) {
+  constexpr int kWidestBytes = 128;  // side by side: a line of the cache
+  const int widest = kWidestBytes / (shape.vector * shape.element_bytes);
+  const RowLimits lowered = lower(limits, tuning);
+  ColumnPlan plan{};
+  for (const TuningEntry& entry : tuning.entries) {
+    if (entry.tier != Tier::column || !is_for(entry, shape) || shape.columns > entry.packs ||
+        shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
+      continue;
+    }
+    const size_t staged = size_t{16} * entry.threads * entry.lane_packs;
+    if (entry.ahead && (shape.vector == 1 || staged > lowered.shared_bytes)) {
+      continue;
+    }
+    plan = {entry.threads, entry.lane_packs, entry.blocks, shape.vector, 32, entry.ahead, 0};
+    if (entry.lane_packs > 0) {
+      // The widest tile whose columns the threads can hold.
+      const int64_t held = int64_t{entry.threads} * entry.lane_packs * entry.blocks;
+      plan.width = std::min(widest, 32);
+      while (plan.width > 1 && held / plan.width < shape.columns) {
+        plan.width /= 2;
+      }
+      if (held / plan.width < shape.columns) {
+        continue;
+      }
+    } else {
+      plan.vector = 1;
+    }
+    break;
+  }
+  const int64_t across = int64_t{plan.width} * plan.vector;
+  plan.tiles = shape.outer * ceil_divide(shape.inner, across);
+  return plan;
 }
 
 }  // namespace warpfuse

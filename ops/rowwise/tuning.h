@@ -23,7 +23,8 @@ const char* to_string(Tier tier);
 enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
-/// of them, are run so. The first line that fits the shape and the device is taken.
+/// of them, are run so. The first line that fits the shape and the device is taken. Lines of the
+/// tier column are for softmax over a dimension that is not the last, and `packs` are its columns.
 struct TuningEntry {
   Direction direction;
   int element_bytes;
@@ -32,7 +33,8 @@ struct TuningEntry {
   Tier tier;
   int threads;     // of a block
   int lane_packs;  // that a lane keeps in registers; 0: the row is in shared memory, or nowhere
-  int blocks;      // that share a row; 0: as many as fill the GPU, in the tier stream alone
+  int blocks;      // that share a row; 0: as many as are of use, in the tier stream alone
+  bool ahead;      // the blocks stay, and the next row is on its way while one is worked on
 
   bool operator==(const TuningEntry&) const = default;
 };
@@ -69,6 +71,7 @@ struct RowPlan {
   int lane_packs;       // packs in the registers of one lane; 0: none
   int threads;          // of a block
   int blocks;           // that share a row
+  bool ahead;           // the blocks stay for many rows
   size_t shared_bytes;  // dynamic shared memory of a block
 
   bool operator==(const RowPlan&) const = default;
@@ -79,7 +82,8 @@ struct RowPlan {
 struct RowShape {
   Direction direction;
   int element_bytes;
-  int64_t packs;  // 16-byte packs that a row touches, at its worst alignment
+  int64_t packs;  // 16-byte packs of a row at most
+  int64_t edges;  // elements of a row at most that are in no pack
   int64_t rows;
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
 };
@@ -100,9 +104,35 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
 bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
                RowPlan* plan);
 
-/// Packs that a row of `columns` elements touches, `pack` elements in each, when rows start at any
-/// alignment (or all at a multiple of a pack).
-int64_t packs_of_row(int64_t columns, int pack, bool aligned);
+/// Rows whose elements lie `inner` apart.
+struct ColumnShape {
+  Direction direction;
+  int element_bytes;
+  int64_t columns;
+  int64_t outer, inner;
+  int vector;  // elements of neighbouring rows that may be read at once
+};
+
+/// How tiles of neighbouring rows are run.
+struct ColumnPlan {
+  int threads;     // of a block
+  int lane_packs;  // columns in the registers of a thread; 0: each element is read twice
+  int blocks;      // that share a tile
+  int vector;      // elements that a thread reads at once
+  int width;       // threads side by side
+  bool ahead;      // the blocks stay for many tiles
+  int64_t tiles;
+
+  bool operator==(const ColumnPlan&) const = default;
+};
+
+ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning);
+
+/// Packs that a lane reads at once in the tier stream.
+inline constexpr int kStreamLanePacks = 4;
+
+/// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
+inline constexpr int kColumnSlots = 8;
 
 /// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
 inline constexpr size_t kSplitBytes = 64 * 1024;

@@ -1,4 +1,4 @@
-// The table that the library comes with; docs/performance.md has the measurements behind it.
+// The table that the library comes with, measured on an NVIDIA H200: docs/performance.md.
 
 #include "rowwise/tuning.h"
 
@@ -9,54 +9,127 @@ constexpr const char* kDefault = R"(
 limit shared_bytes 232448
 limit cluster_blocks 16
 
-# direction bytes packs rows  tier    threads lane_packs blocks
-forward  2    256     *      warp    128     8          1
-forward  2    1024    *      block   256     4          1
-forward  2    2048    *      block   512     4          1
-forward  2    4096    *      block   512     0          1
-forward  2    8192    *      cluster 512     0          2
-forward  2    16384   *      cluster 512     0          4
-forward  2    32768   *      cluster 512     0          8
-forward  2    131072  *      cluster 1024    0          16
-forward  2    *       *      stream  1024    0          0
+# direction bytes packs rows  tier    threads lane_packs blocks ahead
+forward  2     128    264   block    128     1          1      0
+forward  2     128    2112  block    64      2          1      0
+forward  2     128    *     warp     64      4          1      0
+forward  2     256    *     block    64      4          1      0
+forward  2     512    *     block    128     4          1      0
+forward  2     1024   1056  block    256     4          1      1
+forward  2     1024   *     block    256     4          1      0
+forward  2     2048   *     block    512     4          1      0
+forward  2     4096   *     block    512     8          1      1
+forward  2     13312  *     block    512     0          1      1
+forward  2     16384  *     cluster  256     0          4      1
+forward  2     32768  *     cluster  256     0          8      1
+forward  2     65536  *     cluster  256     0          16     1
+forward  2     *      *     stream   256     0          0      0
+forward  2     128    *     column   256     8          1      0
+forward  2     512    *     column   1024    8          1      1
+forward  2     2048   *     column   1024    8          4      1
+forward  2     *      *     column   1024    8          8      1
+forward  2     *      *     column   512     8          1      0
+forward  2     *      *     column   512     8          4      0
+forward  2     *      *     column   512     8          16     0
+forward  2     *      *     column   512     0          1      0
 
-forward  4    256     *      warp    128     8          1
-forward  4    2048    *      block   512     4          1
-forward  4    4096    *      block   512     8          1
-forward  4    8192    *      cluster 512     0          2
-forward  4    16384   *      cluster 512     0          4
-forward  4    32768   *      cluster 512     0          8
-forward  4    131072  *      cluster 1024    0          16
-forward  4    *       *      stream  1024    0          0
+forward  4     128    264   block    128     1          1      0
+forward  4     128    *     warp     64      4          1      0
+forward  4     256    *     block    64      4          1      0
+forward  4     512    *     block    128     4          1      0
+forward  4     1024   *     block    256     4          1      0
+forward  4     2048   1056  block    512     4          1      1
+forward  4     2048   *     block    512     4          1      0
+forward  4     4096   *     block    512     8          1      1
+forward  4     8192   *     block    1024    8          1      1
+forward  4     13312  *     block    1024    0          1      1
+forward  4     32768  *     cluster  1024    8          4      1
+forward  4     65536  *     cluster  256     0          16     1
+forward  4     131072 *     cluster  512     0          16     1
+forward  4     *      *     stream   256     0          0      0
+forward  4     128    *     column   256     8          1      0
+forward  4     512    *     column   1024    8          1      1
+forward  4     2048   *     column   1024    8          4      1
+forward  4     *      *     column   1024    8          8      1
+forward  4     *      *     column   512     8          1      0
+forward  4     *      *     column   512     8          4      0
+forward  4     *      *     column   512     8          16     0
+forward  4     *      *     column   512     0          1      0
 
-forward  8    256     *      warp    128     8          1
-forward  8    2048    *      block   512     4          1
-forward  8    8192    *      block   1024    0          1
-forward  8    65536   *      cluster 1024    0          8
-forward  8    *       *      stream  1024    0          0
+forward  8     128    264   block    128     1          1      0
+forward  8     128    *     warp     64      4          1      0
+forward  8     256    *     block    64      4          1      0
+forward  8     512    *     block    128     4          1      0
+forward  8     1024   *     block    256     4          1      0
+forward  8     2048   *     block    512     4          1      0
+forward  8     4096   *     block    1024    4          1      1
+forward  8     8192   *     cluster  1024    4          2      1
+forward  8     65536  *     cluster  512     0          16     1
+forward  8     *      *     stream   256     0          0      0
+forward  8     128    *     column   256     8          1      0
+forward  8     512    *     column   1024    8          1      1
+forward  8     2048   *     column   1024    8          4      1
+forward  8     *      *     column   1024    8          8      1
+forward  8     *      *     column   512     8          1      0
+forward  8     *      *     column   512     8          4      0
+forward  8     *      *     column   512     8          16     0
+forward  8     *      *     column   512     0          1      0
 
-backward 2    256     *      warp    128     8          1
-backward 2    1024    *      block   256     4          1
-backward 2    2048    *      block   512     4          1
-backward 2    4096    *      cluster 512     0          2
-backward 2    8192    *      cluster 512     0          4
-backward 2    16384   *      cluster 512     0          8
-backward 2    65536   *      cluster 1024    0          16
-backward 2    *       *      stream  1024    0          0
+backward 2     128    264   block    128     1          1      0
+backward 2     64     *     warp     128     2          1      0
+backward 2     128    *     warp     64      4          1      0
+backward 2     256    *     block    128     2          1      0
+backward 2     512    *     block    256     4          1      0
+backward 2     1024   1056  block    256     4          1      1
+backward 2     1024   *     block    512     2          1      0
+backward 2     2048   *     block    512     4          1      0
+backward 2     4096   *     block    1024    4          1      1
+backward 2     8192   *     cluster  512     4          4      1
+backward 2     16384  *     cluster  512     8          4      1
+backward 2     32768  *     cluster  256     8          16     1
+backward 2     65536  *     cluster  1024    4          16     1
+backward 2     *      *     stream   256     0          0      0
+backward 2     128    *     column   256     8          1      0
+backward 2     512    *     column   512     8          2      0
+backward 2     *      *     column   512     8          8      0
+backward 2     *      *     column   512     8          1      0
+backward 2     *      *     column   512     8          16     0
+backward 2     *      *     column   512     0          1      0
 
-backward 4    256     *      warp    128     8          1
-backward 4    2048    *      block   512     4          1
-backward 4    4096    *      cluster 512     0          2
-backward 4    8192    *      cluster 512     0          4
-backward 4    16384   *      cluster 512     0          8
-backward 4    65536   *      cluster 1024    0          16
-backward 4    *       *      stream  1024    0          0
+backward 4     128    264   block    128     1          1      0
+backward 4     128    *     block    128     1          1      0
+backward 4     256    *     block    64      4          1      0
+backward 4     512    *     block    128     4          1      0
+backward 4     1024   *     block    512     4          1      0
+backward 4     2048   1056  block    512     4          1      1
+backward 4     2048   *     cluster  256     4          2      1
+backward 4     4096   *     cluster  512     4          2      1
+backward 4     8192   *     cluster  1024    4          2      1
+backward 4     16384  *     cluster  1024    4          4      1
+backward 4     32768  *     cluster  256     8          16     1
+backward 4     65536  *     cluster  1024    4          16     1
+backward 4     *      *     stream   256     0          0      0
+backward 4     128    *     column   256     8          1      0
+backward 4     512    *     column   512     8          2      0
+backward 4     *      *     column   512     8          8      0
+backward 4     *      *     column   512     8          1      0
+backward 4     *      *     column   512     8          16     0
+backward 4     *      *     column   512     0          1      0
 
-backward 8    256     *      warp    128     8          1
-backward 8    2048    *      block   512     4          1
-backward 8    4096    *      block   1024    0          1
-backward 8    65536   *      cluster 1024    0          16
-backward 8    *       *      stream  1024    0          0
+backward 8     128    *     block    128     1          1      0
+backward 8     256    *     block    64      4          1      0
+backward 8     512    *     block    128     4          1      0
+backward 8     1024   *     block    256     4          1      0
+backward 8     2048   *     block    512     4          1      0
+backward 8     8192   *     cluster  1024    4          2      1
+backward 8     65536  *     cluster  1024    4          16     1
+backward 8     *      *     stream   256     0          0      0
+backward 8     128    *     column   256     8          1      0
+backward 8     512    *     column   512     8          2      0
+backward 8     *      *     column   512     8          8      0
+backward 8     *      *     column   512     8          1      0
+backward 8     *      *     column   512     8          16     0
+backward 8     *      *     column   512     0          1      0
 )";
 
 }  // namespace

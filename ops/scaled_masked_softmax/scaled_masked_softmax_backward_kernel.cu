@@ -15,7 +15,7 @@ cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace&
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Backward<T, KeyMask<T, kTensor>, false> function(
       output, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
-      {arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale), rows, keys);
+      {arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale), keys);
   return launch_rows(function, shape_of(function, output, rows, keys), workspace, stream);
 }
 

@@ -19,7 +19,7 @@ cudaError_t backward(const SoftmaxBackwardArguments& arguments, Workspace& works
   if (inner != 1) {
     return launch_column_backward<T, kLog>(g, y, dx, arguments.layout, stream);
   }
-  const Backward<T, NoMask, kLog> function(y, g, dx, {}, Compute<T>(1), rows, columns);
+  const Backward<T, NoMask, kLog> function(y, g, dx, {}, Compute<T>(1), columns);
   return launch_rows(function, shape_of(function, y, rows, columns), workspace, stream);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <type_traits>
+
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/mask.cuh"
-#include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 
@@ -20,6 +21,13 @@ struct Backward {
   };
   /// The two inputs as they came, with zeros for what is hidden: half the registers of values.
   using Kept = Bits;
+  struct Edge {
+    C y, g;
+  };
+  static constexpr bool kKeptInBits = true;
+  static constexpr bool kMaxOfBits = false;
+  static constexpr bool kRules = Mask::kRules;
+
   struct Summary {
     C sum;
   };
@@ -30,8 +38,6 @@ struct Backward {
     T* dx;
     PackedRow<T> layout;
     typename Mask::Row interval;
-
-    __device__ bool exists() const { return interval.index >= 0; }
   };
 
   struct Result {
@@ -49,21 +55,19 @@ struct Backward {
   Mask mask;
   C scale;
   int64_t columns;
-  int64_t elements;
   bool inputs_alike;  // packs of grad_output are aligned where those of output are
   bool result_alike;  // and those of grad_input
 
   Backward(const T* output, const T* grad_output, T* grad_input, const Mask& mask, C scale,
-           int64_t rows, int64_t columns)
+           int64_t columns)
       : output(output),
         grad_output(grad_output),
         grad_input(grad_input),
         mask(mask),
         scale(scale),
         columns(columns),
-        elements(rows * columns),
-        inputs_alike(place(output) == place(grad_output)),
-        result_alike(place(output) == place(grad_input)) {}
+        inputs_alike(aligned_alike(output, columns, grad_output, columns)),
+        result_alike(aligned_alike(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
   int64_t arrange(int64_t rows, int rows_of_block) { return mask.arrange(rows, rows_of_block); }
 
@@ -71,77 +75,99 @@ struct Backward {
     const auto interval = mask.row(step, columns);
     const int64_t before = interval.index * columns;
     const T* y = output + before;
-    return {y, grad_output + before, grad_input + before,
-            PackedRow<T>(y, columns, interval.begin, interval.end, before, elements - before),
+    Row row{y, grad_output + before, grad_input + before, mask.layout(y, columns, interval),
             interval};
+    if (interval.index < 0) {
+      row.layout.clear();
+    }
+    return row;
   }
 
   __device__ void fetch(const Row& row, int pack, Bits& bits) const {
-    bits.y = load_16_bytes(row.layout.address(row.y, pack));
-    bits.g = load_16_bytes(row.layout.address(row.g, pack));
-  }
-  __device__ void gather(const Row& row, int pack, Bits& bits) const {
     const int64_t column = row.layout.column(pack);
-    bits.y = gather_pack(row.y, column, row.interval.begin, row.interval.end);
-    bits.g = gather_pack(row.g, column, row.interval.begin, row.interval.end);
-  }
-  __device__ bool ragged(const Row& row) const { return !inputs_alike || row.layout.ragged(); }
-  __device__ bool whole(const Row& row, int pack) const {
-    return inputs_alike && row.layout.whole(pack);
+    bits.y = load_16_bytes(row.y + column);
+    bits.g = inputs_alike ? load_16_bytes(row.g + column) : gather_pack(row.g + column);
   }
 
-  __device__ void stage(const Row& row, int pack, Bits* shared) const {
-    copy_16_bytes(&shared->y, row.layout.address(row.y, pack));
-    copy_16_bytes(&shared->g, row.layout.address(row.g, pack));
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
+    const int64_t column = row.layout.column(pack);
+    copy_16_bytes(staging.at(slot, 0), row.y + column);
+    if (inputs_alike) {
+      copy_16_bytes(staging.at(slot, 1), row.g + column);
+    } else {
+      *staging.at(slot, 1) = gather_pack(row.g + column);
+    }
   }
 
   /// Zeros what must not reach the sum: what lies outside the interval, and g where it is NaN for a
   /// hidden key.
   __device__ void keep(const Row& row, int pack, const Bits& bits, Kept& kept) const {
     kept = bits;
-    const bool full = row.layout.full(pack);
-    const int64_t column = row.layout.column(pack);
-    if (!full) {
-      zero(kept.y, [&](int i) { return in_interval(row, column + i); });
-      zero(kept.g, [&](int i) { return in_interval(row, column + i); });
-    }
-    if constexpr (Mask::kTensor) {
-      if (!mask.fills()) {
-        const unsigned visible = mask.visible_keys(row.interval, column, full);
-        zero(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
+    if constexpr (Mask::kRules) {
+      const bool full = row.layout.full(pack);
+      const int64_t column = row.layout.column(pack);
+      if (!full) {
+        zero(kept.y, [&](int i) { return in_interval(row, column + i); });
+        zero(kept.g, [&](int i) { return in_interval(row, column + i); });
+      }
+      if constexpr (Mask::kTensor) {
+        if (!mask.fills()) {
+          const unsigned visible = mask.template visible_keys<kPack<T>>(row.interval, column, full);
+          zero(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
+        }
       }
     }
   }
 
+  __device__ static Edge no_edge() { return {C(0), C(0)}; }
+
+  __device__ Edge edge(const Row& row, int edge) const {
+    const int64_t column = row.layout.edge_column(edge);
+    if (!in_interval(row, column)) {
+      return {C(0), C(0)};
+    }
+    const bool hidden = !mask.fills() && mask.hides(row.interval, column);
+    return {to_compute(row.y[column]), hidden ? C(0) : to_compute(row.g[column])};
+  }
+
+  __device__ static Bits staged(const Staging& staging, int slot) {
+    return {*staging.at(slot, 0), *staging.at(slot, 1)};
+  }
+  __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
+    if constexpr (Mask::kRules) {
+      *staging.at(slot, 0) = kept.y;
+      *staging.at(slot, 1) = kept.g;
+    }
+  }
+  __device__ static void kept_in_bits(const Bits& bits, Kept& kept) { kept = bits; }
+
   __device__ static Summary nothing() { return {C(0)}; }
+
+  __device__ static Summary join(const Summary& a, const Summary& b) { return {a.sum + b.sum}; }
 
   __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
     return {lanes.sum(of_lane.sum)};
   }
 
   template <typename Group, typename Each>
-  __device__ Result reduce(const Row& row, const Group& group, const Each& each) const {
-    Partial partial;
-    each([&](const Kept& kept) { add(partial, kept); });
-    return finish(row, total(row, group, partial));
+  __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
+    C sum = 0;
+    each(std::true_type(), [&](auto& kept) { sum += sum_of(kept); });
+    return finish(row, group.template total<Backward>(merge(group.lanes(), {sum})));
   }
 
-  __device__ void add(Partial& partial, const Kept& kept) const {
-    C y[kPack<T>], g[kPack<T>];
-    unpack<T>(kept.g, g);
-    if constexpr (!kLog) {
-      unpack<T>(kept.y, y);
-    }
+  template <typename K, int kPacks>
+  __device__ void add(Partial& partial, const K (&kept)[kPacks]) const {
     C sum = 0;
 #pragma unroll
-    for (int i = 0; i < kPack<T>; ++i) {
-      sum += kLog ? g[i] : y[i] * g[i];
+    for (int i = 0; i < kPacks; ++i) {
+      sum += sum_of(kept[i]);
     }
     partial.sum.add(sum);
   }
 
   template <typename Group>
-  __device__ Summary total(const Row&, const Group& group, const Partial& partial) const {
+  __device__ Summary total(const Row&, Group& group, const Partial& partial) const {
     return group.template total<Backward>(merge(group.lanes(), {partial.sum.value()}));
   }
 
@@ -150,39 +176,62 @@ struct Backward {
     return {total.sum, Mask::kRules && (mask.fills() || !finite)};
   }
 
-  __device__ void prepare(Kept&, const Result&) const {}
+  template <typename K>
+  __device__ void prepare(K&, const Result&) const {}
 
   __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result) const {
-    C values[kPack<T>];
-    if (row.layout.read(pack)) {
-      C y[kPack<T>], g[kPack<T>];
-      unpack<T>(kept.y, y);
-      unpack<T>(kept.g, g);
+    const int64_t column = row.layout.column(pack);
+    uint4 bits{0, 0, 0, 0};
+    if (!kRules || row.layout.read(pack)) {
+      Kept again = kept;
+      forget(again.y);
+      forget(again.g);
+      C y[kPack<T>], g[kPack<T>], values[kPack<T>];
+      unpack<T>(again.y, y);
+      unpack<T>(again.g, g);
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        values[i] =
-            kLog ? g[i] - exponential<T>(y[i]) * result.sum : y[i] * (g[i] - result.sum) * scale;
+        values[i] = gradient(row, column + i, y[i], g[i], result);
       }
-      if (Mask::kRules && result.check_mask) {
-#pragma unroll
-        for (int i = 0; i < kPack<T>; ++i) {
-          const int64_t key = row.layout.column(pack) + i;
-          if (!in_interval(row, key) || mask.hides(row.interval, key)) {
-            values[i] = C(0);
-          }
-        }
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
-        values[i] = C(0);
-      }
+      bits = pack_bits<T>(values);
     }
-    store_pack(row.dx, row.layout, pack, result_alike, pack_bits<T>(values));
+    if (result_alike) {
+      store_16_bytes(row.dx + column, bits);
+    } else {
+      scatter_pack(row.dx + column, bits);
+    }
+  }
+
+  __device__ void write_edge(const Row& row, int edge, const Edge& kept,
+                             const Result& result) const {
+    const int64_t column = row.layout.edge_column(edge);
+    row.dx[column] = from_compute<T>(
+        in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0));
   }
 
  private:
-  static uintptr_t place(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16; }
+  __device__ C gradient(const Row& row, int64_t key, C y, C g, const Result& result) const {
+    if (Mask::kRules && result.check_mask &&
+        (!in_interval(row, key) || mask.hides(row.interval, key))) {
+      return C(0);
+    }
+    return kLog ? g - exponential<T>(y) * (result.sum / kExponentialUnit<T>)
+                : y * (g - result.sum) * scale;
+  }
+
+  __device__ static C sum_of(const Edge& edge) { return kLog ? edge.g : edge.y * edge.g; }
+
+  __device__ static C sum_of(const Kept& kept) {
+    C y[kPack<T>], g[kPack<T>];
+    unpack<T>(kept.g, g);
+    unpack<T>(kept.y, y);
+    C sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPack<T>; ++i) {
+      sum += kLog ? g[i] : y[i] * g[i];
+    }
+    return sum;
+  }
 
   __device__ static bool in_interval(const Row& row, int64_t key) {
     return key >= row.interval.begin && key < row.interval.end;

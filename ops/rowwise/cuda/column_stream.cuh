@@ -12,7 +12,8 @@ __global__ void __launch_bounds__(512)
     column_stream_forward_kernel(const T* input, T* output, RowLayout layout, int width) {
   using C = Compute<T>;
   wait_for_previous_kernel();
-  const TilePlace place(layout, 1, width, 1);
+  TileGroup group(width, 1);
+  const TilePlace place(layout, group.index(), 1, group);
   const int64_t columns = place.inside ? layout.columns : 0;
   const T* x = input + place.offset;
   T* y = output + place.offset;
@@ -21,17 +22,16 @@ __global__ void __launch_bounds__(512)
   for (int64_t j = place.depth; j < columns; j += place.depths) {
     const C value = to_compute(x[j * layout.inner]);
     if (value > max[0]) {
-      exponentials.scale(exponential<T>(max[0] - value));
+      exponentials.scale(decay<T>(max[0] - value));
       max[0] = value;
     }
     exponentials.add(exponential<T>(value - (max[0] == lowest<C>() ? C(0) : max[0])));
   }
   const C of_thread = max[0];
-  across_tile(max, lowest<C>(), width, 1, [](C a, C b) { return larger(a, b); });
-  C sum[1] = {exponentials.value() *
-              (of_thread == max[0] ? C(1) : exponential<T>(of_thread - max[0]))};
-  across_tile(sum, C(0), width, 1, add_values<C>);
-  const C last = kLog ? logarithm(sum[0]) : C(1) / sum[0];
+  group.combine(max, lowest<C>(), [](C a, C b) { return larger(a, b); });
+  C sum[1] = {exponentials.value() * (of_thread == max[0] ? C(1) : decay<T>(of_thread - max[0]))};
+  group.combine(sum, C(0), add_values<C>);
+  const C last = kLog ? logarithm(sum[0] / kExponentialUnit<T>) : C(1) / sum[0];
   for (int64_t j = place.depth; j < columns; j += place.depths) {
     const C shifted = to_compute(x[j * layout.inner]) - max[0];
     y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(512)
                                   RowLayout layout, int width) {
   using C = Compute<T>;
   wait_for_previous_kernel();
-  const TilePlace place(layout, 1, width, 1);
+  TileGroup group(width, 1);
+  const TilePlace place(layout, group.index(), 1, group);
   const int64_t columns = place.inside ? layout.columns : 0;
   const T* g = grad_output + place.offset;
   const T* y = output + place.offset;
@@ -55,11 +56,12 @@ __global__ void __launch_bounds__(512)
     products.add(kLog ? grad : grad * to_compute(y[j * layout.inner]));
   }
   C sum[1] = {products.value()};
-  across_tile(sum, C(0), width, 1, add_values<C>);
+  group.combine(sum, C(0), add_values<C>);
   for (int64_t j = place.depth; j < columns; j += place.depths) {
     const C grad = to_compute(g[j * layout.inner]), value = to_compute(y[j * layout.inner]);
     dx[j * layout.inner] =
-        from_compute<T>(kLog ? grad - exponential<T>(value) * sum[0] : value * (grad - sum[0]));
+        from_compute<T>(kLog ? grad - exponential<T>(value) * (sum[0] / kExponentialUnit<T>)
+                             : value * (grad - sum[0]));
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/load.cuh"
@@ -11,9 +13,11 @@ namespace warpfuse::cuda {
 /// call
 ///   row(step)                  once,
 ///   fetch or stage, then keep  for the packs that row.layout.read(pack) names,
-///   reduce                     once where all kept packs are in registers, else
-///   add, then total            over the packs, in any number of lanes,
-///   write                      for all packs of the row.
+///   edge                       for the row's edges,
+///   reduce                     once where the row is kept, else
+///   add, then total, finish    over the packs and edges, in any number of lanes,
+///   prepare                    for packs that were not left as reduce() made them,
+///   write                      for all packs and edges of the row.
 template <typename Load, typename Store>
 struct Forward {
   using T = typename Load::Element;
@@ -23,10 +27,20 @@ struct Forward {
   struct Bits {
     uint4 x;
   };
-  /// A pack between its read and its write: scores, then what the store wants of them.
-  struct Kept {
-    C value[kPack<T>];
+  /// Neighbouring elements between their read and their write: scores, then what the store wants.
+  template <int kCount>
+  struct Values {
+    C value[kCount];
   };
+  using Kept = Values<kPack<T>>;
+  using Edge = Values<1>;
+  /// The bits of a pack have room for what is kept of it.
+  static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
+  /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
+  static constexpr bool kMaxOfBits = sizeof(T) == 2 && std::is_same_v<Load, PlainLoad<T>>;
+  /// Parts of a row may be left out.
+  static constexpr bool kRules = Load::Mask::kRules;
+
   /// What lanes, warps and blocks tell each other of their part of the row.
   struct Summary {
     C max;
@@ -41,12 +55,14 @@ struct Forward {
     typename Load::Mask::Row interval;
     bool visible;  // this lane saw a visible key
 
-    __device__ bool exists() const { return interval.index >= 0; }
+    __device__ const T* in_packs() const { return in + layout.head; }
+    __device__ T* out_packs() const { return out + layout.head; }
   };
 
   struct Result {
     C max;
-    C factor;
+    C base;      // what was subtracted from the scores before their exponentials were kept
+    C factor;    // for those
     bool empty;  // no visible key: zeros
     bool sound;  // the sum is positive and finite
   };
@@ -56,20 +72,15 @@ struct Forward {
   T* output;       // [rows, columns]
   int64_t columns;
   int64_t input_stride;
-  int64_t elements;  // of input, from its first to its last
-  bool alike;        // packs of output are aligned where those of input are
+  bool alike;  // packs of output are aligned where those of input are
 
-  Forward(const Load& load, const T* input, T* output, int64_t rows, int64_t columns,
-          int64_t input_stride)
+  Forward(const Load& load, const T* input, T* output, int64_t columns, int64_t input_stride)
       : load(load),
         input(input),
         output(output),
         columns(columns),
         input_stride(input_stride),
-        elements((rows - 1) * input_stride + columns),
-        alike(input_stride % kPack<T> == columns % kPack<T> &&
-              reinterpret_cast<uintptr_t>(input) % 16 == reinterpret_cast<uintptr_t>(output) % 16) {
-  }
+        alike(aligned_alike(input, input_stride, output, columns)) {}
 
   int64_t arrange(int64_t rows, int rows_of_block) {
     return load.mask.arrange(rows, rows_of_block);
@@ -77,63 +88,90 @@ struct Forward {
 
   __device__ Row row(int64_t step) const {
     const auto interval = load.mask.row(step, columns);
-    const int64_t before = interval.index * input_stride;
-    const T* in = input + before;
-    return {in, output + interval.index * columns,
-            PackedRow<T>(in, columns, interval.begin, interval.end, before, elements - before),
+    const T* in = input + interval.index * input_stride;
+    Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
             interval, load.mask.any_visible(interval)};
+    if (interval.index < 0) {
+      row.layout.clear();
+    }
+    return row;
   }
 
   __device__ void fetch(const Row& row, int pack, Bits& bits) const {
-    bits.x = load_16_bytes(row.layout.address(row.in, pack));
+    bits.x = load_16_bytes(row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
   }
-  /// The same for a pack that may not be read by one access.
-  __device__ void gather(const Row& row, int pack, Bits& bits) const {
-    bits.x = gather_pack(row.in, row.layout.column(pack), row.interval.begin, row.interval.end);
-  }
-  __device__ bool ragged(const Row& row) const { return row.layout.ragged(); }
-  __device__ bool whole(const Row& row, int pack) const { return row.layout.whole(pack); }
 
   /// Starts the copy of a pack to shared memory.
-  __device__ void stage(const Row& row, int pack, Bits* shared) const {
-    copy_16_bytes(&shared->x, row.layout.address(row.in, pack));
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
+    copy_16_bytes(staging.at(slot, 0), row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
   }
 
   __device__ void keep(Row& row, int pack, const Bits& bits, Kept& kept) const {
     unpack<T>(bits.x, kept.value);
-    load.scores(row.layout, row.interval, pack, kept.value, row.visible);
+    load.scores(row.interval, row.layout.column(pack), row.layout.full(pack), kept.value,
+                row.visible);
+  }
+
+  /// What adds nothing to the sum.
+  __device__ static Edge no_edge() { return {{lowest<C>()}}; }
+
+  __device__ Edge edge(Row& row, int edge) const {
+    const int64_t column = row.layout.edge_column(edge);
+    const bool visible = column >= row.interval.begin && column < row.interval.end;
+    Edge value{{visible ? to_compute(row.in[column]) : lowest<C>()}};
+    if (visible) {
+      load.scores(row.interval, column, true, value.value, row.visible);
+    }
+    return value;
+  }
+
+  __device__ static Bits staged(const Staging& staging, int slot) { return {*staging.at(slot, 0)}; }
+  __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
+    memcpy(staging.at(slot, 0), &kept, sizeof(uint4));
+  }
+  __device__ static void kept_in_bits(const Bits& bits, Kept& kept) {
+    memcpy(&kept, &bits, sizeof(bits));
   }
 
   // --- the sum over the row ---
 
   __device__ static Summary nothing() { return {lowest<C>(), C(0), false}; }
 
+  /// What two found together.
+  __device__ static Summary join(const Summary& a, const Summary& b) {
+    const C max = larger(a.max, b.max);
+    const auto scaled = [&](const Summary& s) {
+      return s.max == max ? s.sum : s.sum * decay<T>(s.max - max);
+    };
+    return {max, scaled(a) + scaled(b), a.visible || b.visible};
+  }
+
   /// What the lanes found together.
   __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
     const C max = lanes.max(of_lane.max);
-    const C sum =
-        of_lane.max == max ? of_lane.sum : of_lane.sum * exponential<T>(of_lane.max - max);
+    const C sum = of_lane.max == max ? of_lane.sum : of_lane.sum * decay<T>(of_lane.max - max);
     return {max, lanes.sum(sum), Load::Mask::kTensor && lanes.any(of_lane.visible)};
   }
 
-  /// For packs in registers, each(f) calls f(kept) for those of this lane: one exponential an
-  /// element, relative to the maximum of the warp; what is left to the maximum of the row goes into
-  /// the factor.
+  /// each(first_time, f) calls f(kept) for what this lane keeps and leaves what f makes of it; the
+  /// first time it may pass bits where kMaxOfBits is set. One exponential an element, relative to
+  /// the maximum of the warp; what is left to the maximum of the row goes into the factor.
   template <typename Group, typename Each>
-  __device__ Result reduce(const Row& row, const Group& group, const Each& each) const {
+  __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
     C max = lowest<C>();
-    each([&](Kept& kept) { max = larger(max, max_of(kept)); });
+    each(std::true_type(), [&](auto& kept) { max = larger(max, max_of(kept)); });
     max = group.lanes().max(max);
     // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
     const C base = max == lowest<C>() ? C(0) : max;
     C sum = 0;
-    each([&](Kept& kept) { sum += exponentials(kept, base); });
+    each(std::false_type(), [&](auto& kept) { sum += exponentials(kept, base); });
     sum = group.lanes().sum(sum);
     const bool visible = Load::Mask::kTensor && group.lanes().any(row.visible);
     const Summary total = group.template total<Forward>({max, sum, visible});
     Result result = finish(row, total);
+    result.base = base;
     if (Store::kKeepsExponential && max != total.max) {
-      result.factor *= exponential<T>(max - total.max);
+      result.factor *= decay<T>(max - total.max);
     }
     return result;
   }
@@ -144,18 +182,30 @@ struct Forward {
     CascadeSum<C> sum{C(0)};
   };
 
-  __device__ void add(Partial& partial, const Kept& kept) const {
-    const C of_pack = max_of(kept);
-    if (of_pack > partial.max) {
-      partial.sum.scale(exponential<T>(partial.max - of_pack));
-      partial.max = of_pack;
+  /// One rescaling of the sum at most for all of `kept`.
+  template <int kCount, int kPacks>
+  __device__ void add(Partial& partial, const Values<kCount> (&kept)[kPacks]) const {
+    C max = max_of(kept[0]);
+#pragma unroll
+    for (int i = 1; i < kPacks; ++i) {
+      max = larger(max, max_of(kept[i]));
     }
-    Kept copy = kept;
-    partial.sum.add(exponentials(copy, partial.max == lowest<C>() ? C(0) : partial.max));
+    if (max > partial.max) {
+      partial.sum.scale(decay<T>(partial.max - max));
+      partial.max = max;
+    }
+    const C base = partial.max == lowest<C>() ? C(0) : partial.max;
+    C sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      Values<kCount> copy = kept[i];
+      sum += exponentials(copy, base);
+    }
+    partial.sum.add(sum);
   }
 
   template <typename Group>
-  __device__ Summary total(const Row& row, const Group& group, const Partial& partial) const {
+  __device__ Summary total(const Row& row, Group& group, const Partial& partial) const {
     return group.template total<Forward>(
         merge(group.lanes(), {partial.max, partial.sum.value(), row.visible}));
   }
@@ -167,54 +217,71 @@ struct Forward {
     } else if constexpr (Load::Mask::kRules) {
       empty = !row.visible;
     }
-    return {total.max, Store::factor(total.sum), empty, total.sum > 0 && total.sum < C(INFINITY)};
+    return {total.max, total.max, Store::factor(total.sum), empty,
+            total.sum > 0 && total.sum < C(INFINITY)};
   }
 
-  /// Brings a pack that was kept again to what write() takes.
-  __device__ void prepare(Kept& kept, const Result& result) const {
-    exponentials(kept, result.max);
+  /// Brings scores to what write() takes.
+  template <int kCount>
+  __device__ void prepare(Values<kCount>& kept, const Result& result) const {
+    if constexpr (Store::kKeepsExponential) {
+      exponentials(kept, result.base);
+    }
   }
+
+  // --- the result ---
 
   __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result) const {
-    C values[kPack<T>];
-    if (!row.layout.read(pack) || result.empty) {
-#pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
-        values[i] = C(0);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
-        values[i] = Store::value(kept.value[i], result.max, result.factor);
-      }
-      // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
-      if (Load::Mask::kRules && !result.sound) {
-#pragma unroll
-        for (int i = 0; i < kPack<T>; ++i) {
-          if (is_hidden(row, row.layout.column(pack) + i)) {
-            values[i] = C(0);
-          }
-        }
-      }
+    uint4 bits{0, 0, 0, 0};
+    if (!Load::Mask::kRules || (row.layout.read(pack) && !result.empty)) {
+      C values[kPack<T>];
+      finished(row, row.layout.column(pack), kept, result, values);
+      bits = pack_bits<T>(values);
     }
-    store_pack(row.out, row.layout, pack, alike, pack_bits<T>(values));
+    T* to = row.out_packs() + static_cast<int64_t>(pack) * kPack<T>;
+    if (alike) {
+      store_16_bytes(to, bits);
+    } else {
+      scatter_pack(to, bits);
+    }
+  }
+
+  __device__ void write_edge(const Row& row, int edge, const Edge& kept,
+                             const Result& result) const {
+    const int64_t column = row.layout.edge_column(edge);
+    const bool visible = column >= row.interval.begin && column < row.interval.end;
+    C value[1] = {C(0)};
+    if (visible && !result.empty) {
+      finished(row, column, kept, result, value);
+    }
+    row.out[column] = from_compute<T>(value[0]);
   }
 
  private:
-  __device__ static C max_of(const Kept& kept) {
+  template <int kCount>
+  __device__ static C max_of(const Values<kCount>& kept) {
     C max = kept.value[0];
 #pragma unroll
-    for (int i = 1; i < kPack<T>; ++i) {
+    for (int i = 1; i < kCount; ++i) {
       max = larger(max, kept.value[i]);
     }
     return max;
   }
 
+  __device__ static C max_of(const Bits& bits) {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    Pair pairs[4];
+    memcpy(pairs, &bits, sizeof(bits));
+    const Pair max = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
+    return larger(to_compute(max.x), to_compute(max.y));
+  }
+
   /// The sum of exp(x - max), which take the place of x where the store wants them.
-  __device__ static C exponentials(Kept& kept, C max) {
+  template <int kCount>
+  __device__ static C exponentials(Values<kCount>& kept, C max) {
     C sum = 0;
 #pragma unroll
-    for (int i = 0; i < kPack<T>; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const C value = exponential<T>(kept.value[i] - max);
       sum += value;
       if constexpr (Store::kKeepsExponential) {
@@ -222,6 +289,24 @@ struct Forward {
       }
     }
     return sum;
+  }
+
+  template <int kCount>
+  __device__ void finished(const Row& row, int64_t column, const Values<kCount>& kept,
+                           const Result& result, C (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = Store::value(kept.value[i], result.max, result.factor);
+    }
+    // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
+    if (Load::Mask::kRules && !result.sound) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (is_hidden(row, column + i)) {
+          values[i] = C(0);
+        }
+      }
+    }
   }
 
   __device__ bool is_hidden(const Row& row, int64_t key) const {

@@ -53,17 +53,32 @@ class LaneGroup {
   int lanes_;
 };
 
-/// All threads of a block, or of the blocks of a cluster, share a row. A kernel reduces one row:
-/// the shared memory of total() is used once.
+/// All threads of a block, or of the blocks of a cluster, share a row.
 class BlockGroup {
  public:
-  __device__ explicit BlockGroup(int blocks)
-      : blocks_(blocks),
-        block_(blocks > 1 ? static_cast<int>(blockIdx.x) % blocks : 0),
-        lanes_(32) {
+  __device__ explicit BlockGroup(int blocks) : blocks_(blocks), lanes_(32) {
     if (blocks_ > 1) {
-      arrive();  // total() writes to the other blocks' memory: they must be running by then
+      block_ = rank_in_cluster();
+      arrive();  // total() will write to the other blocks' memory: they must be running by then
     }
+  }
+
+  __device__ int blocks() const { return blocks_; }
+  __device__ int block() const { return block_; }
+  /// Before the first write to another block's memory.
+  __device__ void wait_for_start() {
+    if (!started_) {
+      wait();
+      started_ = true;
+    }
+  }
+
+  /// Which of the grid's groups this is, and how many there are.
+  __device__ int index() const {
+    return static_cast<int>(blocks_ > 1 ? cluster_index() : blockIdx.x);
+  }
+  __device__ int groups() const {
+    return static_cast<int>(blocks_ > 1 ? gridDim.x / blocks_ : gridDim.x);
   }
 
   __device__ int size() const { return blocks_ * static_cast<int>(blockDim.x); }
@@ -75,10 +90,13 @@ class BlockGroup {
 
   /// The total of what the warps found, the same in every thread.
   template <typename Function>
-  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) const {
+  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) {
     using Summary = typename Function::Summary;
-    __shared__ Summary of_warps[32];
-    __shared__ Summary of_blocks[16];
+    // Two of each in turn: a warp that is ahead by a row writes where no other still reads.
+    __shared__ Summary of_warps_in_turn[2][32];
+    __shared__ Summary of_blocks_in_turn[2][16];
+    Summary* const of_warps = of_warps_in_turn[turn_];
+    Summary* const of_blocks = of_blocks_in_turn[turn_];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     if (lane == 0) {
       of_warps[warp] = of_warp;
@@ -87,7 +105,7 @@ class BlockGroup {
     Summary sum = Function::merge(
         lanes_, lane < static_cast<int>(blockDim.x) / 32 ? of_warps[lane] : Function::nothing());
     if (blocks_ > 1) {
-      wait();
+      wait_for_start();
       if (static_cast<int>(threadIdx.x) < blocks_) {
         remote(of_blocks, static_cast<int>(threadIdx.x))[block_] = sum;
       }
@@ -95,12 +113,20 @@ class BlockGroup {
       wait();
       sum = Function::merge(lanes_, lane < blocks_ ? of_blocks[lane] : Function::nothing());
     }
+    turn_ ^= 1;
     return sum;
   }
 
- private:
   // Clusters are Hopper's; for older GPUs no launch has more than one block a row.
 #if __CUDA_ARCH__ >= 900
+  __device__ static int rank_in_cluster() {
+    return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+  }
+  __device__ static unsigned cluster_index() {
+    unsigned index;
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+    return index;
+  }
   __device__ static void arrive() { cooperative_groups::this_cluster().barrier_arrive(); }
   __device__ static void wait() { cooperative_groups::this_cluster().barrier_wait(); }
   template <typename S>
@@ -108,6 +134,8 @@ class BlockGroup {
     return cooperative_groups::this_cluster().map_shared_rank(shared, block);
   }
 #else
+  __device__ static int rank_in_cluster() { return 0; }
+  __device__ static unsigned cluster_index() { return 0; }
   __device__ static void arrive() {}
   __device__ static void wait() {}
   template <typename S>
@@ -116,8 +144,11 @@ class BlockGroup {
   }
 #endif
 
+ private:
   int blocks_;
-  int block_;
+  int block_ = 0;
+  int turn_ = 0;
+  bool started_ = false;
   LaneGroup lanes_;
 };
 

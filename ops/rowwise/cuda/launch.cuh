@@ -1,20 +1,26 @@
 #pragma once
 
 #include "common/workspace.h"
-#include "rowwise/cuda/kernel_launch.cuh"
+#include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/tiers.cuh"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
-/// The shape of a function's rows, for the plan. `alignment`, the address of the first row, decides
-/// whether rows start at a pack's boundary.
+/// The shape of a function's rows, for the plan. `start` is the first row, and `stride` the
+/// elements from a row to the next.
 template <typename Function>
-RowShape shape_of(const Function& function, const void* alignment, int64_t rows, int64_t stride) {
+RowShape shape_of(const Function& function, const typename Function::T* start, int64_t rows,
+                  int64_t stride) {
   using T = typename Function::T;
-  const bool aligned = reinterpret_cast<uintptr_t>(alignment) % 16 == 0 && stride % kPack<T> == 0;
+  const int64_t columns = function.columns;
+  const bool aligned = reinterpret_cast<uintptr_t>(start) % 16 == 0 && stride % kPack<T> == 0;
   return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
-          static_cast<int>(sizeof(T)), packs_of_row(function.columns, kPack<T>, aligned), rows,
+          static_cast<int>(sizeof(T)),
+          columns / kPack<T>,
+          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
+          rows,
           sizeof(typename Function::Bits)};
 }
 
@@ -22,25 +28,58 @@ template <typename Function>
 cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream) {
   const int rows_of_block = plan.threads / plan.lanes;
   const int64_t steps = function.arrange(rows, rows_of_block);
+  const int lanes_log2 = std::countr_zero(static_cast<unsigned>(plan.lanes));
   const LaunchShape shape{Tier::warp, plan.lane_packs, (steps + rows_of_block - 1) / rows_of_block,
                           plan.threads};
   switch (plan.lane_packs) {
     case 0:
       return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
     case 1:
-      return launch_kernel(warp_kernel<1, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<1, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 2:
-      return launch_kernel(warp_kernel<2, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<2, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 3:
-      return launch_kernel(warp_kernel<3, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<3, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 4:
-      return launch_kernel(warp_kernel<4, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<4, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 5:
-      return launch_kernel(warp_kernel<5, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<5, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 6:
-      return launch_kernel(warp_kernel<6, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<6, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
     case 8:
-      return launch_kernel(warp_kernel<8, Function>, shape, stream, function, steps, plan.lanes);
+      return launch_kernel(warp_kernel<8, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
+    default:
+      return cudaErrorInvalidConfiguration;
+  }
+}
+
+/// Launches as many blocks as run at once: they stay for all rows.
+template <typename Function>
+cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan& plan,
+                         LaunchShape shape, cudaStream_t stream) {
+  const auto launch = [&](auto kernel, auto... more) {
+    const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+    shape.blocks = std::min(steps, clusters) * plan.blocks;
+    return launch_kernel(kernel, shape, stream, function, steps, plan.blocks, more...);
+  };
+  switch (plan.lane_packs) {
+    case 0:
+      return launch(shared_kernel<Function>,
+                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                                     static_cast<size_t>(plan.threads)));
+    case 2:
+      return launch(ahead_kernel<2, Function>);
+    case 4:
+      return launch(ahead_kernel<4, Function>);
+    case 8:
+      return launch(ahead_kernel<8, Function>);
     default:
       return cudaErrorInvalidConfiguration;
   }
@@ -50,11 +89,12 @@ template <typename Function>
 cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int64_t steps = function.arrange(rows, 1);
-  const LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
-                          plan.threads, plan.blocks,     plan.shared_bytes};
+  LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
+                    plan.threads, plan.blocks,     plan.shared_bytes};
+  if (plan.ahead) {
+    return launch_ahead(function, steps, plan, shape, stream);
+  }
   switch (plan.lane_packs) {
-    case 0:
-      return launch_kernel(shared_kernel<Function>, shape, stream, function, plan.blocks);
     case 1:
       return launch_kernel(block_kernel<1, Function>, shape, stream, function, plan.blocks);
     case 2:
@@ -84,7 +124,7 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
       launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
   return error != cudaSuccess ? error
                               : launch_kernel(split_write_kernel<Function>, shape, stream, function,
-                                              plan.blocks, summaries);
+                                              plan.blocks, static_cast<const Summary*>(summaries));
 }
 
 /// Runs the function over [0, rows) as the plan says. The launch's error is the result.

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "rowwise/cuda/mask.cuh"
-#include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 
-/// A Load functor makes scores of the bits of one pack, -inf outside the visible interval.
+/// A Load functor makes scores of kCount neighbouring elements, the first of them at `column`; -inf
+/// outside the visible interval. full: all lie in it.
 
 /// Scores as they are.
 template <typename T>
@@ -14,13 +14,8 @@ struct PlainLoad {
   using Mask = NoMask;
   NoMask mask;
 
-  __device__ void scores(const PackedRow<T>& layout, const NoMask::Row& interval, int pack,
-                         Compute<T> (&values)[kPack<T>], bool&) const {
-    if (!layout.full(pack)) {
-      keep_interval<T>(layout.column(pack), interval.begin, interval.end, lowest<Compute<T>>(),
-                       values);
-    }
-  }
+  template <int kCount>
+  __device__ void scores(const NoMask::Row&, int64_t, bool, Compute<T> (&)[kCount], bool&) const {}
 };
 
 /// Scores times scale, with the mask.
@@ -31,19 +26,25 @@ struct MaskedLoad {
   Mask mask;
   Compute<T> scale;
 
-  __device__ void scores(const PackedRow<T>& layout, const typename Mask::Row& interval, int pack,
-                         Compute<T> (&values)[kPack<T>], bool& visible) const {
-    const int64_t column = layout.column(pack);
+  template <int kCount>
+  __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
+                         Compute<T> (&values)[kCount], bool& visible) const {
 #pragma unroll
-    for (int i = 0; i < kPack<T>; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       values[i] *= scale;
     }
-    const bool full = layout.full(pack);
     if constexpr (kTensor) {
-      mask.apply(interval, column, full, values, visible);
+      mask.apply(row, column, full, values, visible);
     }
     if (!full) {
-      keep_interval<T>(column, interval.begin, interval.end, lowest<Compute<T>>(), values);
+      const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));
+      const int last = static_cast<int>(min(row.end - column, static_cast<int64_t>(kCount)));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i < first || i >= last) {
+          values[i] = lowest<Compute<T>>();
+        }
+      }
     }
   }
 };

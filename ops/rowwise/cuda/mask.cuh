@@ -6,18 +6,6 @@
 
 namespace warpfuse::cuda {
 
-/// values[i] = fill where column + i lies outside [begin, end).
-template <typename T>
-__device__ __forceinline__ void keep_interval(int64_t column, int64_t begin, int64_t end,
-                                              Compute<T> fill, Compute<T> (&values)[kPack<T>]) {
-#pragma unroll
-  for (int i = 0; i < kPack<T>; ++i) {
-    if (column + i < begin || column + i >= end) {
-      values[i] = fill;
-    }
-  }
-}
-
 /// Nothing is hidden: the mask of plain softmax.
 struct NoMask {
   static constexpr bool kRules = false;
@@ -31,6 +19,10 @@ struct NoMask {
   int64_t arrange(int64_t rows, int /*rows_of_block*/) { return rows; }
 
   __device__ Row row(int64_t step, int64_t columns) const { return {step, 0, columns}; }
+  template <typename T>
+  __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row&) const {
+    return PackedRow<T>(start, columns);
+  }
   __device__ bool any_visible(const Row&) const { return true; }
   __device__ bool hides(const Row&, int64_t) const { return false; }
   __device__ bool fills() const { return false; }
@@ -57,10 +49,11 @@ struct KeyMask {
   }
 
   __device__ Row row(int64_t step, int64_t) const {
-    int64_t index;
-    const RowPlace place = order.place(step, index);
-    const KeyInterval visible = rules.visible(place);
-    return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
+    return order.is_small() ? place<int>(step) : place<int64_t>(step);
+  }
+
+  __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row& row) const {
+    return PackedRow<T>(start, columns, row.begin, row.end);
   }
 
   /// Before any mask element was seen.
@@ -75,32 +68,32 @@ struct KeyMask {
            !boolean()[row.offset + key * mask.key_stride];
   }
 
-  /// Which of the keys [key, key + kPack) the boolean mask leaves visible, a bit each; 0 for keys
+  /// Which of the keys [key, key + kCount) the boolean mask leaves visible, a bit each; 0 for keys
   /// outside the row's interval.
+  template <int kCount>
   __device__ unsigned visible_keys(const Row& row, int64_t key, bool full) const {
     const bool* at = boolean() + row.offset + key * mask.key_stride;
     unsigned visible = 0;
-    if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % kPack<T> == 0) {
-      union {
-        unsigned char bytes[kPack<T>];
-        unsigned short two;
-        unsigned four;
-        uint2 eight;
-      } keys;
-      if constexpr (kPack<T> == 8) {
-        keys.eight = __ldg(reinterpret_cast<const uint2*>(at));
-      } else if constexpr (kPack<T> == 4) {
-        keys.four = __ldg(reinterpret_cast<const unsigned*>(at));
-      } else {
-        keys.two = __ldg(reinterpret_cast<const unsigned short*>(at));
+    if (kCount > 1 && full && mask.key_stride == 1 &&
+        reinterpret_cast<uintptr_t>(at) % kCount == 0) {
+      unsigned char bytes[kCount];
+      if constexpr (kCount == 8) {
+        const uint2 loaded = __ldg(reinterpret_cast<const uint2*>(at));
+        memcpy(bytes, &loaded, kCount);
+      } else if constexpr (kCount == 4) {
+        const unsigned loaded = __ldg(reinterpret_cast<const unsigned*>(at));
+        memcpy(bytes, &loaded, kCount);
+      } else if constexpr (kCount == 2) {
+        const unsigned short loaded = __ldg(reinterpret_cast<const unsigned short*>(at));
+        memcpy(bytes, &loaded, kCount);
       }
 #pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
-        visible |= (keys.bytes[i] != 0 ? 1u : 0u) << i;
+      for (int i = 0; i < kCount; ++i) {
+        visible |= (bytes[i] != 0 ? 1u : 0u) << i;
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
+      for (int i = 0; i < kCount; ++i) {
         const bool inside = key + i >= row.begin && key + i < row.end;
         visible |= (inside && at[i * mask.key_stride] ? 1u : 0u) << i;
       }
@@ -108,61 +101,68 @@ struct KeyMask {
     return visible;
   }
 
-  /// The mask on the scores of the keys [key, key + kPack); any_visible is set where one is. What
+  /// The mask on the scores of the keys [key, key + kCount); any_visible is set where one is. What
   /// lies outside the row's interval comes out as anything.
-  __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kPack<T>],
+  template <int kCount>
+  __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kCount],
                         bool& any_visible) const {
     using C = Compute<T>;
     if (mask.kind == MaskKind::boolean) {
-      const unsigned visible = visible_keys(row, key, full);
+      const unsigned visible = visible_keys<kCount>(row, key, full);
       const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : lowest<C>();
 #pragma unroll
-      for (int i = 0; i < kPack<T>; ++i) {
+      for (int i = 0; i < kCount; ++i) {
         scores[i] = (visible >> i & 1) != 0 ? scores[i] : hidden;
       }
       any_visible |= visible != 0;
       return;
     }
-    C added[kPack<T>];
+    C added[kCount];
     if (mask.kind == MaskKind::additive) {
       additive(static_cast<const T*>(mask.data), row, key, full, added);
     } else {
       additive(static_cast<const float*>(mask.data), row, key, full, added);
     }
 #pragma unroll
-    for (int i = 0; i < kPack<T>; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       scores[i] += added[i];
       any_visible |= added[i] != lowest<C>();
     }
   }
 
  private:
+  template <typename Int>
+  __device__ Row place(int64_t step) const {
+    int64_t index;
+    const RowPlace place = order.template place<Int>(step, index);
+    const KeyInterval visible = rules.template visible<Int>(place);
+    return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
+  }
+
   __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
 
-  /// added = the additive mask of [key, key + kPack), -inf outside the row's interval.
-  template <typename M>
+  /// added = the additive mask of [key, key + kCount), -inf outside the row's interval.
+  template <typename M, int kCount>
   __device__ void additive(const M* data, const Row& row, int64_t key, bool full,
-                           Compute<T> (&added)[kPack<T>]) const {
+                           Compute<T> (&added)[kCount]) const {
     using C = Compute<T>;
     const M* at = data + row.offset + key * mask.key_stride;
-    if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
-      // A pack of scores has at least as many keys as 16 bytes of the mask: M is T or float.
-      constexpr int kLoads = kPack<T> / kPack<M> > 0 ? kPack<T> / kPack<M> : 1;
-      if constexpr (kPack<T> >= kPack<M>) {
+    if constexpr (kCount % kPack<M> == 0) {
+      if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
 #pragma unroll
-        for (int load = 0; load < kLoads; ++load) {
+        for (int first = 0; first < kCount; first += kPack<M>) {
           Compute<M> part[kPack<M>];
-          unpack<M>(__ldg(reinterpret_cast<const uint4*>(at) + load), part);
+          unpack<M>(__ldg(reinterpret_cast<const uint4*>(at + first)), part);
 #pragma unroll
           for (int i = 0; i < kPack<M>; ++i) {
-            added[load * kPack<M> + i] = static_cast<C>(part[i]);
+            added[first + i] = static_cast<C>(part[i]);
           }
         }
         return;
       }
     }
 #pragma unroll
-    for (int i = 0; i < kPack<T>; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const bool inside = key + i >= row.begin && key + i < row.end;
       added[i] = inside ? static_cast<C>(to_compute(at[i * mask.key_stride])) : lowest<C>();
     }

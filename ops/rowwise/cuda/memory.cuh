@@ -23,6 +23,12 @@ __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits)
                : "memory");
 }
 
+/// Makes the compiler forget what it derived from these bits, which it would else keep in twice the
+/// registers.
+__device__ __forceinline__ void forget(uint4& bits) {
+  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+}
+
 /// 16 bytes from global to shared memory, without a register; done at wait_for_copies().
 __device__ __forceinline__ void copy_16_bytes(void* shared, const void* global) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -39,6 +45,18 @@ template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+/// A thread's packs in shared memory: planes of 16-byte slots, one for each input, in which the
+/// slots of neighbouring threads lie side by side.
+struct Staging {
+  uint4* first;  // slot of this thread
+  int threads;
+  int slots;
+
+  __device__ uint4* at(int slot, int plane) const {
+    return first + (plane * slots + slot) * threads;
+  }
+};
 
 /// Programmatic dependent launch: this kernel may have been started while the one before it on the
 /// stream was finishing, and must not touch memory before this.

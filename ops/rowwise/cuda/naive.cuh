@@ -27,7 +27,7 @@ __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
   for (int64_t j = 0; j < layout.columns; ++j) {
     sum.add(exponential<T>(to_compute(x[j * layout.inner]) - max));
   }
-  const C last = kLog ? logarithm(sum.value()) : C(1) / sum.value();
+  const C last = kLog ? logarithm(sum.value() / kExponentialUnit<T>) : C(1) / sum.value();
   for (int64_t j = 0; j < layout.columns; ++j) {
     const C shifted = to_compute(x[j * layout.inner]) - max;
     y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);

@@ -10,17 +10,20 @@ namespace warpfuse::cuda {
 /// n / divisor for n below 2^31 by a multiplication (Granlund and Montgomery, "Division by
 /// invariant integers using multiplication"): a division takes as long as many elements of a row.
 struct FastDivisor {
-  unsigned divisor = 1;
+  int64_t divisor = 1;
   unsigned multiplier = 0;
   int shift = 0;
 
   FastDivisor() = default;
-  explicit FastDivisor(int64_t value) : divisor(static_cast<unsigned>(value)) {
-    while ((uint64_t{1} << shift) < divisor) {
+  explicit FastDivisor(int64_t value) : divisor(value) {
+    if (value > INT_MAX) {
+      return;  // only a wide division is right then
+    }
+    while ((int64_t{1} << shift) < divisor) {
       ++shift;
     }
-    const uint64_t excess = (uint64_t{1} << shift) - divisor;
-    multiplier = static_cast<unsigned>((excess << 32) / divisor + 1);
+    const auto excess = static_cast<uint64_t>((int64_t{1} << shift) - divisor);
+    multiplier = static_cast<unsigned>((excess << 32) / static_cast<uint64_t>(divisor) + 1);
   }
 
   __device__ int quotient(int n) const {
@@ -37,50 +40,51 @@ class RowOrder {
   RowOrder() = default;
   RowOrder(const KeyRules& rules, int64_t rows, int group)
       : queries_(rules.queries),
-        heads_(rules.heads),
-        head_rows_(rows / rules.queries),
         longest_first_(rules.causal || rules.query_positions.data != nullptr) {
     groups_ = (queries_ + group - 1) / group;
-    steps_ = longest_first_ ? head_rows_ * groups_ * group : rows;
+    const int64_t head_rows = rows / queries_;
+    steps_ = longest_first_ ? head_rows * groups_ * group : rows;
     group_shift_ = 0;
     while ((1 << group_shift_) < group) {
       ++group_shift_;
     }
-    small_ = steps_ < INT_MAX && rows < INT_MAX;
-    if (small_) {
-      by_head_rows_ = FastDivisor(head_rows_);
-      by_queries_ = FastDivisor(queries_);
-      by_heads_ = FastDivisor(heads_);
-    }
+    small_ = steps_ < INT_MAX && rows < INT_MAX && rules.fits_in_32_bits();
+    by_head_rows_ = FastDivisor(head_rows);
+    by_queries_ = FastDivisor(queries_);
+    by_heads_ = FastDivisor(rules.heads);
   }
 
   /// Steps in all: the rows, and a few that have none.
   int64_t steps() const { return steps_; }
 
+  /// All numbers fit in 32 bits, which GPUs reckon with much quicker.
+  __device__ bool is_small() const { return small_; }
+
   /// The row of a step and its place; index is -1 where the step has none.
-  __device__ RowPlace place(int64_t step, int64_t& index) const {
-    int64_t head_row, query;
+  template <typename Int>
+  __device__ RowPlace place(int64_t at, int64_t& index) const {
+    const Int step = static_cast<Int>(at), queries = static_cast<Int>(queries_);
+    Int head_row, query;
     if (longest_first_) {
-      const int64_t block = step >> group_shift_;
-      const int64_t from_last = divide(block, head_rows_, by_head_rows_);
-      head_row = block - from_last * head_rows_;
-      query = (groups_ - 1 - from_last) * (int64_t{1} << group_shift_) +
-              (step - (block << group_shift_));
+      const Int block = step >> group_shift_;
+      const Int from_last = divide(block, by_head_rows_);
+      head_row = block - from_last * static_cast<Int>(by_head_rows_.divisor);
+      query = ((static_cast<Int>(groups_) - 1 - from_last) << group_shift_) + step -
+              (block << group_shift_);
     } else {
-      head_row = divide(step, queries_, by_queries_);
-      query = step - head_row * queries_;
+      head_row = divide(step, by_queries_);
+      query = step - head_row * queries;
     }
-    index = query < queries_ ? head_row * queries_ + query : -1;
-    const int64_t batch = divide(head_row, heads_, by_heads_);
-    return {batch, head_row - batch * heads_, query};
+    index = query < queries ? static_cast<int64_t>(head_row * queries + query) : -1;
+    const Int batch = divide(head_row, by_heads_);
+    return {batch, head_row - batch * static_cast<Int>(by_heads_.divisor), query};
   }
 
  private:
-  __device__ int64_t divide(int64_t n, int64_t divisor, const FastDivisor& fast) const {
-    return small_ ? fast.quotient(static_cast<int>(n)) : n / divisor;
-  }
+  __device__ static int divide(int n, const FastDivisor& by) { return by.quotient(n); }
+  __device__ static int64_t divide(int64_t n, const FastDivisor& by) { return n / by.divisor; }
 
-  int64_t queries_ = 1, heads_ = 1, head_rows_ = 1, groups_ = 1, steps_ = 0;
+  int64_t queries_ = 1, groups_ = 1, steps_ = 0;
   int group_shift_ = 0;
   bool longest_first_ = false;
   bool small_ = true;

@@ -37,15 +37,35 @@ __device__ __forceinline__ __nv_bfloat16 from_compute<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-/// e^d as exact as a result of type T can show. The difference of two scores comes first and is
-/// scaled to base 2 then: log2e * x - log2e * m in one instruction would be NaN on a row of
-/// finfo.min, and loses the fraction of large scores.
+/// The unit in which exponentials of scores of type T are added up. For half precision they come
+/// from an instruction that flushes what is below 2^-126 to zero; in this unit a bfloat16 result
+/// below that still comes out.
+template <typename T>
+constexpr float kExponentialUnit = sizeof(T) == 2 ? 16777216.0f : 1.0f;  // 2^24
+
+__device__ __forceinline__ float power_of_two(float exponent) {
+  float result;  // off by about |exponent| * 2^-24: the rounding to half precision hides it
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));
+  return result;
+}
+
+/// e^d in units of kExponentialUnit, as exact as a result of type T can show. The difference of two
+/// scores comes first and is scaled to base 2 then: log2e * x - log2e * m in one instruction would
+/// be NaN on a row of finfo.min, and loses the fraction of large scores.
 template <typename T>
 __device__ __forceinline__ Compute<T> exponential(Compute<T> d) {
   if constexpr (sizeof(T) == 2) {
-    float result;  // off by about |d| * 2^-24: the rounding to T hides it
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(d * 1.4426950408889634f));
-    return result;
+    return power_of_two(fmaf(d, 1.4426950408889634f, 24.0f));
+  } else {
+    return exp(d);
+  }
+}
+
+/// e^d for d <= 0, in units of one: what a sum is multiplied by when the maximum grows.
+template <typename T>
+__device__ __forceinline__ Compute<T> decay(Compute<T> d) {
+  if constexpr (sizeof(T) == 2) {
+    return power_of_two(d * 1.4426950408889634f);
   } else {
     return exp(d);
   }

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace warpfuse::host::bench {
+
+// Keeps the order in which keys are written.
+using Json = nlohmann::ordered_json;
+
+enum class Operator { softmax, log_softmax, scaled_masked_softmax };
+enum class Direction { forward, backward };
+enum class Mask { none, causal, padding, boolean, additive, positions };
+
+template <typename Value, size_t n>
+using Names = std::array<std::pair<Value, std::string_view>, n>;
+
+// What the command line, the JSON and the table call them.
+inline constexpr Names<Operator, 3> kOperatorNames{
+    {{Operator::softmax, "softmax"},
+     {Operator::log_softmax, "log_softmax"},
+     {Operator::scaled_masked_softmax, "scaled_masked_softmax"}}};
+inline constexpr Names<Direction, 2> kDirectionNames{
+    {{Direction::forward, "forward"}, {Direction::backward, "backward"}}};
+inline constexpr Names<Mask, 6> kMaskNames{{{Mask::none, "none"},
+                                            {Mask::causal, "causal"},
+                                            {Mask::padding, "padding"},
+                                            {Mask::boolean, "boolean"},
+                                            {Mask::additive, "additive"},
+                                            {Mask::positions, "positions"}}};
+inline constexpr Names<c10::ScalarType, 4> kDtypeNames{{{c10::ScalarType::Float, "float32"},
+                                                        {c10::ScalarType::Half, "float16"},
+                                                        {c10::ScalarType::BFloat16, "bfloat16"},
+                                                        {c10::ScalarType::Double, "float64"}}};
+
+template <typename Value, size_t n>
+std::string name_in(const Names<Value, n>& names, Value value) {
+  for (const auto& [known, name] : names) {
+    if (known == value) {
+      return std::string(name);
+    }
+  }
+  return "?";
+}
+
+template <typename Value, size_t n>
+std::optional<Value> value_in(const Names<Value, n>& names, std::string_view name) {
+  for (const auto& [value, known] : names) {
+    if (known == name) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+// A tensor's sizes and the dimension that a softmax runs over; -1 is the last.
+struct Shape {
+  std::vector<int64_t> sizes;
+  int64_t dim = -1;
+
+  bool operator==(const Shape&) const = default;
+  int64_t elements() const;
+  size_t softmax_dim() const { return dim < 0 ? sizes.size() - 1 : static_cast<size_t>(dim); }
+  // Elements that one softmax runs over.
+  int64_t columns() const { return sizes[softmax_dim()]; }
+  // Such as "1024x8192" or "64x4096x64@1".
+  std::string text() const;
+};
+
+// "1024x8192" or "64x4096x64@1"; empty where `text` is no shape. A dim that is the last becomes -1.
+std::optional<Shape> parse_shape(std::string_view text);
+
+// One row of the benchmark: what is computed, on what.
+struct Case {
+  Operator op;
+  Direction direction;
+  Shape shape;
+  c10::ScalarType dtype;
+  Mask mask;
+
+  bool operator==(const Case&) const = default;
+};
+
+// The fields that name a row in the JSON.
+inline constexpr std::array kKeyFields{"operator", "direction", "shape", "dim", "dtype", "mask"};
+Json key_of(const Case& c);
+
+// The same on one line, such as "softmax backward 1024x8192 float32 none".
+std::string text_of(const Case& c);
+
+}  // namespace warpfuse::host::bench

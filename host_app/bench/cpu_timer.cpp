@@ -1,0 +1,222 @@
+// Times on the CPU: wall clock, with pages that stay mapped, and beside it with malloc as it is.
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "bench/interrupt.h"
+#include "bench/keeping_allocator.h"
+#include "bench/timer.h"
+#include "runtime/device.h"
+#include "runtime/errors.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+constexpr int64_t kMostSets = 16;
+constexpr int64_t kMebibyte = int64_t{1024} * 1024;
+constexpr int64_t kMostRotationBytes = 512 * kMebibyte;
+constexpr int64_t kCopyGrain = 65536;
+constexpr int kFewestRounds = 5;  // after an interrupt
+constexpr double kClockUs = 0.1;  // no call is taken to be shorter
+constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
+constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
+
+// glibc's defaults as they are once blocks of `bytes` were freed: its thresholds grow with freed
+// blocks up to 32 MiB, and larger blocks are mapped and unmapped each time. They are set here, so
+// that rows that came before make no difference.
+void reset_malloc(int64_t bytes) {
+  const int64_t threshold = std::clamp(bytes, kMallocDefaultThreshold, kMallocLargestThreshold);
+  mallopt(M_MMAP_THRESHOLD, static_cast<int>(threshold));
+  mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * threshold));
+  malloc_trim(0);
+}
+
+// While one lives, freed tensors' pages stay mapped.
+class WarmPages {
+ public:
+  WarmPages() { KeepingAllocator::instance().keep(true); }
+  ~WarmPages() { KeepingAllocator::instance().keep(false); }
+  WarmPages(const WarmPages&) = delete;
+  WarmPages& operator=(const WarmPages&) = delete;
+};
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+void parallel_copy(const at::Tensor& to, const at::Tensor& from) {
+  auto* target = static_cast<char*>(to.mutable_data_ptr());
+  const auto* source = static_cast<const char*>(from.const_data_ptr());
+  at::parallel_for(0, static_cast<int64_t>(to.nbytes()), kCopyGrain,
+                   [&](int64_t begin, int64_t end) {
+                     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+                   });
+}
+
+template <typename Action>
+double wall_us(const Action& action) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  action();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+class CpuTimer : public Timer {
+ public:
+  explicit CpuTimer(Effort effort)
+      : effort_(effort), cache_bytes_(std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0)) {}
+
+  Json method() const override {
+    return {
+        {"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
+                             "in turn, calls rotate over inputs of up to {} MiB in all",
+                             effort_.rounds, effort_.sample_us, kMostRotationBytes / kMebibyte)},
+        {"p50_us", "freed memory is kept for the next tensor, as with malloc's thresholds raised"},
+        {"default_malloc_p50_us", "malloc with its default thresholds"},
+        {"copy", "memcpy by all threads between tensors that are there already"}};
+  }
+
+  Json device() const override {
+    return {{"type", "cpu"},
+            {"name", processor_name()},
+            {"threads", at::get_num_threads()},
+            {"capability", cpu_capability()},
+            {"cache_bytes", cache_bytes_}};
+  }
+
+  int64_t sets_for(int64_t bytes) const override {
+    const int64_t wanted = std::min(2 * cache_bytes_, kMostRotationBytes) / bytes;
+    return std::clamp<int64_t>(wanted, 2, kMostSets);
+  }
+
+  std::vector<Timing> time(const std::vector<Work>& works) override;
+  std::vector<Work> copies(int64_t bytes) override;
+  LargeCopy large_copy() override;
+  std::optional<double> empty_kernel_us() override { return std::nullopt; }
+  void release_memory() override { malloc_trim(0); }
+  void synchronize() override {}
+
+ private:
+  struct Paced {
+    const Work* work;
+    int64_t calls = 1;
+    int64_t next = 0;
+    int64_t output_bytes = 0;
+    std::vector<double> samples;
+
+    double sample() {
+      return wall_us([&] {
+               for (int64_t i = 0; i < calls; ++i) {
+                 work->call(next++ % work->sets);
+               }
+             }) /
+             static_cast<double>(calls);
+    }
+  };
+
+  // Samples in turn until there are `rounds` of each.
+  static void sample_in_turn(std::vector<Paced*> order, int rounds) {
+    for (Paced* paced : order) {
+      paced->samples.clear();
+    }
+    if (order.empty()) {
+      return;
+    }
+    for (int round = 0; round < rounds && (!interrupted() || round < kFewestRounds); ++round) {
+      for (Paced* paced : order) {
+        paced->samples.push_back(paced->sample());
+      }
+      std::ranges::rotate(order, order.begin() + 1);
+    }
+  }
+
+  Effort effort_;
+  int64_t cache_bytes_;
+};
+
+std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
+  std::vector<Timing> timings(works.size());
+  std::vector<Paced> all(works.size());
+  std::vector<Paced*> order;
+  std::optional<WarmPages> warm(std::in_place);
+  for (size_t i = 0; i < works.size(); ++i) {
+    all[i].work = &works[i];
+    try {
+      const at::Tensor output = works[i].call(0);
+      all[i].output_bytes = output.defined() ? static_cast<int64_t>(output.nbytes()) : 0;
+      const double first_us = all[i].sample();
+      all[i].calls = std::max<int64_t>(
+          static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, kClockUs))), 1);
+      order.push_back(&all[i]);
+    } catch (const c10::Error& error) {
+      timings[i].failure = one_line(error.what_without_backtrace());
+    }
+  }
+  sample_in_turn(order, effort_.rounds);
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (timings[i].failure.empty()) {
+      timings[i].call = percentiles_of(all[i].samples);
+    }
+  }
+  warm.reset();
+  std::erase_if(order, [](const Paced* paced) { return paced->output_bytes == 0; });
+  if (order.empty()) {
+    return timings;
+  }
+  reset_malloc(order.front()->output_bytes);
+  std::ranges::for_each(order, &Paced::sample);  // not counted
+  sample_in_turn(order, effort_.short_rounds);
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (timings[i].failure.empty() && all[i].output_bytes > 0) {
+      timings[i].default_malloc_p50 = percentile(all[i].samples, 0.5);
+    }
+  }
+  return timings;
+}
+
+std::vector<Work> CpuTimer::copies(int64_t bytes) {
+  const int64_t half = std::max<int64_t>(bytes / 2, 1);
+  const int64_t sets = sets_for(half);
+  const at::Tensor to = at::empty({half}, at::kByte).fill_(0);
+  const at::Tensor from = at::empty({sets, half}, at::kByte).fill_(1);
+  return {{[to, from](int64_t i) {
+             parallel_copy(to, from.select(0, i));
+             return at::Tensor();
+           },
+           sets}};
+}
+
+Timer::LargeCopy CpuTimer::large_copy() {
+  const int64_t half = effort_.large_copy_bytes;
+  const at::Tensor to = at::empty({half}, at::kByte).fill_(0);
+  const at::Tensor from = at::empty({half}, at::kByte).fill_(1);
+  parallel_copy(to, from);
+  std::vector<double> samples;
+  samples.reserve(static_cast<size_t>(effort_.short_rounds));
+  for (int round = 0; round < effort_.short_rounds; ++round) {
+    samples.push_back(wall_us([&] { parallel_copy(to, from); }));
+  }
+  return {2 * half, percentile(std::move(samples), 0.5)};
+}
+
+}  // namespace
+
+std::unique_ptr<Timer> make_cpu_timer(Effort effort) { return std::make_unique<CpuTimer>(effort); }
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,266 @@
+// Times on a GPU: graphs of calls that rotate over inputs and outputs which the L2 cannot hold.
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/interrupt.h"
+#include "bench/timer.h"
+#include "runtime/cuda_runtime.h"
+#include "runtime/errors.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+constexpr int64_t kMostSets = 8192;
+constexpr int64_t kMostCalls = 8192;
+constexpr int kFewestRounds = 5;        // after an interrupt
+constexpr int64_t kProbeCalls = 3;      // for a first idea of how long a call takes
+constexpr int64_t kCopyAlignment = 16;  // of CudaRuntime::launch_copy
+constexpr int64_t kEmptyKernels = 1000;
+constexpr int64_t kMostMemoryShare = 8;  // the two tensors of the large copy take a quarter
+
+class CudaTimer : public Timer {
+ public:
+  CudaTimer(CudaRuntime& runtime, c10::Device device, Effort effort)
+      : runtime_(runtime), effort_(effort), facts_(runtime.device()), device_(device) {
+    flush_ = at::empty({2 * facts_.l2_bytes}, bytes_here());
+  }
+
+  Json method() const override {
+    return {
+        {"graph", fmt::format("CUDA graph of calls that rotate over inputs of more than twice "
+                              "the L2 ({} bytes) in all, and over as much output; {} replays of "
+                              "at least {} us, works in turn",
+                              facts_.l2_bytes, effort_.rounds, effort_.sample_us)},
+        {"event", "one call between two events, after twice the L2's size was written"},
+        {"copy",
+         "graph of copies that rotate over as much memory; the faster of cudaMemcpy "
+         "and a kernel"}};
+  }
+
+  Json device() const override {
+    return {{"type", "cuda"},
+            {"name", facts_.name},
+            {"multiprocessors", facts_.multiprocessors},
+            {"memory_bytes", facts_.memory_bytes},
+            {"l2_bytes", facts_.l2_bytes}};
+  }
+
+  int64_t sets_for(int64_t bytes) const override {
+    return std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMostSets);
+  }
+
+  std::vector<Timing> time(const std::vector<Work>& works) override;
+  std::vector<Work> copies(int64_t bytes) override;
+  LargeCopy large_copy() override;
+  std::optional<double> empty_kernel_us() override;
+
+  void release_memory() override { runtime_.release_memory(); }
+  void synchronize() override { runtime_.synchronize(); }
+
+ private:
+  struct Recorded {
+    std::unique_ptr<CudaGraph> graph;  // null where that failed
+    int64_t calls = 0;
+    std::vector<double> samples;
+    std::unique_ptr<CudaStopwatch> watch;
+  };
+
+  at::TensorOptions bytes_here() const { return at::TensorOptions(at::kByte).device(device_); }
+
+  // `calls` calls as a graph. Outputs stay alive as long as it takes to make them rotate too.
+  std::unique_ptr<CudaGraph> capture(const Work& work, int64_t calls, const CudaGraph* memory) {
+    return runtime_.capture(
+        [&] {
+          std::vector<at::Tensor> outputs;
+          for (int64_t i = 0; i < calls; ++i) {
+            at::Tensor output = work.call(i % work.sets);
+            if (!output.defined()) {
+              continue;
+            }
+            const auto kept = static_cast<size_t>(sets_for(static_cast<int64_t>(output.nbytes())));
+            if (outputs.size() < kept) {
+              outputs.push_back(std::move(output));
+            } else {
+              outputs[static_cast<size_t>(i) % kept] = std::move(output);
+            }
+          }
+        },
+        memory);
+  }
+
+  // Microseconds of the GPU.
+  template <typename Action>
+  double time_once(const Action& action) {
+    const std::unique_ptr<CudaStopwatch> watch = runtime_.stopwatch();
+    watch->start();
+    action();
+    watch->stop();
+    return watch->microseconds();
+  }
+
+  // How many calls a sample takes, a multiple of the inputs.
+  int64_t calls_for(double call_us, int64_t sets) const {
+    const auto wanted = static_cast<int64_t>(std::ceil(effort_.sample_us / call_us));
+    const int64_t calls = std::clamp<int64_t>(wanted, 1, std::max(kMostCalls, sets));
+    return (calls + sets - 1) / sets * sets;
+  }
+
+  Recorded record(const Work& work, const CudaGraph* memory) {
+    for (int64_t i = 0; i < work.sets && i < 2; ++i) {
+      work.call(i);
+    }
+    const double launched_us = time_once([&] {
+      for (int64_t i = 0; i < kProbeCalls; ++i) {
+        work.call(i % work.sets);
+      }
+    });
+    // A short call takes longer to launch than to run; the graph shows how long it takes.
+    Recorded recorded;
+    recorded.calls = calls_for(launched_us / kProbeCalls, work.sets);
+    for (bool again = true; again;) {
+      recorded.graph = capture(work, recorded.calls, memory);
+      recorded.graph->replay();
+      const double graph_us = time_once([&] { recorded.graph->replay(); });
+      const int64_t calls = calls_for(graph_us / static_cast<double>(recorded.calls), work.sets);
+      again = calls > 2 * recorded.calls;
+      recorded.calls = again ? calls : recorded.calls;
+    }
+    recorded.watch = runtime_.stopwatch();
+    return recorded;
+  }
+
+  double event_p50(const Work& work) {
+    std::vector<std::unique_ptr<CudaStopwatch>> watches;
+    for (int round = 0; round < effort_.short_rounds; ++round) {
+      watches.push_back(runtime_.stopwatch());
+      flush_.zero_();  // long enough for the launches of the call to be queued meanwhile
+      watches.back()->start();
+      const at::Tensor output = work.call(round % work.sets);
+      watches.back()->stop();
+    }
+    std::vector<double> samples;
+    samples.reserve(watches.size());
+    for (const auto& watch : watches) {
+      samples.push_back(watch->microseconds());
+    }
+    return percentile(std::move(samples), 0.5);
+  }
+
+  CudaRuntime& runtime_;
+  Effort effort_;
+  CudaDevice facts_;
+  c10::Device device_;
+  at::Tensor flush_;
+};
+
+std::vector<Timing> CudaTimer::time(const std::vector<Work>& works) {
+  std::vector<Timing> timings(works.size());
+  // The graphs run one after the other and share the memory of this one.
+  const auto memory = runtime_.capture([&] { runtime_.launch_empty_kernel(); });
+  std::vector<Recorded> all;
+  std::vector<size_t> order;  // of the works that could be captured
+  for (size_t i = 0; i < works.size(); ++i) {
+    try {
+      all.push_back(record(works[i], memory.get()));
+      order.push_back(i);
+      timings[i].event_p50 = event_p50(works[i]);
+      timings[i].kernels = all.back().graph->kernels() / all.back().calls;
+    } catch (const c10::Error& error) {
+      all.emplace_back();
+      timings[i].failure = one_line(error.what_without_backtrace());
+    }
+  }
+  for (int round = 0; round < effort_.rounds && !order.empty(); ++round) {
+    if (interrupted() && round >= kFewestRounds) {
+      break;
+    }
+    // Not timed: while it runs, the others are queued, so that no launch is waited for.
+    all[order.front()].graph->replay();
+    for (const size_t i : order) {
+      all[i].watch->start();
+      all[i].graph->replay();
+      all[i].watch->stop();
+    }
+    for (const size_t i : order) {
+      all[i].samples.push_back(all[i].watch->microseconds() / static_cast<double>(all[i].calls));
+    }
+    std::ranges::rotate(order, order.begin() + 1);
+  }
+  for (const size_t i : order) {
+    timings[i].call = percentiles_of(all[i].samples);
+  }
+  return timings;
+}
+
+std::vector<Work> CudaTimer::copies(int64_t bytes) {
+  const int64_t half =
+      std::max((bytes / 2 + kCopyAlignment - 1) / kCopyAlignment, int64_t{1}) * kCopyAlignment;
+  const int64_t sets = sets_for(half);
+  const auto from =
+      at::randn({sets, half / 4}, at::TensorOptions(at::kFloat).device(device_)).view(at::kByte);
+  const auto to = at::empty({sets, half}, bytes_here());
+  std::vector<at::Tensor> sources;
+  std::vector<at::Tensor> targets;
+  for (int64_t i = 0; i < sets; ++i) {
+    sources.push_back(from.select(0, i));
+    targets.push_back(to.select(0, i));
+  }
+  const auto memcpy = [sources, targets](int64_t i) {
+    targets[static_cast<size_t>(i)].copy_(sources[static_cast<size_t>(i)]);
+    return at::Tensor();
+  };
+  const auto kernel = [this, sources, targets, half](int64_t i) {
+    runtime_.launch_copy(targets[static_cast<size_t>(i)].mutable_data_ptr(),
+                         sources[static_cast<size_t>(i)].const_data_ptr(), half);
+    return at::Tensor();
+  };
+  return {{memcpy, sets}, {kernel, sets}};
+}
+
+Timer::LargeCopy CudaTimer::large_copy() {
+  const int64_t half = std::min(effort_.large_copy_bytes, facts_.free_bytes / kMostMemoryShare) /
+                       kCopyAlignment * kCopyAlignment;
+  const auto from =
+      at::randn({half / 4}, at::TensorOptions(at::kFloat).device(device_)).view(at::kByte);
+  const at::Tensor to = at::empty({half}, bytes_here());
+  std::vector<double> memcpy;
+  std::vector<double> kernel;
+  for (int round = -1; round < effort_.short_rounds; ++round) {
+    const double memcpy_us = time_once([&] { to.copy_(from); });
+    const double kernel_us = time_once(
+        [&] { runtime_.launch_copy(to.mutable_data_ptr(), from.const_data_ptr(), half); });
+    if (round >= 0) {  // the first was a warm-up
+      memcpy.push_back(memcpy_us);
+      kernel.push_back(kernel_us);
+    }
+  }
+  return {2 * half, std::min(percentile(memcpy, 0.5), percentile(kernel, 0.5))};
+}
+
+std::optional<double> CudaTimer::empty_kernel_us() {
+  const Work work{[&](int64_t) {
+                    runtime_.launch_empty_kernel();
+                    return at::Tensor();
+                  },
+                  1};
+  const std::unique_ptr<CudaGraph> graph = capture(work, kEmptyKernels, nullptr);
+  std::vector<double> samples;
+  for (int round = 0; round < effort_.rounds; ++round) {
+    graph->replay();
+    samples.push_back(time_once([&] { graph->replay(); }) / kEmptyKernels);
+  }
+  return percentile(std::move(samples), 0.5);
+}
+
+}  // namespace
+
+std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort) {
+  return std::make_unique<CudaTimer>(runtime, device, effort);
+}
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <vector>
+
+#include "bench/case.h"
+
+namespace warpfuse::host::bench {
+
+// The tensors of one call.
+struct InputSet {
+  at::Tensor scores;       // forward
+  at::Tensor output;       // backward: the forward's result,
+  at::Tensor grad_output;  // and a random gradient of it
+
+  // What the plugin's operator is given besides.
+  std::optional<at::Tensor> attn_mask, query_positions, key_lengths;
+  // What ATen's chain needs, and the reference: true = hidden, broadcasts to the scores; undefined
+  // where no key is hidden.
+  at::Tensor hidden;
+};
+
+// `sets` inputs of the row, random and each in memory of its own; equal from run to run on one
+// machine. Rules that hide by position are the same in all sets.
+std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t sets);
+
+}  // namespace warpfuse::host::bench

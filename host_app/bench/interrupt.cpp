@@ -1,0 +1,26 @@
+#include "bench/interrupt.h"
+
+#include <csignal>
+
+namespace warpfuse::host::bench {
+namespace {
+
+volatile std::sig_atomic_t noted = 0;
+
+void note(int) { noted = 1; }
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  noted = 0;
+  struct sigaction action{};
+  action.sa_handler = note;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+InterruptGuard::~InterruptGuard() { std::signal(SIGINT, SIG_DFL); }
+
+bool interrupted() { return noted != 0; }
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,163 @@
+#include "bench/plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "bench/presets.h"
+#include "runtime/errors.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+template <typename Value, size_t n>
+std::string list_names(const Names<Value, n>& names) {
+  std::vector<std::string_view> list;
+  for (const auto& [value, name] : names) {
+    list.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+template <typename Value, size_t n>
+std::vector<Value> parse_names(const char* option, const Names<Value, n>& names,
+                               const std::string& text) {
+  std::vector<Value> values;
+  for (const std::string& item : split_list(text)) {
+    const std::optional<Value> value = value_in(names, item);
+    if (!value) {
+      fail(ExitCode::usage, "{}: expected a list of {}, got '{}'", option, list_names(names), item);
+    }
+    values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<Operator> every_operator() {
+  std::vector<Operator> operators;
+  for (const auto& [value, name] : kOperatorNames) {
+    operators.push_back(value);
+  }
+  return operators;
+}
+
+// One operator, or all.
+std::optional<Operator> parse_operator(const std::string& text) {
+  const std::optional<Operator> op = value_in(kOperatorNames, text);
+  if (!op && text != "all") {
+    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", list_names(kOperatorNames),
+         text);
+  }
+  return op;
+}
+
+// The operators to run of an entry. softmax and log_softmax take each other's shapes.
+std::vector<Operator> chosen_operators(std::optional<Operator> asked, const Entry& entry) {
+  if (!asked) {
+    return entry.operators;
+  }
+  const auto is_masked = [](Operator op) { return op == Operator::scaled_masked_softmax; };
+  const bool listed = std::ranges::any_of(
+      entry.operators, [&](Operator known) { return is_masked(known) == is_masked(*asked); });
+  return listed ? std::vector{*asked} : std::vector<Operator>{};
+}
+
+std::vector<Entry> entries_named(const std::string& item) {
+  for (const Preset& preset : presets()) {
+    if (preset.name == item) {
+      return preset.entries;
+    }
+  }
+  const std::optional<Shape> shape = parse_shape(item);
+  if (!shape) {
+    std::vector<std::string_view> names;
+    for (const Preset& preset : presets()) {
+      names.push_back(preset.name);
+    }
+    fail(ExitCode::usage,
+         "--shapes: expected {}, or sizes such as 1024x8192 or 64x4096x64@1, got '{}'",
+         fmt::join(names, ", "), item);
+  }
+  return {
+      {every_operator(), {*shape}, {c10::ScalarType::Float}, {Mask::none}, {Direction::forward}}};
+}
+
+bool is_scores(const Shape& shape) {
+  return shape.sizes.size() >= 2 && shape.sizes.size() <= 4 && shape.dim == -1;
+}
+
+void add_once(std::vector<Case>& cases, const Case& c) {
+  if (std::ranges::find(cases, c) == cases.end()) {
+    cases.push_back(c);
+  }
+}
+
+void add_cases(std::vector<Case>& cases, Operator op, const Entry& entry) {
+  for (const Shape& shape : entry.shapes) {
+    for (const c10::ScalarType dtype : entry.dtypes) {
+      for (const Mask mask : entry.masks) {
+        for (const Direction direction : entry.directions) {
+          add_once(cases, {op, direction, shape, dtype, mask});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items;
+  size_t start = 0;
+  for (size_t comma = text.find(','); comma != std::string::npos; comma = text.find(',', start)) {
+    items.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  items.push_back(text.substr(start));
+  return items;
+}
+
+std::vector<Case> plan(const Request& request) {
+  const std::optional<Operator> asked = parse_operator(request.op);
+  std::optional<std::vector<c10::ScalarType>> dtypes;
+  if (request.dtypes) {
+    dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
+  }
+  std::optional<std::vector<Mask>> masks;
+  if (request.masks) {
+    masks = parse_names("--mask", kMaskNames, *request.masks);
+    if (asked && asked != Operator::scaled_masked_softmax) {
+      fail(ExitCode::usage, "--mask: only scaled_masked_softmax takes a mask, not {}", request.op);
+    }
+  }
+  std::vector<Case> cases;
+  for (const std::string& item : split_list(request.shapes)) {
+    for (Entry entry : entries_named(item)) {
+      entry.dtypes = dtypes.value_or(entry.dtypes);
+      if (request.backward) {
+        entry.directions = {Direction::forward, Direction::backward};
+      }
+      for (const Operator op : chosen_operators(asked, entry)) {
+        const bool masked = op == Operator::scaled_masked_softmax;
+        if (masked && !std::ranges::all_of(entry.shapes, is_scores)) {
+          if (!asked) {
+            continue;  // the other operators take it
+          }
+          fail(ExitCode::usage,
+               "--shapes: expected 2 to 4 sizes, and no other dim than the last, for {}, got '{}'",
+               request.op, item);
+        }
+        Entry chosen = entry;
+        chosen.masks = masked ? masks.value_or(entry.masks) : std::vector{Mask::none};
+        add_cases(cases, op, chosen);
+      }
+    }
+  }
+  if (cases.empty()) {
+    fail(ExitCode::usage, "--shapes {}: has no row of {}", request.shapes, request.op);
+  }
+  return cases;
+}
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/case.h"
+
+namespace warpfuse::host::bench {
+
+// The rows that were asked for, as the command line has them.
+struct Request {
+  std::string op;                     // softmax, log_softmax, scaled_masked_softmax or all
+  std::string shapes;                 // presets and shapes, separated by commas
+  std::optional<std::string> dtypes;  // overrides the presets'; float32 for shapes in numbers
+  std::optional<std::string> masks;   // the same; none for shapes in numbers
+  bool backward = false;              // backward rows too, where a preset has forward ones alone
+};
+
+// Each row once, in the order of the request. Throws Error(usage) that names the option, what was
+// expected and what was given, also when no row is left.
+std::vector<Case> plan(const Request& request);
+
+// Items between commas; empty ones are kept, so that they are refused by name.
+std::vector<std::string> split_list(const std::string& text);
+
+}  // namespace warpfuse::host::bench

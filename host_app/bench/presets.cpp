@@ -1,0 +1,103 @@
+#include "bench/presets.h"
+
+#include <initializer_list>
+#include <optional>
+#include <stdexcept>
+
+namespace warpfuse::host::bench {
+namespace {
+
+constexpr auto kFloat32 = c10::ScalarType::Float;
+constexpr auto kFloat16 = c10::ScalarType::Half;
+constexpr auto kBFloat16 = c10::ScalarType::BFloat16;
+
+std::vector<Operator> softmax() { return {Operator::softmax}; }
+std::vector<Operator> masked() { return {Operator::scaled_masked_softmax}; }
+std::vector<Direction> forward() { return {Direction::forward}; }
+std::vector<Direction> both() { return {Direction::forward, Direction::backward}; }
+
+std::vector<Shape> shapes(std::initializer_list<std::string_view> texts) {
+  std::vector<Shape> parsed;
+  for (const std::string_view text : texts) {
+    const std::optional<Shape> shape = parse_shape(text);
+    if (!shape) {
+      throw std::logic_error("a preset holds no shape: " + std::string(text));
+    }
+    parsed.push_back(*shape);
+  }
+  return parsed;
+}
+
+// Columns from 32 to 262144 in powers of two, each with its odd neighbour, and GPT-2's vocabulary;
+// rows for about 64M elements.
+std::vector<Shape> sweep_shapes() {
+  constexpr int64_t kElements = int64_t{64} * 1024 * 1024;
+  constexpr int64_t kVocabulary = 50257;
+  std::vector<Shape> sweep;
+  const auto add = [&](int64_t columns) { sweep.push_back({{kElements / columns, columns}}); };
+  for (int64_t columns = 32; columns <= 262144; columns *= 2) {
+    add(columns);
+    add(columns + 1);
+    if (columns < kVocabulary && kVocabulary < 2 * columns) {
+      add(kVocabulary);
+    }
+  }
+  return sweep;
+}
+
+std::vector<Entry> seed_rows() {
+  return {{softmax(), shapes({"1024x8192"}), {kFloat32}, {Mask::none}, forward()},
+          {masked(),
+           shapes({"1x512x512", "1x1024x1024"}),
+           {kFloat32},
+           {Mask::none, Mask::causal, Mask::padding},
+           forward()}};
+}
+
+std::vector<Entry> table_rows() {
+  const std::vector<c10::ScalarType> two{kFloat32, kBFloat16};
+  return {{softmax(),
+           shapes({"1024x8192", "65536x512", "65536x1024", "65536x1025", "16384x4096", "8192x8192",
+                   "4096x32768", "4096x50257", "2048x131072", "512x262144"}),
+           two,
+           {Mask::none},
+           both()},
+          {softmax(), shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, both()},
+          {softmax(), shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, both()},
+          {masked(), shapes({"96x1024x1024"}), two, {Mask::causal}, both()},
+          {masked(), shapes({"12x4096x4096"}), {kBFloat16}, {Mask::causal}, both()},
+          {masked(), shapes({"8x12x1024x1024"}), {kBFloat16}, {Mask::padding}, both()},
+          {masked(), shapes({"1x12x1x1024"}), {kFloat16}, {Mask::positions}, forward()}};
+}
+
+std::vector<Entry> cpu_rows() {
+  const std::vector<c10::ScalarType> three{kFloat32, kBFloat16, kFloat16};
+  return {{softmax(),
+           shapes({"1024x8192", "4096x512", "512x50257", "64x1025", "65536x64", "64x1024x64@1"}),
+           three,
+           {Mask::none},
+           forward()},
+          {{Operator::log_softmax}, shapes({"512x50257"}), {kFloat32}, {Mask::none}, forward()},
+          {masked(),
+           shapes({"12x1024x1024"}),
+           three,
+           {Mask::none, Mask::causal, Mask::boolean, Mask::additive},
+           forward()}};
+}
+
+std::vector<Entry> sweep_rows() {
+  return {{softmax(), sweep_shapes(), {kFloat32, kBFloat16}, {Mask::none}, forward()}};
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all{
+      {"seed", "1024x8192, and attention's 512 and 1024 with none, causal, padding", seed_rows()},
+      {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table_rows()},
+      {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu_rows()},
+      {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()}};
+  return all;
+}
+
+}  // namespace warpfuse::host::bench

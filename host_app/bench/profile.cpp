@@ -1,0 +1,64 @@
+#include "bench/profile.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "bench/inputs.h"
+#include "bench/variants.h"
+#include "runtime/cuda_runtime.h"
+#include "runtime/errors.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+// Whether the variant takes this shape; the call that finds out is the warm-up.
+bool warm_up(const Variant& variant, const InputSet& inputs) {
+  try {
+    variant.call(inputs);
+    return true;
+  } catch (const c10::Error& error) {
+    if (is_refusal(error.what_without_backtrace())) {
+      return false;
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+void profile_rows(const std::vector<Case>& cases, const std::string& variant, c10::Device device,
+                  CudaRuntime& runtime) {
+  bool known = false;
+  for (const Case& c : cases) {
+    const std::vector<Variant> variants = variants_of(c, algorithm_names(true));
+    const auto found = std::ranges::find(variants, variant, &Variant::name);
+    if (found == variants.end()) {
+      continue;
+    }
+    known = true;
+    const std::vector<InputSet> inputs = make_inputs(c, device, 1);
+    if (!warm_up(*found, inputs.front())) {
+      continue;
+    }
+    const auto graph = runtime.capture([&] { found->call(inputs.front()); });
+    runtime.synchronize();
+    runtime.start_profiler();
+    found->call(inputs.front());
+    runtime.synchronize();
+    runtime.stop_profiler();
+    Json line = key_of(c);
+    line["variant"] = variant;
+    line["kernels"] = graph->kernels();
+    fmt::print("{}\n", line.dump());
+    std::fflush(stdout);
+    runtime.release_memory();
+  }
+  if (!known) {
+    fail(ExitCode::usage, "--profile: expected a variant of these rows, got '{}'", variant);
+  }
+}
+
+}  // namespace warpfuse::host::bench

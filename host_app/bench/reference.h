@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "bench/case.h"
+#include "bench/inputs.h"
+
+namespace warpfuse::host::bench {
+
+// The reference is ATen's softmax in double precision, with the scores scaled and the hidden keys
+// at -inf before it, and at zero after it. It is computed piece by piece on the inputs' device.
+//
+// The error of an element is |value - reference| over the size of the terms that it is made of, so
+// that rounding gives about the same figure everywhere:
+//
+//   softmax, forward        reference
+//   log_softmax, forward    1 + |reference|
+//   softmax, backward       scale * output * (|g| + sum |g * output|)
+//   log_softmax, backward   |g| + exp(output) * sum |g|
+//
+// A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count.
+
+// The largest error of all elements; NaN where `value` holds one, infinite for a wrong shape.
+double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value);
+
+// What a right result may have: a little more than one rounding, float64 1e-12, float32 2e-5,
+// float16 7e-4, bfloat16 5e-3; eight times that for ATen, which rounds between its kernels.
+double tolerance_of(c10::ScalarType dtype, bool of_aten);
+
+// Overwrites `inputs.scores` by the forward's result for them, rounded to the dtype.
+void replace_by_forward(const Case& c, const InputSet& inputs);
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,128 @@
+#include "bench/results.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <system_error>
+
+#include "runtime/errors.h"
+#include "runtime/files.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kRowColumns{"operator", "direction",   "dim",         "dtype",        "mask",
+                                 "floor_us", "least_bytes", "fused_bytes", "unfused_bytes"};
+constexpr std::array kVariantColumns{"name",     "status", "max_error",    "p50_us",
+                                     "p5_us",    "p95_us", "event_p50_us", "default_malloc_p50_us",
+                                     "gb_per_s", "share",  "copy_ratio",   "speedup",
+                                     "kernels",  "reason"};
+
+void write_whole(const fs::path& path, const std::string& text) {
+  const fs::path beside = path.string() + ".part";
+  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream) {
+    fs::rename(beside, path, error);
+  }
+  if (!stream || error) {
+    fail(ExitCode::usage, "{}: cannot be written", path.string());
+  }
+}
+
+// A field of an object as CSV has it; empty where there is none.
+std::string field(const Json& object, const char* key) {
+  if (!object.contains(key) || object[key].is_null()) {
+    return "";
+  }
+  const Json& value = object[key];
+  if (!value.is_string()) {
+    return value.dump();
+  }
+  std::string quoted(1, '"');
+  for (const char letter : value.get<std::string>()) {
+    quoted.append(letter == '"' ? 2 : 1, letter);
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+bool is_row(const Json& row) {
+  const auto has = [&](const char* field) { return row.contains(field); };
+  return row.is_object() && std::ranges::all_of(kKeyFields, has) && has("variants") &&
+         row["variants"].is_array() && std::ranges::all_of(row["variants"], &Json::is_object);
+}
+
+bool are_results(const Json& document) {
+  return document.is_object() && document.contains("format") && document["format"] == kFormat &&
+         document.contains("rows") && document["rows"].is_array() &&
+         std::ranges::all_of(document["rows"], is_row);
+}
+
+}  // namespace
+
+Results::Results(const Json& head, std::optional<std::string> json_path,
+                 std::optional<std::string> csv_path)
+    : json_path_(std::move(json_path)), csv_path_(std::move(csv_path)) {
+  document_["format"] = kFormat;
+  document_["complete"] = false;
+  document_.update(head);
+  document_["rows"] = Json::array();
+  save();
+}
+
+void Results::add(Json row) {
+  document_["rows"].push_back(std::move(row));
+  save();
+}
+
+void Results::set_complete() {
+  document_["complete"] = true;
+  save();
+}
+
+void Results::save() const {
+  if (json_path_) {
+    write_whole(*json_path_, document_.dump(1) + "\n");
+  }
+  if (csv_path_) {
+    write_whole(*csv_path_, csv_of(rows()));
+  }
+}
+
+std::string csv_of(const Json& rows) {
+  std::string text = fmt::format("shape,{},same_size_copy_p50_us,{}\n", fmt::join(kRowColumns, ","),
+                                 fmt::join(kVariantColumns, ","));
+  for (const Json& row : rows) {
+    for (const Json& variant : row["variants"]) {
+      text += fmt::format("{}", fmt::join(row["shape"].get<std::vector<int64_t>>(), "x"));
+      for (const char* column : kRowColumns) {
+        text.append(1, ',').append(field(row, column));
+      }
+      text.append(1, ',').append(field(row["same_size_copy"], "p50_us"));
+      for (const char* column : kVariantColumns) {
+        text.append(1, ',').append(field(variant, column));
+      }
+      text.push_back('\n');
+    }
+  }
+  return text;
+}
+
+Json read_results(const fs::path& path) {
+  Json document =
+      Json::parse(read_file(path, ExitCode::usage), nullptr, /*allow_exceptions=*/false);
+  if (!are_results(document)) {
+    fail(ExitCode::usage, "{}: expected a JSON file of format {}", path.string(), kFormat);
+  }
+  return document;
+}
+
+}  // namespace warpfuse::host::bench

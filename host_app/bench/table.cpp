@@ -1,0 +1,126 @@
+#include "bench/table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace warpfuse::host::bench {
+namespace {
+
+std::string shape_of(const Json& row) {
+  return Shape{row["shape"].get<std::vector<int64_t>>(), row["dim"].get<int64_t>()}.text();
+}
+
+// A number in so many digits, or a dash where there is none.
+std::string number(const Json& object, const char* key, int digits) {
+  return object.contains(key) && object[key].is_number()
+             ? fmt::format("{:.{}f}", object[key].get<double>(), digits)
+             : "-";
+}
+
+std::string row_label(const Json& row) {
+  return fmt::format("{:<22}{:<9}{:<16}{:<9}{:<10}", row["operator"].get<std::string>(),
+                     row["direction"].get<std::string>(), shape_of(row),
+                     row["dtype"].get<std::string>(), row["mask"].get<std::string>());
+}
+
+}  // namespace
+
+void print_head(const Json& document) {
+  const Json& copy = document["large_copy"];
+  fmt::print("{}: a copy of {:.2f} GB moves {:.0f} GB/s",
+             document["device"]["name"].get<std::string>(), copy["bytes"].get<double>() / 2e9,
+             copy["gb_per_s"].get<double>());
+  if (document.contains("empty_kernel_us")) {
+    fmt::print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
+  }
+  const bool cuda = document["device"]["type"] == "cuda";
+  fmt::print("\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<9}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
+             "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
+             cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
+  std::fflush(stdout);
+}
+
+void print_row(const Json& row) {
+  const std::string label = row_label(row);
+  fmt::print("{}{:<9}{:>10}{:>10}{:>10}\n", label, "copy",
+             number(row["same_size_copy"], "p50_us", 2), number(row["same_size_copy"], "p5_us", 2),
+             number(row["same_size_copy"], "p95_us", 2));
+  for (const Json& variant : row["variants"]) {
+    fmt::print("{}{:<9}", label, variant["name"].get<std::string>());
+    if (variant["status"] != "ok") {
+      fmt::print("  {}: {}\n", variant["status"].get<std::string>(),
+                 variant.value("reason", std::string()));
+      continue;
+    }
+    const char* beside =
+        variant.contains("event_p50_us") ? "event_p50_us" : "default_malloc_p50_us";
+    fmt::print("{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n", number(variant, "p50_us", 2),
+               number(variant, "p5_us", 2), number(variant, "p95_us", 2),
+               number(variant, beside, 2), number(variant, "gb_per_s", 0),
+               number(variant, "share", 3), number(variant, "copy_ratio", 3),
+               number(variant, "speedup", 2));
+  }
+  std::fflush(stdout);
+}
+
+void print_launches(const Json& rows) {
+  bool first = true;
+  for (const Json& row : rows) {
+    for (const Json& variant : row["variants"]) {
+      for (const Json& launch : variant.value("launches", Json::array())) {
+        if (first) {
+          fmt::print(
+              "\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<9}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
+              "\n",
+              "launches", "", "", "", "", "variant", "kernel", "grid", "threads", "cluster", "regs",
+              "shared", "local", "blocks", "warps");
+          first = false;
+        }
+        fmt::print("{}{:<9}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}\n", row_label(row),
+                   variant["name"].get<std::string>(),
+                   fmt::format("{}/{}", launch.value("tier", "?"), launch.value("kernel", "?")),
+                   number(launch, "grid", 0), number(launch, "threads", 0),
+                   number(launch, "cluster", 0), number(launch, "registers", 0),
+                   number(launch, "shared_bytes", 0), number(launch, "local_bytes", 0),
+                   number(launch, "blocks_per_sm", 0),
+                   fmt::format("{} of {}", number(launch, "warps_per_sm", 0),
+                               number(launch, "max_warps_per_sm", 0)));
+      }
+    }
+  }
+}
+
+Progress::Progress(size_t rows)
+    : rows_(rows),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      start_(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::show(size_t row, const Case& c) const {
+  if (!terminal_) {
+    return;
+  }
+  std::string left;
+  if (row > 0) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    const auto seconds =
+        std::llround(spent.count() / static_cast<double>(row) * static_cast<double>(rows_ - row));
+    left = fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
+  }
+  fmt::print(stderr, "\r\033[K[{}/{}] {}{}", row + 1, rows_, text_of(c), left);
+  std::fflush(stderr);
+}
+
+void Progress::clear() const {
+  if (terminal_) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+}
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,300 @@
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/baseline.h"
+#include "bench/interrupt.h"
+#include "bench/launch_log.h"
+#include "bench/plan.h"
+#include "bench/presets.h"
+#include "bench/profile.h"
+#include "bench/results.h"
+#include "bench/row.h"
+#include "bench/table.h"
+#include "bench/timer.h"
+#include "bench/variants.h"
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "generated/commit.h"
+#include "runtime/cuda_runtime.h"
+#include "runtime/device.h"
+#include "runtime/files.h"
+#include "runtime/plugin.h"
+
+namespace warpfuse::host {
+namespace {
+
+using namespace bench;
+
+constexpr const char* kExamples =
+    "  warpfuse bench softmax\n"
+    "  warpfuse bench all --shapes table --json table.json --csv table.csv\n"
+    "  warpfuse bench softmax --shapes 4096x50257,64x4096x64@1 --dtype float32,bfloat16 "
+    "--backward\n"
+    "  warpfuse bench scaled_masked_softmax --shapes 12x1024x1024 --mask causal,boolean --device "
+    "cpu\n"
+    "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
+
+constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
+constexpr Effort kFullEffort{
+    .rounds = 30, .short_rounds = 15, .sample_us = 4000, .large_copy_bytes = 4 * kGibibyte};
+constexpr Effort kQuickEffort{
+    .rounds = 8, .short_rounds = 5, .sample_us = 2000, .large_copy_bytes = kGibibyte};
+constexpr int64_t kLargeCopyDividerOnCpu = 16;  // caches and memory are smaller there
+
+// Where the algorithms run unless --algorithms says so: the shape that they are compared on.
+bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
+
+std::string help_text() {
+  std::string text =
+      "Times the plugin's operators against ATen and a copy of the same bytes. Every result\n"
+      "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
+      "baseline; 130: interrupted (what was measured is kept).\n\nPresets of --shapes:\n";
+  for (const Preset& preset : presets()) {
+    text += fmt::format("  {:<8}{}\n", preset.name, preset.summary);
+  }
+  return text;
+}
+
+cxxopts::Options make_options() {
+  cxxopts::Options options("warpfuse bench", help_text());
+  options.positional_help("softmax|log_softmax|scaled_masked_softmax|all");
+  options.add_options()("operator", "what to measure", value_option(), "NAME")(
+      "shapes", "presets, or sizes such as 1024x8192 or 64x4096x64@1 (softmax over dim 1)",
+      value_option("seed"),
+      "LIST")("dtype", "float32, float16, bfloat16, float64 (default: the preset's, else float32)",
+              value_option(), "LIST")(
+      "mask",
+      "none, causal, padding, boolean, additive, positions (default: the preset's, else none)",
+      value_option(), "LIST")("backward", "the backward passes too")(
+      "algorithms", "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)",
+      value_option(), "LIST")("quick", "fewer samples")(
+      "json", "write the results as JSON, anew after each row", value_option(), "F")(
+      "csv", "the same as CSV", value_option(), "F")(
+      "baseline", "compare with the JSON of an earlier run, by the ratio to the copy",
+      value_option(),
+      "F")("fail-under", "the least ratio of now to the baseline", value_option("0.95"), "X")(
+      "tuning", "a tuning table for the plugin", value_option(), "F")(
+      "profile", "run this variant once a row between profiler marks, and print the rows' keys",
+      value_option(), "VARIANT");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+std::optional<std::string> optional_text(const Arguments& arguments, const std::string& name) {
+  return arguments.has(name) ? std::optional(arguments.text(name)) : std::nullopt;
+}
+
+// The algorithms of a row.
+class Algorithms {
+ public:
+  Algorithms(const std::optional<std::string>& asked, bool cuda)
+      : names_(algorithm_names(cuda)), everywhere_(asked.has_value()) {
+    if (!asked || *asked == "all") {
+      return;
+    }
+    const std::vector<std::string> known = std::exchange(names_, {});
+    if (*asked == "none") {
+      return;
+    }
+    names_ = split_list(*asked);
+    for (const std::string& name : names_) {
+      if (std::ranges::find(known, name) == known.end()) {
+        fail(ExitCode::usage, "--algorithms: expected all, none or a list of {}, got '{}'",
+             fmt::join(known, ", "), name);
+      }
+    }
+  }
+
+  std::vector<std::string> of(const Case& c) const {
+    return everywhere_ || is_ladder(c.shape) ? names_ : std::vector<std::string>{};
+  }
+
+ private:
+  std::vector<std::string> names_;
+  bool everywhere_;
+};
+
+Request request_of(const Arguments& arguments) {
+  return {.op = arguments.text("operator"),
+          .shapes = arguments.text("shapes"),
+          .dtypes = optional_text(arguments, "dtype"),
+          .masks = optional_text(arguments, "mask"),
+          .backward = arguments.has("backward")};
+}
+
+Effort effort_of(const Arguments& arguments, bool cuda) {
+  Effort effort = arguments.has("quick") ? kQuickEffort : kFullEffort;
+  if (!cuda) {
+    effort.large_copy_bytes /= kLargeCopyDividerOnCpu;
+  }
+  return effort;
+}
+
+std::string today() {
+  const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+  const std::chrono::year_month_day date(now);
+  return fmt::format("{:04}-{:02}-{:02}", int(date.year()), unsigned(date.month()),
+                     unsigned(date.day()));
+}
+
+Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
+  Json versions{{"warpfuse", plugin.version},
+                {"commit", kCommit},
+                {"libtorch", running_libtorch()},
+                {"cuda", Json()},
+                {"driver", Json()}};
+  if (runtime != nullptr) {
+    versions["cuda"] = libtorch_cuda().value_or("");
+    versions["driver"] = runtime->device().driver;
+  }
+  return versions;
+}
+
+// All of the JSON but the rows.
+Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
+             Timer& timer, const Timer::LargeCopy& copy) {
+  Json head{
+      {"date", today()},
+      {"command", command},
+      {"versions", versions_of(plugin, runtime)},
+      {"device", timer.device()},
+      {"timing", timer.method()},
+      {"large_copy",
+       {{"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}}}};
+  if (const std::optional<double> empty_us = timer.empty_kernel_us()) {
+    head["empty_kernel_us"] = *empty_us;
+  }
+  head["tuning"] = tuning_text();
+  return head;
+}
+
+struct Outcome {
+  bool all_right = true;      // no result of the plugin is wrong
+  size_t without_memory = 0;  // rows that did not fit
+};
+
+// Measures row by row until all are done or the user interrupts.
+Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c10::Device device,
+                Timer& timer, const Timer::LargeCopy& copy, Results& results) {
+  const Progress progress(cases.size());
+  Outcome outcome;
+  for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
+    progress.show(i, cases[i]);
+    try {
+      Json row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
+      progress.clear();
+      print_row(row);
+      outcome.all_right = outcome.all_right && !has_wrong_result(row);
+      results.add(std::move(row));
+    } catch (const c10::OutOfMemoryError&) {
+      progress.clear();
+      fmt::print("{}  skipped: out of memory\n", text_of(cases[i]));
+      ++outcome.without_memory;
+    }
+    timer.release_memory();
+  }
+  return outcome;
+}
+
+// The plugin, and the device that it is measured on.
+struct Bench {
+  Plugin plugin;
+  c10::Device device;
+  std::unique_ptr<CudaRuntime> runtime;  // null on the CPU
+};
+
+Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
+  const std::string request = arguments.text("device");
+  Plugin plugin = require_plugin(arguments.plugin_options());
+  load_cuda_if_wanted(request);
+  check_libtorch(plugin);
+  if (request.starts_with("cuda") && !has_cuda_runtime()) {
+    fail(ExitCode::device, "--device {}: this program was built without CUDA", request);
+  }
+  const c10::Device device = translating_errors(ExitCode::device, "--device " + request,
+                                                [&] { return choose_device(request); });
+  if (device.is_cuda() && !plugin.cuda) {
+    fail(ExitCode::device, "--device {}: the plugin {} was built without CUDA", request,
+         plugin.path);
+  }
+  require_operators(operators_of(cases), "bench");
+  if (arguments.has("tuning")) {
+    const std::string path = arguments.text("tuning");
+    set_tuning(read_file(path, ExitCode::usage), path);
+  }
+  return {std::move(plugin), device, device.is_cuda() ? open_cuda_runtime(device) : nullptr};
+}
+
+}  // namespace
+
+ExitCode run_bench(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {"operator"}, argc, argv);
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
+  const std::vector<Case> cases = plan(request_of(arguments));
+  const double limit = arguments.number("fail-under", 0);
+  if (arguments.has("fail-under") && !arguments.has("baseline")) {
+    fail(ExitCode::usage, "--fail-under: needs a --baseline to compare with");
+  }
+  Json baseline;
+  if (arguments.has("baseline")) {
+    baseline = read_results(arguments.text("baseline"));
+    require_common_row(baseline, cases, arguments.text("baseline"));
+  }
+  const c10::InferenceMode inference;
+  const Bench bench = open_bench(arguments, cases);
+  const bool cuda = bench.runtime != nullptr;
+  if (arguments.has("profile")) {
+    if (!cuda) {
+      fail(ExitCode::device, "--profile: needs a GPU");
+    }
+    profile_rows(cases, arguments.text("profile"), bench.device, *bench.runtime);
+    return ExitCode::ok;
+  }
+  const Algorithms algorithms(optional_text(arguments, "algorithms"), cuda);
+  if (std::ranges::any_of(cases, [&](const Case& c) { return !algorithms.of(c).empty(); })) {
+    require_operators({"warpfuse::_softmax_algorithm"}, "bench --algorithms");
+  }
+
+  const InterruptGuard guard;
+  const Effort effort = effort_of(arguments, cuda);
+  const std::unique_ptr<Timer> timer =
+      cuda ? make_cuda_timer(*bench.runtime, bench.device, effort) : make_cpu_timer(effort);
+  const Timer::LargeCopy copy = timer->large_copy();
+  timer->release_memory();
+  const std::string command =
+      fmt::format("warpfuse {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
+  Results results(head_of(command, bench.plugin, bench.runtime.get(), *timer, copy),
+                  optional_text(arguments, "json"), optional_text(arguments, "csv"));
+  print_head(results.document());
+  const Outcome outcome = measure(cases, algorithms, bench.device, *timer, copy, results);
+  const size_t measured = results.rows().size();
+  print_launches(results.rows());
+  bool holds = true;
+  if (arguments.has("baseline") && measured > 0) {
+    holds = report_comparison(compare_with(baseline, results.rows()), limit);
+  }
+  if (measured + outcome.without_memory < cases.size()) {
+    fail(ExitCode::interrupted, "interrupted after {} of {} rows", measured, cases.size());
+  }
+  if (outcome.without_memory > 0) {
+    fail(ExitCode::device, "{} of {} rows do not fit into memory", outcome.without_memory,
+         cases.size());
+  }
+  results.set_complete();
+  return outcome.all_right && holds ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,175 @@
+// libwarpfuse_host_cuda.so: CudaRuntime with libtorch_cuda and the CUDA runtime.
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_profiler_api.h>
+#include <cuda_runtime.h>
+
+#include <fstream>
+#include <vector>
+
+#include "cuda/kernels.h"
+#include "runtime/cuda_runtime.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr double kMicrosecondsPerMillisecond = 1e3;
+
+int64_t count_kernels(cudaGraph_t graph) {
+  size_t count = 0;
+  C10_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  C10_CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  int64_t kernels = 0;
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    C10_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+    kernels += type == cudaGraphNodeTypeKernel ? 1 : 0;
+  }
+  return kernels;
+}
+
+class Graph : public CudaGraph {
+ public:
+  Graph(const std::function<void()>& work, const Graph* memory_of, c10::cuda::CUDAStream stream)
+      : graph_(/*keep_graph=*/true) {
+    const c10::cuda::CUDAStreamGuard guard(stream);
+    graph_.capture_begin(memory_of != nullptr ? memory_of->pool_ : c10::MempoolId_t{0, 0});
+    try {
+      work();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    graph_.capture_end();
+    graph_.instantiate();
+    pool_ = graph_.pool();
+    kernels_ = count_kernels(graph_.raw_cuda_graph());
+  }
+
+  void replay() override { graph_.replay(); }
+  int64_t kernels() const override { return kernels_; }
+
+ private:
+  // The stream and the allocator leave the capture; that the capture failed is known already.
+  void abandon() {
+    try {
+      graph_.capture_end();
+    } catch (const c10::Error&) {
+      cudaGetLastError();
+    }
+  }
+
+  at::cuda::CUDAGraph graph_;
+  c10::MempoolId_t pool_;
+  int64_t kernels_ = 0;
+};
+
+class Stopwatch : public CudaStopwatch {
+ public:
+  Stopwatch() {
+    C10_CUDA_CHECK(cudaEventCreate(&start_));
+    C10_CUDA_CHECK(cudaEventCreate(&stop_));
+  }
+  ~Stopwatch() override {
+    cudaEventDestroy(start_);
+    cudaEventDestroy(stop_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  void start() override { record(start_); }
+  void stop() override { record(stop_); }
+
+  double microseconds() override {
+    C10_CUDA_CHECK(cudaEventSynchronize(stop_));
+    float milliseconds = 0;
+    C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start_, stop_));
+    return milliseconds * kMicrosecondsPerMillisecond;
+  }
+
+ private:
+  static void record(cudaEvent_t event) {
+    C10_CUDA_CHECK(cudaEventRecord(event, c10::cuda::getCurrentCUDAStream()));
+  }
+
+  cudaEvent_t start_ = nullptr;
+  cudaEvent_t stop_ = nullptr;
+};
+
+// Of the kernel module; the CUDA version that it serves where that cannot be read.
+std::string driver_version() {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string version;
+  if (file >> version) {
+    return version;
+  }
+  int number = 0;
+  C10_CUDA_CHECK(cudaDriverGetVersion(&number));
+  return "CUDA " + std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+class Runtime : public CudaRuntime {
+ public:
+  explicit Runtime(c10::DeviceIndex index)
+      : index_(index), capture_stream_(prepare_stream(index)) {}
+
+  CudaDevice device() const override {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index_));
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return {.name = properties.name,
+            .driver = driver_version(),
+            .multiprocessors = properties.multiProcessorCount,
+            .memory_bytes = static_cast<int64_t>(total_bytes),
+            .free_bytes = static_cast<int64_t>(free_bytes),
+            .l2_bytes = properties.l2CacheSize};
+  }
+
+  std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
+                                     const CudaGraph* memory_of) override {
+    synchronize();
+    return std::make_unique<Graph>(work, dynamic_cast<const Graph*>(memory_of), capture_stream_);
+  }
+
+  std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Stopwatch>(); }
+  void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+  void release_memory() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
+  void launch_empty_kernel() override {
+    C10_CUDA_CHECK(host::launch_empty_kernel(c10::cuda::getCurrentCUDAStream()));
+  }
+  void launch_copy(void* to, const void* from, int64_t bytes) override {
+    C10_CUDA_CHECK(launch_copy_kernel(to, from, bytes, c10::cuda::getCurrentCUDAStream()));
+  }
+
+  void start_profiler() override { C10_CUDA_CHECK(cudaProfilerStart()); }
+  void stop_profiler() override { C10_CUDA_CHECK(cudaProfilerStop()); }
+
+ private:
+  static c10::cuda::CUDAStream prepare_stream(c10::DeviceIndex index) {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    c10::cuda::set_device(index);
+    return c10::cuda::getStreamFromPool();
+  }
+
+  c10::DeviceIndex index_;
+  // The default stream cannot be captured; and graphs share memory only if they come from one
+  // stream, since the allocator gives a freed block to the stream that it was on.
+  c10::cuda::CUDAStream capture_stream_;
+};
+
+}  // namespace
+}  // namespace warpfuse::host
+
+extern "C" __attribute__((visibility("default"))) warpfuse::host::CudaRuntime*
+warpfuse_host_make_cuda_runtime(int index) {
+  return new warpfuse::host::Runtime(static_cast<c10::DeviceIndex>(index));
+}

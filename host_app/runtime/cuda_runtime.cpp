@@ -1,0 +1,40 @@
+#include "runtime/cuda_runtime.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "runtime/errors.h"
+#include "runtime/shared_library.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr const char* kModule = "libwarpfuse_host_cuda.so";
+constexpr const char* kFactory = "warpfuse_host_make_cuda_runtime";
+
+}  // namespace
+
+bool has_cuda_runtime() { return find_beside_program(kModule).has_value(); }
+
+std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device) {
+  const std::optional<std::filesystem::path> path = find_beside_program(kModule);
+  if (!path) {
+    fail(ExitCode::device,
+         "{}: this program was built without CUDA ({} is neither beside it nor in ../lib)",
+         device.str(), kModule);
+  }
+  void* module = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed, as libtorch
+  if (module == nullptr) {
+    fail(ExitCode::device, "{} cannot be loaded: {}", kModule, dlerror());
+  }
+  using Factory = CudaRuntime*(int);
+  auto* factory = reinterpret_cast<Factory*>(dlsym(module, kFactory));
+  if (factory == nullptr) {
+    fail(ExitCode::device, "{}: has no {}", path->string(), kFactory);
+  }
+  return std::unique_ptr<CudaRuntime>(factory(device.has_index() ? device.index() : 0));
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,117 @@
+#include "rowwise/cuda/kernel_launch.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "rowwise/cuda/device_limits.h"
+#include "rowwise/launch_log.h"
+#include "rowwise/tier_counters.h"
+
+namespace warpfuse::cuda {
+namespace {
+
+// Sets what the kernel must be allowed before it is launched so.
+cudaError_t allow(const void* kernel, const LaunchShape& shape) {
+  cudaError_t error = cudaSuccess;
+  if (shape.shared_bytes > 0) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shape.shared_bytes));
+    if (error == cudaSuccess) {
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared);
+    }
+  }
+  if (error == cudaSuccess && shape.cluster > 8) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  }
+  return error;
+}
+
+cudaLaunchConfig_t configuration(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[2]) {
+  cudaLaunchConfig_t config{};
+  config.gridDim.x = static_cast<unsigned>(shape.blocks);
+  config.blockDim.x = static_cast<unsigned>(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.attrs = attributes;
+  if (shape.cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  return config;
+}
+
+int blocks_per_multiprocessor(const void* kernel, const LaunchShape& shape) {
+  int blocks = 0;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, shape.threads, shape.shared_bytes);
+  return blocks;
+}
+
+int64_t ask_resident_clusters(const void* kernel, const LaunchShape& shape) {
+  int clusters = 0;
+  if (allow(kernel, shape) == cudaSuccess) {
+    if (shape.cluster > 1) {
+      cudaLaunchAttribute attributes[2];
+      LaunchShape one = shape;
+      one.blocks = shape.cluster;
+      const cudaLaunchConfig_t config = configuration(one, attributes);
+      cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+    } else {
+      clusters = blocks_per_multiprocessor(kernel, shape) * device_limits().rows.multiprocessors;
+    }
+  }
+  return std::max(1, clusters);
+}
+
+void log_launch(const void* kernel, const LaunchShape& shape) {
+  cudaFuncAttributes code{};
+  int device = 0, threads = 0;
+  cudaGetDevice(&device);
+  cudaFuncGetAttributes(&code, kernel);
+  cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
+  LaunchLog::add({to_string(shape.tier), shape.lane_packs, shape.blocks, shape.threads,
+                  shape.cluster, code.numRegs, code.sharedSizeBytes + shape.shared_bytes,
+                  code.localSizeBytes, blocks_per_multiprocessor(kernel, shape), threads / 32});
+}
+
+}  // namespace
+
+cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream_t stream,
+                        void** arguments) {
+  if (shape.blocks > INT_MAX) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (const cudaError_t error = allow(kernel, shape); error != cudaSuccess) {
+    return error;
+  }
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config = configuration(shape, attributes);
+  config.stream = stream;
+  if (device_limits().dependent_launch) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  tier_counter(shape.tier).add();
+  if (LaunchLog::recording()) {
+    log_launch(kernel, shape);
+  }
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+int64_t resident_clusters(const void* kernel, const LaunchShape& shape) {
+  static std::mutex mutex;
+  static auto* known = new std::map<std::tuple<int, const void*, int, int, size_t>, int64_t>;
+  int device = 0;
+  cudaGetDevice(&device);
+  const std::lock_guard lock(mutex);
+  auto [found, missing] =
+      known->try_emplace({device, kernel, shape.threads, shape.cluster, shape.shared_bytes}, 0);
+  if (missing) {
+    found->second = ask_resident_clusters(kernel, shape);
+  }
+  return found->second;
+}
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,1 @@
+"""Turns benchmark JSON into the tables and plots of docs/performance.md."""

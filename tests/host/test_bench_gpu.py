@@ -1,0 +1,92 @@
+"""warpfuse bench on a GPU with small shapes: graphs, events, algorithms and the profiler's marks."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from host_program import SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+
+temporary = tempfile.TemporaryDirectory()
+folder = pathlib.Path(temporary.name)
+MASKS = "none,causal,padding,boolean,additive,positions"
+
+
+def bench(*arguments):
+    return run_with_plugin("bench", *arguments, "--device", "cuda", "--quick")
+
+
+class Measuring(HostTestCase):
+    def document(self, *arguments):
+        path = folder / "results.json"
+        self.assert_ok(bench(*arguments, "--json", path))
+        document = json.loads(path.read_text())
+        self.assertIs(document["complete"], True)
+        return document
+
+    def test_every_variant_is_right_and_timed(self):
+        document = self.document(
+            "all", "--shapes", "2x3x65x1025,8x33x40@1", "--mask", MASKS, "--dtype", "float32,float16,bfloat16",
+            "--backward", "--algorithms", "none",
+        )  # fmt: skip
+        self.assertEqual(document["device"]["type"], "cuda")
+        self.assertGreater(document["device"]["l2_bytes"], 0)
+        self.assertTrue(document["versions"]["driver"])
+        self.assertGreater(document["empty_kernel_us"], 0)
+        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6))
+        for row in document["rows"]:
+            for variant in row["variants"]:
+                self.assertEqual(variant["status"], "ok", variant)
+                self.assertLessEqual(variant["p5_us"], variant["p50_us"])
+                self.assertGreater(variant["p50_us"], 0.5 * document["empty_kernel_us"])
+                self.assertGreater(variant["event_p50_us"], 0)
+                self.assertGreaterEqual(variant["kernels"], 1)
+            chain = row["variants"][1]
+            if row["mask"] not in ("none", "additive") and chain["name"] == "chain":
+                self.assertGreaterEqual(chain["kernels"], 3)
+
+    def test_the_plugin_launches_one_kernel_for_a_small_row(self):
+        document = self.document("softmax", "--shapes", "64x1024")
+        self.assertEqual(document["rows"][0]["variants"][0]["kernels"], 1)
+
+    def test_algorithms_are_right_or_refused(self):
+        document = self.document("all", "--shapes", "37x1025,3x200000", "--algorithms", "all")
+        for row in document["rows"]:
+            if row["operator"] == "scaled_masked_softmax":
+                continue  # it has no algorithms by name
+            by_name = {variant["name"]: variant for variant in row["variants"]}
+            self.assertEqual(set(by_name), {"warpfuse", "aten", "naive", "warp", "block", "cluster", "stream"})
+            for variant in by_name.values():
+                self.assertIn(variant["status"], ("ok", "refused"), variant)
+            self.assertEqual(by_name["naive"]["status"], "ok")
+            self.assertEqual(by_name["stream"]["status"], "ok")
+
+    def test_memory_bounds_the_figures(self):
+        """Rows larger than the L2 cannot be faster than memory: a share far above 1 is a wrong time."""
+        document = self.document("softmax", "--shapes", "16384x4096", "--dtype", "float32,bfloat16", "--backward")
+        for row in document["rows"]:
+            for variant in row["variants"]:
+                self.assertLess(variant["share"], 1.15, variant)
+                self.assertGreater(variant["event_p50_us"], 0.8 * variant["p50_us"])
+
+
+class Profiling(HostTestCase):
+    def test_prints_the_rows_that_ran(self):
+        arguments = ("all", "--shapes", "64x1024", "--mask", "causal", "--backward")
+        result = self.assert_ok(bench(*arguments, "--profile", "warpfuse"))
+        lines = [json.loads(line) for line in result.stdout.decode().splitlines()]
+        self.assertEqual(len(lines), 6)
+        for line in lines:
+            self.assertEqual((line["variant"], line["shape"]), ("warpfuse", [64, 1024]))
+            self.assertGreaterEqual(line["kernels"], 1)
+        chain = self.assert_ok(bench(*arguments, "--profile", "chain")).stdout.decode().splitlines()
+        self.assertEqual(len(chain), 2)
+        self.assert_fails(bench("softmax", "--shapes", "64x64", "--profile", "chain"), USAGE, "--profile: expected")
+
+
+if __name__ == "__main__":
+    if not gpu_names():
+        print("skipped: no GPU, or the plugin is built without CUDA")
+        sys.exit(SKIPPED)
+    unittest.main()

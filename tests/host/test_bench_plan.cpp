@@ -1,0 +1,124 @@
+// Which rows the benchmark runs: shapes, presets and the options that override them.
+
+#include <algorithm>
+#include <set>
+
+#include "bench/plan.h"
+#include "bench/presets.h"
+#include "failure_of.h"
+#include "support/catch.h"
+
+using namespace warpfuse::host::bench;
+
+namespace {
+
+std::vector<std::string> texts(const Request& request) {
+  std::vector<std::string> list;
+  for (const Case& c : plan(request)) {
+    list.push_back(text_of(c));
+  }
+  return list;
+}
+
+Request request(const std::string& op, const std::string& shapes) {
+  return {.op = op, .shapes = shapes, .dtypes = std::nullopt, .masks = std::nullopt};
+}
+
+std::string refusal(const Request& request) {
+  return failure_of([&] { plan(request); });
+}
+
+}  // namespace
+
+TEST_CASE("shapes are read and written", "[bench]") {
+  const Shape columns = parse_shape("64x4096x32@1").value();
+  CHECK(columns.sizes == std::vector<int64_t>{64, 4096, 32});
+  CHECK(columns.dim == 1);
+  CHECK(columns.columns() == 4096);
+  CHECK(columns.elements() == int64_t{64} * 4096 * 32);
+  CHECK(columns.text() == "64x4096x32@1");
+  CHECK(parse_shape("7").value().text() == "7");
+  CHECK(parse_shape("2x3@-2").value().dim == 0);
+  CHECK(parse_shape("2x3@1").value() == parse_shape("2x3").value());  // the last, by number
+  CHECK(parse_shape("2x3@-1").value().columns() == 3);
+  for (const char* bad : {"", "x", "2x", "x2", "0x4", "-1x4", "2x3@2", "2x3@-3", "2x3@", "2 x3",
+                          "2.5x3", "a", "4294967296x4294967296"}) {
+    INFO(bad);
+    CHECK_FALSE(parse_shape(bad).has_value());
+  }
+}
+
+TEST_CASE("sizes on the command line are float32, without a mask, forward", "[bench]") {
+  CHECK(texts(request("softmax", "2x3")) ==
+        std::vector<std::string>{"softmax forward 2x3 float32 none"});
+  Request more = request("scaled_masked_softmax", "4x4,2x3x5");
+  more.dtypes = "bfloat16";
+  more.masks = "causal,boolean";
+  more.backward = true;
+  CHECK(texts(more) ==
+        std::vector<std::string>{"scaled_masked_softmax forward 4x4 bfloat16 causal",
+                                 "scaled_masked_softmax backward 4x4 bfloat16 causal",
+                                 "scaled_masked_softmax forward 4x4 bfloat16 boolean",
+                                 "scaled_masked_softmax backward 4x4 bfloat16 boolean",
+                                 "scaled_masked_softmax forward 2x3x5 bfloat16 causal",
+                                 "scaled_masked_softmax backward 2x3x5 bfloat16 causal",
+                                 "scaled_masked_softmax forward 2x3x5 bfloat16 boolean",
+                                 "scaled_masked_softmax backward 2x3x5 bfloat16 boolean"});
+}
+
+TEST_CASE("all runs each operator that takes the shape", "[bench]") {
+  CHECK(texts(request("all", "2x3")).size() == 3);
+  CHECK(texts(request("all", "2x3x4@1")) ==
+        std::vector<std::string>{"softmax forward 2x3x4@1 float32 none",
+                                 "log_softmax forward 2x3x4@1 float32 none"});
+}
+
+TEST_CASE("a row that is asked for twice runs once", "[bench]") {
+  CHECK(texts(request("softmax", "2x3,4x5,2x3@1")).size() == 2);
+}
+
+TEST_CASE("presets hold the rows that their names promise", "[bench]") {
+  CHECK(texts(request("all", "seed")).size() == 7);
+  CHECK(texts(request("softmax", "seed")) ==
+        std::vector<std::string>{"softmax forward 1024x8192 float32 none"});
+  CHECK(texts(request("log_softmax", "seed")) ==
+        std::vector<std::string>{"log_softmax forward 1024x8192 float32 none"});
+
+  const std::vector<std::string> table = texts(request("all", "table"));
+  const std::set<std::string> rows(table.begin(), table.end());
+  CHECK(rows.size() == 55);  // 10 x 2 x 2 + 2 x 2 + 2 + 2 x 2 + 2 + 2 + 1
+  for (const char* row :
+       {"softmax forward 65536x1025 bfloat16 none", "softmax backward 1x16777259 bfloat16 none",
+        "softmax backward 64x4096x64@1 float32 none",
+        "scaled_masked_softmax backward 12x4096x4096 bfloat16 causal",
+        "scaled_masked_softmax forward 8x12x1024x1024 bfloat16 padding",
+        "scaled_masked_softmax forward 1x12x1x1024 float16 positions"}) {
+    INFO(row);
+    CHECK(rows.contains(row));
+  }
+  for (const Case& c : plan(request("softmax", "sweep"))) {
+    CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
+  }
+  CHECK(texts(request("softmax", "sweep")).size() == 58);
+}
+
+TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
+  CHECK(refusal(request("softmin", "seed")) ==
+        "2: operator: expected softmax, log_softmax, scaled_masked_softmax or all, got 'softmin'");
+  CHECK(refusal(request("softmax", "2y3")) ==
+        "2: --shapes: expected seed, table, cpu, sweep, or sizes such as 1024x8192 or "
+        "64x4096x64@1, got '2y3'");
+  CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
+  CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));
+  CHECK(refusal(request("scaled_masked_softmax", "2x3x4@1")).ends_with("got '2x3x4@1'"));
+  Request bad = request("scaled_masked_softmax", "2x3");
+  bad.dtypes = "float32,int8";
+  CHECK(refusal(bad) ==
+        "2: --dtype: expected a list of float32, float16, bfloat16, float64, got 'int8'");
+  bad.dtypes.reset();
+  bad.masks = "diagonal";
+  CHECK(refusal(bad).starts_with("2: --mask: expected a list of none, causal,"));
+  bad.masks = "causal";
+  bad.op = "softmax";
+  CHECK(refusal(bad) == "2: --mask: only scaled_masked_softmax takes a mask, not softmax");
+}

@@ -1,0 +1,283 @@
+"""warpfuse bench on the CPU with tiny shapes: its files, checks, errors and the end by Ctrl-C."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from host_program import (
+    CHECK_FAILED,
+    DEVICE,
+    HOST,
+    PLUGIN,
+    PLUGIN_ERROR,
+    USAGE,
+    HostTestCase,
+    gpu_names,
+    run,
+    run_with_plugin,
+)
+
+BAD_PLUGIN = os.environ["WARPFUSE_BAD_PLUGIN"]
+INTERRUPTED = 130
+ROW_KEYS = ("operator", "direction", "shape", "dim", "dtype", "mask")
+
+os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other are slow beside other work
+
+temporary = tempfile.TemporaryDirectory()
+folder = pathlib.Path(temporary.name)
+
+
+def bench(*arguments, **options):
+    return run_with_plugin("bench", *arguments, "--device", "cpu", "--quick", **options)
+
+
+def key(row):
+    return tuple(str(row[name]) for name in ROW_KEYS)
+
+
+def copy_with(document, name, change):
+    """A copy of a results file in which `change` was called with each plugin variant."""
+    document = json.loads(json.dumps(document))
+    for row in document["rows"]:
+        for variant in row["variants"]:
+            if variant["name"] == "warpfuse":
+                change(variant)
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+class Measuring(HostTestCase):
+    @classmethod
+    def setUpClass(cls):
+        masks = "none,causal,padding,boolean,additive,positions"
+        cls.result = bench(
+            "all", "--shapes", "2x3x5x17,40x33@0", "--mask", masks, "--dtype", "float32,bfloat16", "--backward",
+            "--algorithms", "all", "--json", folder / "all.json", "--csv", folder / "all.csv",
+        )  # fmt: skip
+        cls.assert_ok(cls("run_nothing"), cls.result)
+        cls.document = json.loads((folder / "all.json").read_text())
+
+    def run_nothing(self):
+        pass
+
+    def test_document(self):
+        document = self.document
+        self.assertEqual(document["format"], "warpfuse-bench-1")
+        self.assertIs(document["complete"], True)
+        self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\d$")
+        self.assertIn("--mask none,causal,", document["command"])
+        self.assertEqual(document["device"]["type"], "cpu")
+        self.assertEqual(document["device"]["threads"], 1)
+        for name in ("warpfuse", "commit", "libtorch"):
+            self.assertTrue(document["versions"][name])
+        # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first.
+        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6))
+        self.assertEqual(len({key(row) for row in document["rows"]}), len(document["rows"]))
+
+    def test_every_variant_is_right(self):
+        for row in self.document["rows"]:
+            masked = row["operator"] == "scaled_masked_softmax"
+            names = ["warpfuse", "chain" if masked else "aten"]
+            if not masked and row["direction"] == "forward":
+                names += ["naive", "vector"]
+            self.assertEqual([variant["name"] for variant in row["variants"]], names)
+            for variant in row["variants"]:
+                self.assertEqual(variant["status"], "ok", variant)
+                self.assertLess(variant["max_error"], 0.05)
+
+    def test_figures_follow_from_their_parts(self):
+        copy = self.document["large_copy"]
+        self.assertAlmostEqual(copy["gb_per_s"], copy["bytes"] / copy["p50_us"] / 1e3, places=6)
+        for row in self.document["rows"]:
+            floor = row["least_bytes"] / copy["bytes"] * copy["p50_us"]
+            self.assertAlmostEqual(row["floor_us"] / floor, 1, places=9)
+            self.assertGreaterEqual(row["unfused_bytes"], row["fused_bytes"])
+            for variant in row["variants"]:
+                p50 = variant["p50_us"]
+                self.assertLessEqual(variant["p5_us"], p50)
+                self.assertLessEqual(p50, variant["p95_us"])
+                self.assertGreater(variant["default_malloc_p50_us"], 0)
+                self.assertAlmostEqual(variant["share"] * p50 / floor, 1, places=9)
+                self.assertAlmostEqual(variant["copy_ratio"] * p50 / row["same_size_copy"]["p50_us"], 1, places=9)
+                self.assertAlmostEqual(variant["gb_per_s"] * p50 * 1e3 / row["least_bytes"], 1, places=9)
+                self.assertAlmostEqual(variant["speedup"] * p50 / row["variants"][1]["p50_us"], 1, places=9)
+
+    def test_csv_holds_the_same(self):
+        with open(folder / "all.csv", newline="") as file:
+            lines = list(csv.DictReader(file))
+        variants = [(row, variant) for row in self.document["rows"] for variant in row["variants"]]
+        self.assertEqual(len(lines), len(variants))
+        for line, (row, variant) in zip(lines, variants):
+            self.assertEqual(line["shape"], "x".join(map(str, row["shape"])))
+            self.assertEqual(line["mask"], row["mask"])
+            self.assertEqual(line["name"], variant["name"])
+            self.assertEqual(float(line["p50_us"]), variant["p50_us"])
+
+    def test_table_has_a_line_for_each_variant(self):
+        lines = self.result.stdout.decode().splitlines()
+        variants = sum(len(row["variants"]) for row in self.document["rows"])
+        self.assertEqual(len([line for line in lines if " warpfuse " in line]), len(self.document["rows"]))
+        self.assertEqual(len(lines), 2 + variants + len(self.document["rows"]))  # two heads, the copies
+        self.assertEqual(self.result.stderr, b"")
+
+    def test_baseline_holds_and_fails(self):
+        rows = ("softmax", "--shapes", "40x33@0")
+        easy = copy_with(self.document, "easy.json", lambda variant: variant.update(copy_ratio=1e-9))
+        hard = copy_with(self.document, "hard.json", lambda variant: variant.update(copy_ratio=1e9))
+        result = self.assert_ok(bench(*rows, "--baseline", easy))
+        self.assertRegex(result.stdout.decode(), r"(?m)^baseline: holds, 1 rows compared, limit 0\.95$")
+        result = bench(*rows, "--baseline", hard, "--fail-under", "0.5")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertRegex(result.stdout.decode(), r"(?m) softmax forward 40x33@0 float32 none  BELOW$")
+        result = self.assert_ok(bench("softmax", "--shapes", "40x33@0,3x3", "--baseline", easy))
+        self.assertRegex(result.stdout.decode(), r"(?m) softmax forward 3x3 float32 none  not in the baseline$")
+
+    def test_baseline_without_a_common_row(self):
+        for path in (folder / "all.json", copy_with(self.document, "refused.json", lambda v: v.update(status="refused"))):
+            shape = "3x3" if path.name == "all.json" else "40x33@0"
+            self.assert_fails(bench("softmax", "--shapes", shape, "--baseline", path), USAGE, "--baseline", "found none")
+
+
+class BadPlugin(HostTestCase):
+    """What the benchmark says of a plugin whose results are wrong, that fails, or that lacks operators."""
+
+    def bench(self, *arguments):
+        path = folder / "bad.json"
+        command = ("--shapes", "40x33", "--device", "cpu", "--quick", "--plugin", BAD_PLUGIN, "--json", path)
+        result = run("bench", *arguments, *command)
+        rows = json.loads(path.read_text())["rows"] if path.exists() else []
+        return result, {variant["name"]: variant for row in rows for variant in row["variants"]}
+
+    def test_a_wrong_result_is_not_timed(self):
+        result, variants = self.bench("log_softmax")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertEqual(variants["warpfuse"]["status"], "wrong")
+        self.assertGreater(variants["warpfuse"]["max_error"], 1e-4)
+        self.assertNotIn("p50_us", variants["warpfuse"])
+        self.assertEqual(variants["aten"]["status"], "ok")
+        self.assertRegex(result.stdout.decode(), r"(?m) warpfuse +wrong: error [\de.-]+ where 2e-05 is allowed$")
+
+    def test_a_wrong_algorithm_fails_the_run_and_a_refused_one_does_not(self):
+        result, variants = self.bench("softmax", "--algorithms", "all")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertEqual([variants[name]["status"] for name in ("warpfuse", "naive", "vector")], ["ok", "wrong", "refused"])
+        self.assertIn("expected rows of another kind", variants["vector"]["reason"])
+        self.assert_ok(self.bench("softmax", "--algorithms", "vector")[0])
+
+    def test_a_failing_operator_is_wrong(self):
+        result, variants = self.bench("softmax", "--backward")
+        self.assertEqual(result.returncode, CHECK_FAILED)
+        self.assertEqual(variants["warpfuse"]["reason"], "no gradient today")
+
+    def test_a_missing_operator(self):
+        result, _ = self.bench("scaled_masked_softmax")
+        self.assert_fails(result, PLUGIN_ERROR, "warpfuse::scaled_masked_softmax")
+
+    def test_launches_of_one_call(self):
+        result, variants = self.bench("softmax")
+        self.assertEqual(len(variants["warpfuse"]["launches"]), 1)
+        self.assertEqual(variants["warpfuse"]["launches"][0]["warps_per_sm"], 32)
+        self.assertNotIn("launches", variants["aten"])
+        line = r"(?m)^softmax +forward +40x33 +float32 +none +warpfuse +block/registers +1024 +512 .* 2 +32 of 64$"
+        self.assertRegex(result.stdout.decode(), line)
+
+    def test_tuning(self):
+        table = folder / "tuning.txt"
+        table.write_text("another table")
+        self.assert_ok(self.bench("softmax", "--tuning", table)[0])
+        self.assertEqual(json.loads((folder / "bad.json").read_text())["tuning"], "another table")
+        self.assert_ok(self.bench("softmax")[0])
+        self.assertEqual(json.loads((folder / "bad.json").read_text())["tuning"], "the default table")
+        table.write_text("bad table")
+        self.assert_fails(self.bench("softmax", "--tuning", table)[0], USAGE, f"--tuning {table}: line 1: expected")
+
+
+class Algorithms(HostTestCase):
+    def names(self, *arguments):
+        path = folder / "algorithms.json"
+        self.assert_ok(bench("softmax", *arguments, "--json", path))
+        return [variant["name"] for variant in json.loads(path.read_text())["rows"][0]["variants"]]
+
+    def test_chosen_by_name(self):
+        shape = ("--shapes", "16x16")
+        self.assertEqual(self.names(*shape), ["warpfuse", "aten"])
+        self.assertEqual(self.names(*shape, "--algorithms", "none"), ["warpfuse", "aten"])
+        self.assertEqual(self.names(*shape, "--algorithms", "vector"), ["warpfuse", "aten", "vector"])
+        self.assertEqual(self.names(*shape, "--algorithms", "all"), ["warpfuse", "aten", "naive", "vector"])
+
+
+class Errors(HostTestCase):
+    def test_usage(self):
+        cases = {
+            (): "--operator is missing",
+            ("softmin",): "expected softmax, log_softmax, scaled_masked_softmax or all, got 'softmin'",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, or sizes",
+            ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
+            ("all", "--mask", "diagonal"): "--mask: expected a list of none",
+            ("softmax", "--mask", "causal"): "--mask: only scaled_masked_softmax takes a mask",
+            ("scaled_masked_softmax", "--shapes", "4x4@0"): "--shapes: expected 2 to 4 sizes",
+            ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",
+            ("softmax", "--fail-under", "0.9"): "--fail-under: needs a --baseline",
+            ("softmax", "--fail-under", "x", "--baseline", "f"): "--fail-under: expected a number",
+            ("softmax", "--baseline", folder / "none"): "none: cannot be read",
+            ("softmax", "--baseline", __file__): "expected a JSON file of format warpfuse-bench-1",
+            ("softmax", "--tuning", folder / "none"): "none: cannot be read",
+            ("softmax", "--shapes", "4x4", "--json", folder / "none" / "f"): "f: cannot be written",
+            ("softmax", "surplus"): "'surplus'",
+        }
+        for arguments, message in cases.items():
+            with self.subTest(arguments):
+                self.assert_fails(bench(*arguments), USAGE, message)
+
+    def test_device(self):
+        self.assert_fails(bench("softmax", "--profile", "warpfuse"), DEVICE, "--profile: needs a GPU")
+        if not gpu_names():
+            result = run_with_plugin("bench", "softmax", "--device", "cuda")
+            self.assert_fails(result, DEVICE, "--device cuda")
+
+    def test_plugin(self):
+        self.assert_fails(run("bench", "softmax", "--plugin", folder / "none.so"), PLUGIN_ERROR, "no such file")
+
+    def test_help(self):
+        text = self.assert_ok(run("bench", "--help")).stdout.decode()
+        for part in ("Presets of --shapes:", "sweep", "--baseline", "Examples:"):
+            self.assertIn(part, text)
+        self.assertRegex(self.assert_ok(run("--help")).stdout.decode(), r"(?m)^  130  \w")
+
+
+class Interrupting(HostTestCase):
+    def test_keeps_the_rows_that_are_done(self):
+        path = folder / "interrupted.json"
+        shapes = ",".join(f"{rows}x64" for rows in range(1, 401))
+        command = [HOST, "bench", "softmax", "--shapes", shapes, "--device", "cpu", "--quick"]
+        command += ["--json", path, "--plugin", PLUGIN]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + 60
+            while len(self.rows(path)) < 3:
+                self.assertIsNone(process.poll(), "the program ended by itself")
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            stderr = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, INTERRUPTED, stderr)
+        rows = self.rows(path)
+        self.assertGreaterEqual(len(rows), 3)
+        self.assertLess(len(rows), 400)
+        self.assertIs(json.loads(path.read_text())["complete"], False)
+        self.assertEqual(stderr, f"warpfuse: error: interrupted after {len(rows)} of 400 rows\n")
+        self.assertEqual({variant["status"] for row in rows for variant in row["variants"]}, {"ok"})
+
+    @staticmethod
+    def rows(path):
+        return json.loads(path.read_text())["rows"] if os.path.exists(path) else []
+
+
+if __name__ == "__main__":
+    unittest.main()
