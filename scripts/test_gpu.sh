@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
-# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE]
+# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--ptx80]
 # Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
 # python3's.
+#   --report FILE   another place for the report
+#   --ptx80         builds a second library in build/ptx80 whose only kernels are PTX for 8.0, which
+#                   the driver translates, and tests that too; a build that is there is tested anyway
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
-REPORT=$ROOT/docs/gpu_report.md
-[ "${REST[0]:-}" != --report ] || REPORT=${REST[1]}
+REPORT=$ROOT/docs/gpu_report.md PTX80=""
+set -- "${REST[@]}"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
+    --ptx80) PTX80=1; shift ;;
+    *) die "test_gpu.sh: unknown argument $1; see --help" ;;
+  esac
+done
 command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "test_gpu.sh: no GPU on this machine"
 
 if [ -x "$BUILD/bin/warpfuse_tests" ]; then
@@ -37,7 +47,7 @@ entry() { # name command...
     77) result=skipped; skipped=$((skipped + 1)) ;;
     *) result="**failed** ($code)"; failed=$((failed + 1)) ;;
   esac
-  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
+  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
   rows+="| $name | $result | $summary |"$'\n'
 }
 
@@ -46,6 +56,23 @@ export WARPFUSE_BUNDLES=$BUILD/bundles
 entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
 entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+entry "Catch2, 99 KB of shared memory and no clusters" \
+  env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
+  "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+ptx80=$ROOT/build/ptx80
+build_ptx80() {
+  # WARPFUSE_WITH_CUDA=ON: without a compiler this is an error, not a library without kernels.
+  cmake -S "$ROOT" -B "$ptx80" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWARPFUSE_WITH_CUDA=ON \
+    -DWARPFUSE_CUDA_ARCHITECTURES=8.0+PTX -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
+    -DWARPFUSE_PYTHON="$python" && cmake --build "$ptx80" --target warpfuse_tests
+}
+[ -z "$PTX80" ] || entry "build for 8.0+PTX alone" build_ptx80
+if [ -x "$ptx80/bin/warpfuse_tests" ]; then
+  entry "Catch2, library built for 8.0+PTX alone" \
+    env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
+    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+fi
+entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 
 bundles=$WARPFUSE_BUNDLES/wikitext-small

@@ -11,6 +11,7 @@
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
+#include "support/row_engine.h"
 
 namespace {
 
@@ -88,7 +89,7 @@ TEST_CASE("the counters of operators are all there", "[counters]") {
   for (const std::string name :
        {"softmax.cuda", "log_softmax.cuda", "scaled_masked_softmax.cuda", "softmax_backward.cuda",
         "log_softmax_backward.cuda", "scaled_masked_softmax_backward.cuda", "tier.warp",
-        "tier.block", "tier.stream", "tier.column", "tier.naive"}) {
+        "tier.block", "tier.cluster", "tier.stream", "tier.column", "tier.naive"}) {
     CHECK(all.count(name) == 1);
   }
 #endif
@@ -142,41 +143,34 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
 }
 
 WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithms]") {
-  std::vector<std::string> algorithms = {"naive", "vector"};
-  if (device.is_cuda()) {
-    algorithms = {"naive", "warp", "block", "stream"};
-  }
-  for (const std::string& algorithm : algorithms) {
+  for (const std::string& algorithm : algorithms_on(device)) {
     const CounterDelta ran(device.is_cuda()       ? c10::str("tier.", algorithm)
                            : algorithm == "naive" ? "cpu.naive"
                                                   : "cpu.rows");
-    int64_t answered = 0;
+    int64_t launches = 0;
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
       for (const at::ScalarType dtype : kDtypes) {
         for (const int64_t columns : {1, 2, 31, 32, 33, 127, 1000, 1025, 4097, 9000, 50257}) {
           const at::Tensor x = random_tensor({5, columns}, dtype, device);
           INFO(algorithm << ", " << op.name << " of " << describe(x));
-          at::Tensor output;
-          const Poison poison;
-          const std::string refusal =
-              error_of([&] { output = softmax_algorithm(x, -1, algorithm, op.log); });
-          if (refusal != "no error") {
-            // Only a tier that keeps the row may find it too long, and it says so.
-            CHECK((algorithm == "warp" || algorithm == "block"));
-            CHECK(columns > 32);
-            CHECK(refusal.rfind("Error: warpfuse::_softmax_algorithm: algorithm: expected ", 0) ==
-                  0);
-            CHECK(refusal.find(c10::str(", got \"", algorithm, "\"")) != std::string::npos);
-            continue;
+          if (device.is_cuda() && algorithm != "naive") {
+            const auto plan = plan_by_name(algorithm, x);
+            if (!plan) {
+              continue;  // test_cuda_tiers.cpp has what it says then
+            }
+            launches += launches_of(*plan);
+          } else {
+            ++launches;
           }
-          ++answered;
+          const Poison poison;
+          const at::Tensor output = softmax_algorithm(x, -1, algorithm, op.log);
           CHECK(output.scalar_type() == dtype);
           CHECK(mismatch(output, op.expected(x, -1)) == "");
         }
       }
     }
-    CHECK(answered >= int64_t{2} * 4 * 5);
-    CHECK(ran() == answered);
+    CHECK(launches >= int64_t{2} * 4 * 5);
+    CHECK(ran() == launches);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
+#include "support/row_engine.h"
 
 #ifdef WARPFUSE_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
@@ -20,7 +21,7 @@ namespace {
 constexpr int64_t kDelayCycles = 200'000'000;  // about 0.1 s
 
 struct Operation {
-  const char* name;
+  std::string name;
   std::function<at::Tensor(const at::Tensor&)> run;
 };
 
@@ -28,14 +29,10 @@ struct Operation {
 std::vector<Operation> operations(const at::Device& device) {
   const at::Tensor mask = random_bool({64}, device);
   const auto lengths = at::tensor({7, 60}, at::kLong).to(device);
-  return {
+  std::vector<Operation> all = {
       {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }},
       {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, -1); }},
       {"softmax of a column", [](const at::Tensor& x) { return warpfuse::softmax(x, 1); }},
-      {"naive", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "naive"); }},
-      {"warp", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "warp"); }},
-      {"block", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "block"); }},
-      {"stream", [](const at::Tensor& x) { return softmax_algorithm(x, -1, "stream"); }},
       {"softmax backward", [](const at::Tensor& x) { return softmax_backward(x, x, -1); }},
       {"log_softmax backward", [](const at::Tensor& x) { return log_softmax_backward(x, x, 1); }},
       {"masked",
@@ -45,6 +42,10 @@ std::vector<Operation> operations(const at::Device& device) {
       {"masked backward",
        [=](const at::Tensor& x) { return masked_softmax_backward(x, x, {.attn_mask = mask}); }},
   };
+  for (const std::string& name : algorithms_on(device)) {
+    all.push_back({name, [=](const at::Tensor& x) { return softmax_algorithm(x, -1, name); }});
+  }
+  return all;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/row_engine.h"
 
 namespace {
 
@@ -23,11 +24,8 @@ std::vector<Call> calls(at::IntArrayRef shape, at::ScalarType dtype, const at::D
   const int64_t keys = shape.back();
   std::vector<Call> result;
   for (const SoftmaxOperator& op : kSoftmaxOperators) {
-    const auto algorithms = device.is_cuda()
-                                ? std::vector<std::string>{"naive", "warp", "block", "stream"}
-                                : std::vector<std::string>{"naive", "vector"};
-    for (const std::string& algorithm : algorithms) {
-      if (keys <= 32 || algorithm == "naive" || algorithm == "vector" || algorithm == "stream") {
+    for (const std::string& algorithm : algorithms_on(device)) {
+      if (!device.is_cuda() || algorithm == "naive" || plan_by_name(algorithm, x)) {
         result.push_back({c10::str("_softmax_algorithm ", algorithm, op.log ? " log" : ""),
                           [=] { return softmax_algorithm(x, -1, algorithm, op.log); }});
       }

@@ -3,9 +3,11 @@
 #include "support/compare.h"
 #include "support/gradcheck.h"
 #include "support/inputs.h"
+#include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/tensor_reference.h"
 
 TEST_CASE("the references agree with ATen in float64", "[support]") {
   const at::Tensor x = random_tensor({3, 17}, at::kDouble);
@@ -29,6 +31,63 @@ TEST_CASE("the references agree with ATen in float64", "[support]") {
   arguments.causal = "upper_left";
   CHECK(mismatch(aten_masked_softmax(scores, arguments),
                  expected_scaled_masked_softmax(scores, arguments)) == "");
+}
+
+namespace {
+
+/// Whether two expectations are one, but for the roundings of float64.
+std::string differing(const Expected& a, const Expected& b) {
+  const std::string values = far_apart(a.values, b.values, 1e-14);
+  return values.empty() ? far_apart(a.error, b.error, 1e-12) : values;
+}
+
+}  // namespace
+
+TEST_CASE("the references by loops and by tensors agree", "[support]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    const at::Tensor x = random_tensor({3, 17, 5}, dtype);
+    const at::Tensor grad = random_tensor({3, 17, 5}, dtype);
+    for (const int64_t dim : {0, 1, -1}) {
+      CHECK(differing(tensor_softmax(x, dim, false), expected_softmax(x, dim)) == "");
+      CHECK(differing(tensor_softmax(x, dim, true), expected_log_softmax(x, dim)) == "");
+      CHECK(differing(tensor_softmax_backward(grad, x, dim, false),
+                      expected_softmax_backward(grad, x, dim)) == "");
+      CHECK(differing(tensor_softmax_backward(grad, x, dim, true),
+                      expected_log_softmax_backward(grad, x, dim)) == "");
+    }
+  }
+  const auto options = at::TensorOptions();
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{2, 3, 4, 7}, {2, 7, 4}, {5, 5}}) {
+    const at::Tensor scores = random_tensor(shape, at::kFloat);
+    const at::Tensor grad = random_tensor(shape, at::kFloat);
+    const int64_t batch = shape.size() > 2 ? shape[0] : 1;
+    const int64_t queries = shape[shape.size() - 2], keys = shape.back();
+    const at::Tensor positions = at::randint(-2, keys + 2, {batch, queries}, at::kLong);
+    const at::Tensor lengths = at::randint(0, keys + 1, {batch}, at::kInt);
+    const std::vector<MaskArguments> arguments = {
+        {},
+        {.scale = 0.3, .causal = "upper_left"},
+        {.causal = "lower_right", .window = 2},
+        {.query_positions = positions},
+        {.causal = "lower_right", .query_positions = positions, .window = 3},
+        {.scale = -1.5, .key_lengths = lengths},
+        {.attn_mask = random_bool({queries, keys}, at::kCPU), .causal = "upper_left"},
+        {.attn_mask = random_bool({keys}, at::kCPU), .key_lengths = lengths},
+        {.attn_mask = at::zeros({queries, 1}, options.dtype(at::kBool))},
+        {.scale = 2.0, .attn_mask = random_bool({queries, keys}, at::kCPU), .masked_value = -2.5},
+        {.scale = 0.5, .attn_mask = random_additive({queries, keys}, at::kFloat, at::kCPU)},
+        {.attn_mask = at::full({1}, -kInf), .causal = "upper_left"},
+    };
+    for (const MaskArguments& a : arguments) {
+      INFO(describe(scores) << ", " << describe(a));
+      const Expected expected = expected_scaled_masked_softmax(scores, a);
+      CHECK(differing(tensor_masked_softmax(scores, a), expected) == "");
+      const at::Tensor output = expected.values.to(at::kFloat);
+      CHECK(differing(tensor_masked_softmax_backward(grad, output, a),
+                      expected_scaled_masked_softmax_backward(grad, output, a)) == "");
+    }
+  }
 }
 
 TEST_CASE("the visible keys of each rule, by hand", "[support]") {

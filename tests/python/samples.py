@@ -65,7 +65,11 @@ def softmax_backward_samples(device, log=False):
 
 
 def algorithm_samples(device):
-    names = ["naive", "vector"] if device == "cpu" else ["naive", "warp", "block", "stream"]
+    names = ["naive", "vector"]
+    if device != "cpu":
+        names = ["naive", "warp", "block", "stream"]
+        if torch.cuda.get_device_capability()[0] >= 9:
+            names.append("cluster")
     return [
         Sample((randn(3, 5, device=device), -1, name, log), differentiable=False)
         for name in names
@@ -139,4 +143,8 @@ OTHER_OPERATORS = {
     "call_count": (("softmax.cpu",), int),
     "call_counts": ((), str),
     "reset_call_counts": ((), type(None)),
+    "tuning": ((), str),
+    "_set_tuning": (("",), type(None)),
+    "_launches": ((), str),
+    "_record_launches": ((False,), type(None)),
 }

@@ -149,6 +149,29 @@ class ResetCallCounts(torch.nn.Module):
         return torch.ops.warpfuse.call_count("softmax.cpu")
 
 
+class Tuning(torch.nn.Module):
+    def forward(self) -> str:
+        return torch.ops.warpfuse.tuning()
+
+
+class SetTuning(torch.nn.Module):
+    def forward(self) -> str:
+        torch.ops.warpfuse._set_tuning(torch.ops.warpfuse.tuning())
+        return torch.ops.warpfuse.tuning()
+
+
+class Launches(torch.nn.Module):
+    def forward(self) -> str:
+        return torch.ops.warpfuse._launches()
+
+
+class RecordLaunches(torch.nn.Module):
+    def forward(self) -> str:
+        torch.ops.warpfuse._record_launches(True)
+        torch.ops.warpfuse._record_launches(False)
+        return torch.ops.warpfuse._launches()
+
+
 def plain_softmax(x: Tensor, dim: int) -> Tensor:
     exponentials = (x - x.amax(dim, True)).exp()
     return exponentials / exponentials.sum(dim, True)
@@ -172,6 +195,10 @@ MODELS = {
     "call_count": CallCount,
     "call_counts": CallCounts,
     "reset_call_counts": ResetCallCounts,
+    "tuning": Tuning,
+    "_set_tuning": SetTuning,
+    "_launches": Launches,
+    "_record_launches": RecordLaunches,
 }
 
 

@@ -15,14 +15,12 @@ at::Tensor as_double(const at::Tensor& tensor) {
 
 bool is_narrow(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
-/// The distance between neighbours of `dtype` at `value`.
-double ulp(double value, at::ScalarType dtype) {
+/// The distances between neighbours of `dtype` at `values`, which are float64.
+at::Tensor ulps(const at::Tensor& values, at::ScalarType dtype) {
   const int digits = dtype == at::kHalf ? 11 : 8;
   const int smallest = dtype == at::kHalf ? -24 : -133;
-  if (value == 0.0) {
-    return std::ldexp(1.0, smallest);
-  }
-  return std::ldexp(1.0, std::max(std::ilogb(value) - (digits - 1), smallest));
+  const at::Tensor exponents = std::get<1>(at::frexp(values)) - digits;
+  return at::exp2(exponents.masked_fill(values == 0, smallest).clamp_min(smallest).to(at::kDouble));
 }
 
 std::string place(int64_t index, at::IntArrayRef sizes) {
@@ -36,48 +34,34 @@ std::string place(int64_t index, at::IntArrayRef sizes) {
   return text.str();
 }
 
-std::string report(int64_t index, at::IntArrayRef sizes, double got, double expected,
-                   double allowed, int64_t wrong) {
-  std::ostringstream text;
-  text.precision(17);
-  text << place(index, sizes) << ": got " << got << ", expected " << expected << ", off by "
-       << std::abs(got - expected) << ", allowed " << allowed << " (" << wrong
-       << " wrong elements)";
-  return text.str();
-}
-
 std::string shape_mismatch(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() ? "" : "shapes differ: " + describe(a) + ", " + describe(b);
 }
 
-/// Walks two float64 tensors; `allowed(i, expected)` is the largest admitted difference.
-template <typename Allowed>
-std::string walk(const at::Tensor& got, const at::Tensor& expected, const Allowed& allowed) {
-  const auto* g = got.const_data_ptr<double>();
-  const auto* e = expected.const_data_ptr<double>();
-  int64_t wrong = 0;
-  int64_t worst = -1;
-  double worst_ratio = 0.0;
-  for (int64_t i = 0; i < got.numel(); ++i) {
-    if (g[i] == e[i] || (std::isnan(g[i]) && std::isnan(e[i]))) {
-      continue;
-    }
-    const double limit = allowed(i, e[i]);
-    double ratio = std::abs(g[i] - e[i]) / limit;
-    if (!std::isfinite(ratio)) {
-      ratio = kInf;  // another class, or no difference admitted
-    }
-    if (ratio > 1.0) {
-      ++wrong;
-      if (ratio > worst_ratio) {
-        worst = i;
-        worst_ratio = ratio;
-      }
-    }
+/// Compares float64 tensors of one shape and device: `allowed` is the largest admitted difference
+/// of each element.
+std::string difference(const at::Tensor& got, const at::Tensor& expected,
+                       const at::Tensor& allowed) {
+  const at::Tensor distance = (got - expected).abs();
+  const at::Tensor same =
+      (got == expected).logical_or(at::isnan(got).logical_and(at::isnan(expected)));
+  const at::Tensor near = (distance <= allowed).logical_and(at::isfinite(distance));
+  const at::Tensor wrong = same.logical_or(near).logical_not();
+  if (!wrong.any().item<bool>()) {
+    return "";
   }
-  return wrong == 0
-             ? ""
-             : report(worst, got.sizes(), g[worst], e[worst], allowed(worst, e[worst]), wrong);
+  // Another class, and a difference where none is admitted, are the worst.
+  const at::Tensor ratio = (distance / allowed).nan_to_num(kInf, kInf).masked_fill(~wrong, -1.0);
+  const auto worst = ratio.argmax().item<int64_t>();
+  const auto at_worst = [&](const at::Tensor& values) {
+    return values.reshape(-1)[worst].item<double>();
+  };
+  std::ostringstream text;
+  text.precision(17);
+  text << place(worst, got.sizes()) << ": got " << at_worst(got) << ", expected "
+       << at_worst(expected) << ", off by " << at_worst(distance) << ", allowed "
+       << at_worst(allowed) << " (" << wrong.sum().item<int64_t>() << " wrong elements)";
+  return text.str();
 }
 
 }  // namespace
@@ -90,20 +74,15 @@ std::string mismatch(const at::Tensor& output, const Expected& expected, double 
   // float64 has no wider type for its sums: 8 times the roundings that float32 is admitted.
   const double epsilon = dtype == at::kDouble ? std::ldexp(1.0, -50) : std::ldexp(1.0, -24);
   const double floor = dtype == at::kDouble ? 1e-307 : dtype == at::kHalf ? 0.0 : 1e-37;
-  const auto* exact = expected.values.const_data_ptr<double>();
-  const auto* error = expected.error.const_data_ptr<double>();
   // Rounding first puts overflow to infinity, and underflow, where the dtype has them.
-  const at::Tensor rounded = as_double(expected.values.to(dtype));
-  return walk(as_double(output), rounded, [&](int64_t i, double value) {
-    if (exact[i] == 0.0 && error[i] == 0.0) {
-      return 0.0;
-    }
-    double limit = std::max(slack * epsilon * error[i], floor);
-    if (is_narrow(dtype)) {
-      limit = std::max(limit, ulp(value, dtype));
-    }
-    return limit;
-  });
+  const at::Tensor rounded = expected.values.to(dtype).to(at::kDouble);
+  at::Tensor allowed = (expected.error * (slack * epsilon)).clamp_min(floor);
+  if (is_narrow(dtype)) {
+    allowed = at::maximum(allowed, ulps(rounded, dtype));
+  }
+  const at::Tensor exact = (expected.values == 0).logical_and(expected.error == 0);
+  return difference(output.detach().to(rounded.device(), at::kDouble), rounded,
+                    allowed.masked_fill(exact, 0.0));
 }
 
 std::string bit_mismatch(const at::Tensor& a, const at::Tensor& b) {
@@ -145,26 +124,20 @@ std::string aten_mismatch(const at::Tensor& output, const at::Tensor& aten, doub
     return text;
   }
   const at::ScalarType dtype = output.scalar_type();
-  return walk(as_double(output), as_double(aten), [&](int64_t, double value) {
-    switch (dtype) {
-      case at::kDouble:
-        return std::max(1e-12 * std::abs(value) + 1e-15, floor);
-      case at::kFloat:
-        return std::max(2e-5 * std::abs(value) + 1e-9, floor);
-      default:
-        return std::max(2 * ulp(value, dtype), floor);
-    }
-  });
+  const at::Tensor expected = as_double(aten);
+  const at::Tensor allowed = dtype == at::kDouble  ? expected.abs() * 1e-12 + 1e-15
+                             : dtype == at::kFloat ? expected.abs() * 2e-5 + 1e-9
+                                                   : ulps(expected, dtype) * 2;
+  return difference(as_double(output), expected, allowed.clamp_min(floor));
 }
 
 std::string far_apart(const at::Tensor& a, const at::Tensor& b, double relative) {
   if (std::string text = shape_mismatch(a, b); !text.empty()) {
     return text;
   }
-  const at::Tensor left = as_double(a);
   const at::Tensor right = as_double(b);
   const at::Tensor finite = at::isfinite(right);
   const double size =
       right.numel() == 0 ? 1.0 : at::where(finite, right.abs(), 0.0).max().item<double>();
-  return walk(left, right, [&](int64_t, double) { return relative * std::max(size, 1.0); });
+  return difference(as_double(a), right, at::full_like(right, relative * std::max(size, 1.0)));
 }

@@ -10,7 +10,7 @@
 
 #include "reference.h"
 
-/// Compares a result with what is expected:
+/// Compares a result with what is expected, on the device where the expectation lies:
 ///   NaN, +inf and -inf exactly where they are expected; exact zeros where the expected value is 0;
 ///   float32: within the expectation's own error times 2^-24, float64 times 2^-50, with an absolute
 ///     floor where the type's range ends (1e-37, 1e-307);

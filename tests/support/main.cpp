@@ -2,19 +2,23 @@
 //
 // exit code  0   every selected test case ran and passed
 //            77  none failed, at least one was skipped (ctest: SKIP_RETURN_CODE)
-//            2   the selection matched no test case
+//            2   the selection matched no test case, or a preparation failed
 //            else Catch2's own: failures, bad command line
+//
+// A program that needs something before its tests calls before_tests (before_tests.h).
 
 #define CATCH_CONFIG_RUNNER
 #include <iostream>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "before_tests.h"
 #include "catch.h"
 
 namespace {
 
-constexpr int kNothingSelected = 2;
+constexpr int kNothingRan = 2;
 constexpr int kSkipped = 77;
 
 struct Tally {
@@ -58,6 +62,20 @@ void skip_test(const std::string& reason) {
   tally().skipping = true;
 }
 
+namespace {
+
+std::vector<void (*)()>& preparations() {
+  static std::vector<void (*)()> instance;
+  return instance;
+}
+
+}  // namespace
+
+int before_tests(void (*preparation)()) {
+  preparations().push_back(preparation);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   Catch::Session session;
   if (const int error = session.applyCommandLine(argc, argv); error != 0) {
@@ -71,6 +89,14 @@ int main(int argc, char** argv) {
   const bool listing = options.listTests || options.listTags || options.listReporters ||
                        options.listListeners || options.showHelp;
 #endif
+  try {
+    for (void (*preparation)() : preparations()) {
+      preparation();
+    }
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return kNothingRan;
+  }
   const int result = session.run();
   if (listing) {
     return result;
@@ -80,7 +106,7 @@ int main(int argc, char** argv) {
   }
   if (tally().ran == 0 && tally().skipped.empty()) {
     std::cerr << "the selection matched no test case\n";
-    return kNothingSelected;
+    return kNothingRan;
   }
   if (result == 0 && !tally().skipped.empty()) {
     return kSkipped;

@@ -70,3 +70,24 @@ at::Tensor masked_softmax_backward(const at::Tensor& grad_output, const at::Tens
   return op.call(grad_output, output, a.scale, a.attn_mask, a.causal, a.query_positions,
                  a.key_lengths, a.window, a.masked_value);
 }
+
+std::string library_tuning() {
+  static const auto op = warpfuse::detail::find_operator<std::string()>("warpfuse::tuning");
+  return op.call();
+}
+
+void set_library_tuning(const std::string& text) {
+  static const auto op =
+      warpfuse::detail::find_operator<void(c10::string_view)>("warpfuse::_set_tuning");
+  op.call(text);
+}
+
+void record_launches(bool on) {
+  static const auto op = warpfuse::detail::find_operator<void(bool)>("warpfuse::_record_launches");
+  op.call(on);
+}
+
+std::string launches_json() {
+  static const auto op = warpfuse::detail::find_operator<std::string()>("warpfuse::_launches");
+  return op.call();
+}

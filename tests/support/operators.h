@@ -43,6 +43,14 @@ at::Tensor log_softmax_backward(const at::Tensor& grad_output, const at::Tensor&
 at::Tensor masked_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
                                    const MaskArguments& arguments);
 
+/// The tuning table in use, as text; and another in its place ("": the library's own).
+std::string library_tuning();
+void set_library_tuning(const std::string& text);
+
+/// The log of kernel launches.
+void record_launches(bool on);
+std::string launches_json();
+
 /// How often a counter moved since this was made.
 class CounterDelta {
  public:

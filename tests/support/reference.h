@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-/// An expected result with what rounding may do to it. Both are float64, contiguous, on the CPU, of
-/// the result's shape.
+/// An expected result with what rounding may do to it. Both are float64, of the result's shape; the
+/// functions of this file make them on the CPU.
 struct Expected {
   at::Tensor values;
   at::Tensor

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# usage: scripts/sanitize_gpu.sh [--preset NAME] [memcheck|racecheck ...]
+# Runs every kernel, small, under compute-sanitizer: memcheck for accesses outside of what was
+# allocated, racecheck for shared memory that threads touch without a barrier between. First, as a
+# check on the check, kernels that are broken on purpose (tests/sanitizer), which must be caught, and
+# a sound one, which must not.
+# exit code: 0 all as it should be, 1 not, 77 there is no compute-sanitizer, or it cannot watch this
+# GPU.
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+TOOLS=("${REST[@]}")
+[ ${#TOOLS[@]} -gt 0 ] || TOOLS=(memcheck racecheck)
+SKIPPED=77 FOUND=99  # FOUND: what compute-sanitizer exits with when it reports an error
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null || true)
+[ -n "$sanitizer" ] || { echo "skipped: no compute-sanitizer on this machine"; exit $SKIPPED; }
+tests=$BUILD/bin/warpfuse_tests broken=$BUILD/bin/warpfuse_broken_kernels
+for program in "$tests" "$broken"; do
+  [ -x "$program" ] || die "sanitize_gpu.sh: $program is not built"
+done
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Runs a program under a tool that looks at our kernels alone, since ATen's are many; its exit code
+# goes to CODE, its output to the log.
+sanitize() { # tool program...
+  local tool=$1
+  shift
+  CODE=0
+  "$sanitizer" --tool "$tool" --kernel-regex kns=warpfuse --error-exitcode $FOUND "$@" > "$log" 2>&1 || CODE=$?
+}
+fail() { cat "$log" >&2; die "sanitize_gpu.sh: $*"; }
+
+# Each allocation of its own, or memcheck would take the allocator's whole block for the tensor's.
+export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+
+for tool in "${TOOLS[@]}"; do
+  case $tool in
+    memcheck) fault=out-of-bounds ;;
+    racecheck) fault=race ;;
+    *) die "sanitize_gpu.sh: expected memcheck or racecheck, got $tool" ;;
+  esac
+  say "$tool: a sound kernel, and one that is broken ($fault)"
+  sanitize "$tool" "$broken" sound
+  if grep -q 'Device not supported' "$log"; then
+    echo "skipped: compute-sanitizer does not support this device"
+    exit $SKIPPED
+  fi
+  [ $CODE -eq 0 ] || fail "$tool found fault with a sound kernel, or did not run ($CODE)"
+  sanitize "$tool" "$broken" "$fault"
+  [ $CODE -eq $FOUND ] || fail "$tool did not catch the broken kernel ($CODE)"
+
+  say "$tool: the kernels of warpfuse"
+  sanitize "$tool" "$tests" "[sanitize]"
+  # 77: some test case was skipped.
+  [ $CODE -eq 0 ] || [ $CODE -eq $SKIPPED ] || fail "$tool found errors, or tests failed ($CODE)"
+  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|assertions|skipped' "$log" | sed "s/^/$tool: /"
+done

@@ -1,0 +1,122 @@
+#include "row_engine.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "before_tests.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <rowwise/cuda/device_limits.h>
+#endif
+
+namespace {
+
+warpfuse::Tuning parsed_tuning() { return warpfuse::parse_tuning(library_tuning()); }
+
+warpfuse::RowLimits device_row_limits() {
+#ifdef WARPFUSE_WITH_CUDA
+  return warpfuse::cuda::device_limits().rows;
+#else
+  return {0, 1, 1};
+#endif
+}
+
+}  // namespace
+
+std::string tuning_with(const std::string& run) {
+  std::ostringstream text;
+  for (const char* direction : {"forward", "backward"}) {
+    for (const int bytes : {2, 4, 8}) {
+      text << direction << ' ' << bytes << " * * " << run << '\n';
+    }
+  }
+  return text.str() + library_tuning();
+}
+
+std::string tuning_from(const std::string& limits_or_file) {
+  std::ostringstream text;
+  if (limits_or_file.find('=') == std::string::npos) {
+    std::ifstream file(limits_or_file);
+    if (!file) {
+      throw std::invalid_argument("cannot read " + limits_or_file);
+    }
+    text << file.rdbuf();
+    return text.str();
+  }
+  // The last limit of a kind counts.
+  text << library_tuning();
+  std::istringstream limits(limits_or_file);
+  for (std::string limit; std::getline(limits, limit, ',');) {
+    const size_t equals = limit.find('=');
+    if (equals == std::string::npos) {
+      throw std::invalid_argument("expected limits such as shared_bytes=101376, got " + limit);
+    }
+    text << "limit " << limit.substr(0, equals) << ' ' << limit.substr(equals + 1) << '\n';
+  }
+  return text.str();
+}
+
+warpfuse::RowLimits row_limits() {
+  const warpfuse::RowLimits device = device_row_limits();
+  const warpfuse::Tuning tuning = parsed_tuning();
+  return {std::min(device.shared_bytes, tuning.shared_bytes),
+          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors};
+}
+
+warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor) {
+  const int bytes = static_cast<int>(tensor.element_size()), pack = 16 / bytes;
+  const int64_t columns = tensor.size(-1);
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && columns % pack == 0;
+  return {direction, bytes, warpfuse::packs_of_row(columns, pack, aligned),
+          tensor.numel() / columns, direction == warpfuse::Direction::forward ? 16U : 32U};
+}
+
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
+  return warpfuse::plan_rows(row_shape(direction, tensor), device_row_limits(), parsed_tuning());
+}
+
+std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor) {
+  for (const warpfuse::Tier known : {warpfuse::Tier::warp, warpfuse::Tier::block,
+                                     warpfuse::Tier::cluster, warpfuse::Tier::stream}) {
+    warpfuse::RowPlan plan{};
+    if (tier == warpfuse::to_string(known) &&
+        warpfuse::plan_tier(known, row_shape(warpfuse::Direction::forward, tensor),
+                            device_row_limits(), parsed_tuning(), &plan)) {
+      return plan;
+    }
+  }
+  return std::nullopt;
+}
+
+int launches_of(const warpfuse::RowPlan& plan) {
+  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 ? 2 : 1;
+}
+
+std::vector<std::string> algorithms_on(const at::Device& device) {
+  if (!device.is_cuda()) {
+    return {"naive", "vector"};
+  }
+  std::vector<std::string> names = {"naive", "warp", "block", "stream"};
+  if (row_limits().cluster_blocks > 1) {
+    names.emplace_back("cluster");
+  }
+  return names;
+}
+
+bool is_launch_of(const nlohmann::json& launch, const warpfuse::RowPlan& plan) {
+  return launch["tier"] == warpfuse::to_string(plan.tier) && launch["threads"] == plan.threads &&
+         launch["lane_packs"] == plan.lane_packs &&
+         launch["cluster"] == (plan.tier == warpfuse::Tier::cluster ? plan.blocks : 1);
+}
+
+// The program's tests run under the table that WARPFUSE_TEST_TUNING names.
+static const int registered = before_tests([] {
+  if (const char* asked = std::getenv("WARPFUSE_TEST_TUNING")) {
+    const std::string text = tuning_from(asked);
+    warpfuse::parse_tuning(text);  // whose error is one line
+    set_library_tuning(text);
+  }
+});

@@ -1,0 +1,77 @@
+#pragma once
+
+// The GPU's row engine as tests look at it: the tuning table in use, what it plans for a tensor,
+// other tables for a while, and the log of launches.
+
+#include <rowwise/tuning.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operators.h"
+
+/// Another tuning table in the library while this lives.
+class TuningInUse {
+ public:
+  explicit TuningInUse(const std::string& table) : before_(library_tuning()) {
+    set_library_tuning(table);
+  }
+  ~TuningInUse() { set_library_tuning(before_); }
+  TuningInUse(const TuningInUse&) = delete;
+  TuningInUse& operator=(const TuningInUse&) = delete;
+
+ private:
+  std::string before_;
+};
+
+/// The shortest table: one entry for all shapes of each kind.
+inline constexpr const char* kLastEntries = R"(
+forward 2 * * stream 1024 0 0
+forward 4 * * stream 1024 0 0
+forward 8 * * stream 1024 0 0
+backward 2 * * stream 1024 0 0
+backward 4 * * stream 1024 0 0
+backward 8 * * stream 1024 0 0
+)";
+
+/// The table in use with `run`, "tier threads lane_packs blocks", before its own entries: rows that
+/// it cannot hold go on to those.
+std::string tuning_with(const std::string& run);
+
+/// The table in use with other limits, "shared_bytes=101376,cluster_blocks=1"; or the text of the
+/// file of this name. Throws std::invalid_argument.
+std::string tuning_from(const std::string& limits_or_file);
+
+/// What the table in use lets a block and a cluster of the current GPU have.
+warpfuse::RowLimits row_limits();
+
+/// The rows of a contiguous tensor's last dimension. It is the forward's input, or the output that
+/// a backward takes.
+warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor);
+
+/// The plan of the table in use for these rows; and that of one tier by its name, if it has one.
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor);
+std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor);
+
+/// Kernel launches of a plan.
+int launches_of(const warpfuse::RowPlan& plan);
+
+/// The names that _softmax_algorithm takes on a device, "cluster" where that can run.
+std::vector<std::string> algorithms_on(const at::Device& device);
+
+inline constexpr const char* kNoClusters =
+    "no clusters: a GPU before Hopper, a library without its code, or a table that forbids them";
+
+/// What the log says of the launches of `call`.
+template <typename Call>
+nlohmann::json launches_during(const Call& call) {
+  record_launches(true);
+  call();
+  record_launches(false);
+  return nlohmann::json::parse(launches_json());
+}
+
+/// Whether one launch was that of the plan: its tier, threads, packs a lane and cluster.
+bool is_launch_of(const nlohmann::json& launch, const warpfuse::RowPlan& plan);

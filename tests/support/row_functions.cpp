@@ -1,0 +1,111 @@
+#include "row_functions.h"
+
+#include "catch.h"
+#include "compare.h"
+#include "inputs.h"
+#include "poison.h"
+#include "tensor_reference.h"
+
+namespace {
+
+using warpfuse::Direction;
+
+at::Tensor placed_at(int64_t offset, const at::Tensor& values) {
+  const at::Tensor memory = at::empty({values.numel() + offset}, values.options());
+  return memory.narrow(0, offset, values.numel()).view(values.sizes()).copy_(values);
+}
+
+/// Arguments of each path through the mask's code.
+std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::ScalarType dtype,
+                                          const at::Device& device, int64_t offset) {
+  const auto options = at::TensorOptions(device);
+  const at::Tensor visible = placed_at(offset, at::rand({queries, keys}, options).gt(0.25));
+  const at::Tensor shut = at::rand({queries, keys}, options).lt(0.2);
+  const at::Tensor bias = at::randn({queries, keys}, options)
+                              .masked_fill(shut, -std::numeric_limits<double>::infinity());
+  std::vector<MaskArguments> arguments = {
+      {.scale = 0.5},
+      {.causal = "lower_right",
+       .key_lengths = at::full({1}, keys - keys / 5, options.dtype(at::kLong))},
+      {.scale = 0.7, .attn_mask = visible, .causal = "lower_right"},
+      {.attn_mask = visible, .masked_value = -2.0},
+      {.scale = 0.5, .attn_mask = placed_at(offset, bias.to(dtype))},
+  };
+  if (dtype != at::kFloat) {
+    arguments.push_back({.attn_mask = placed_at(offset, bias)});
+  }
+  return arguments;
+}
+
+std::string kind(const MaskArguments& a) {
+  return std::string(!a.attn_mask                              ? "rules"
+                     : a.attn_mask->scalar_type() != at::kBool ? "additive mask"
+                     : a.masked_value                          ? "filling mask"
+                                                               : "boolean mask") +
+         (a.causal == "none" ? "" : ", causal");
+}
+
+}  // namespace
+
+at::Tensor random_at(int64_t offset, at::IntArrayRef sizes, at::ScalarType dtype,
+                     const at::Device& device) {
+  return placed_at(offset, at::randn(sizes, at::TensorOptions(device)).mul_(3.0).to(dtype));
+}
+
+std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t keys,
+                                       at::ScalarType dtype, const at::Device& device,
+                                       const Offsets& offsets) {
+  const std::vector<int64_t> shape = {1, heads, queries, keys};
+  const at::Tensor x = random_at(offsets.input, shape, dtype, device);
+  const at::Tensor grad = random_at(offsets.second, shape, dtype, device);
+  std::vector<RowFunction> functions;
+  for (const bool log : {false, true}) {
+    const std::string name = log ? "log_softmax" : "softmax";
+    const Expected expected = tensor_softmax(x, -1, log);
+    const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
+    functions.push_back(
+        {name, Direction::forward, x,
+         [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
+         [expected] { return Expected(expected); }});
+    functions.push_back(
+        {name + " backward", Direction::backward, y,
+         [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
+         [=] { return tensor_softmax_backward(grad, y, -1, log); }});
+  }
+  for (const MaskArguments& a : mask_arguments(queries, keys, dtype, device, offsets.second)) {
+    const Expected expected = tensor_masked_softmax(x, a);
+    functions.push_back({kind(a), Direction::forward, x, [=] { return masked_softmax(x, a); },
+                         [expected] { return Expected(expected); }});
+    if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
+      continue;  // the backward does not look at an additive mask
+    }
+    const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
+    functions.push_back({kind(a) + ", backward", Direction::backward, y,
+                         [=] { return masked_softmax_backward(grad, y, a); },
+                         [=] { return tensor_masked_softmax_backward(grad, y, a); }});
+  }
+  return functions;
+}
+
+std::vector<std::string> runs_of_all_tiers() {
+  std::vector<std::string> runs = {"warp 128 8 1",   "block 128 4 1",  "block 128 0 1",
+                                   "stream 128 0 1", "stream 32 0 64", "cluster 64 4 4",
+                                   "cluster 64 0 2"};
+  if (row_limits().cluster_blocks < 4) {
+    std::erase_if(runs, [](const std::string& run) { return run.starts_with("cluster"); });
+  }
+  return runs;
+}
+
+void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {
+  INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
+  const Poison poison;
+  at::Tensor output;
+  const nlohmann::json launches = launches_during([&] { output = function.run(); });
+  CHECK(mismatch(output, function.expected()) == "");
+  CHECK(static_cast<int>(launches.size()) == launches_of(plan));
+  for (const nlohmann::json& launch : launches) {
+    INFO(launch.dump());
+    CHECK(is_launch_of(launch, plan));
+  }
+}

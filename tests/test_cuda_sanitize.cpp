@@ -1,0 +1,56 @@
+// Every kernel of the GPU once or twice, small: what scripts/sanitize_gpu.sh runs under
+// compute-sanitizer.
+
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/inputs.h"
+#include "support/pch.h"
+#include "support/row_functions.h"
+#include "support/tensor_reference.h"
+
+namespace {
+
+void check_functions(int64_t heads, int64_t queries, int64_t keys, at::ScalarType dtype,
+                     const at::Device& device, const Offsets& offsets) {
+  for (const RowFunction& function : row_functions(heads, queries, keys, dtype, device, offsets)) {
+    INFO(function.name << " of " << describe(function.rows));
+    CHECK(mismatch(function.run(), function.expected()) == "");
+  }
+}
+
+}  // namespace
+
+WARPFUSE_GPU_TEST("rows in every tier", "[sanitize]") {
+  for (const std::string& run : runs_of_all_tiers()) {
+    const TuningInUse tuning(tuning_with(run));
+    INFO(run);
+    // The last pack of the tensor is not whole; neither is the first, where it starts off.
+    check_functions(1, 3, 333, at::kHalf, device, {});
+    check_functions(1, 3, 333, at::kFloat, device, {.input = 1, .second = 1});
+  }
+  for (const at::ScalarType dtype : kDtypes) {
+    check_functions(3, 5, 9, dtype, device, {});  // many rows a warp
+  }
+  const TuningInUse split(tuning_with("stream 32 0 4"));
+  check_functions(1, 2, 4099, at::kBFloat16, device, {.input = 3});
+}
+
+WARPFUSE_GPU_TEST("tiles of rows that are not contiguous", "[sanitize]") {
+  const int64_t most = row_limits().cluster_blocks > 1 ? 3000 : 300;
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 33, 16}, {2, 33, 5}, {1, most, 8}, {1, 20'000, 3}}) {
+      const at::Tensor x = random_tensor(shape, dtype, device);
+      INFO(describe(x));
+      CHECK(mismatch(warpfuse::softmax(x, 1), tensor_softmax(x, 1, false)) == "");
+      CHECK(mismatch(log_softmax_backward(x, x, 1), tensor_softmax_backward(x, x, 1, true)) == "");
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("the algorithms that only a name calls", "[sanitize]") {
+  const at::Tensor x = random_tensor({3, 2051}, at::kFloat, device);
+  for (const std::string name : {"naive", "warp"}) {
+    CHECK(mismatch(softmax_algorithm(x, -1, name), tensor_softmax(x, -1, false)) == "");
+  }
+}

@@ -1,0 +1,161 @@
+// The tuning table as text: printed, parsed, refused; and in the library, through its operators.
+
+#include <rowwise/tuning.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "support/errors.h"
+#include "support/pch.h"
+#include "support/row_engine.h"
+
+namespace {
+
+using warpfuse::default_tuning;
+using warpfuse::parse_tuning;
+using warpfuse::Tuning;
+
+/// "no error", or the message of what parse_tuning throws.
+std::string parse_error(const std::string& text) {
+  try {
+    parse_tuning(text);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a table is the text that it prints", "[tuning]") {
+  const Tuning tuning = default_tuning();
+  const std::string text = tuning.to_string();
+  CHECK(parse_tuning(text) == tuning);
+  CHECK(parse_tuning(text).to_string() == text);
+  Tuning other = tuning;
+  other.entries[0].threads = 32;
+  CHECK_FALSE(other == tuning);
+  CHECK(parse_tuning(other.to_string()) == other);
+  other = tuning;
+  other.cluster_blocks = 4;
+  CHECK(parse_tuning(other.to_string()) == other);
+}
+
+TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a kind counts",
+          "[tuning]") {
+  const Tuning tuning =
+      parse_tuning(std::string("# a comment\n\n  limit   shared_bytes 1\n") +
+                   "limit shared_bytes 49152\nlimit cluster_blocks 2" + kLastEntries);
+  CHECK(tuning.shared_bytes == 49152);
+  CHECK(tuning.cluster_blocks == 2);
+  CHECK(tuning.entries.size() == 6);
+  CHECK(tuning == parse_tuning(tuning.to_string()));
+}
+
+TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"sideways 4 256 * warp 128 8 1", "expected: forward|backward bytes packs rows tier"},
+      {"forward", "expected: forward|backward"},
+      {"forward 4 256 * warp 128 8", "expected: forward|backward"},
+      {"forward 4 256 * warp 128 8 1 1", "expected: forward|backward"},
+      {"forward 3 256 * warp 128 8 1", "element bytes are 2, 4 or 8"},
+      {"forward 4 0 * warp 128 8 1", "packs and rows are positive, or *"},
+      {"forward 4 256 -1 warp 128 8 1", "packs and rows are positive, or *"},
+      {"forward 4 many * warp 128 8 1", ""},
+      {"forward 4 256 1e3 warp 128 8 1", ""},
+      {"forward 4 99999999999999999999 * warp 128 8 1", ""},
+      {"forward 4 256 * warp few 8 1", ""},
+      {"forward 4 256 * tile 128 8 1", "the tier is warp, block, cluster or stream"},
+      {"forward 4 256 * column 128 8 1", "the tier is warp, block, cluster or stream"},
+      {"forward 4 256 * naive 128 8 1", "the tier is warp, block, cluster or stream"},
+      {"forward 4 256 * warp 16 8 1", "threads are a multiple of 32 up to 256"},
+      {"forward 4 256 * warp 100 8 1", "threads are a multiple of 32 up to 256"},
+      {"forward 4 256 * warp 512 8 1", "threads are a multiple of 32 up to 256"},
+      {"forward 4 256 * block 2048 4 1", "threads are a multiple of 32 up to 1024"},
+      {"forward 4 256 * block 1024 8 1", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * cluster 1024 8 2", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * warp 128 7 1", "no kernel has so many packs a lane"},
+      {"forward 4 256 * warp 128 0 1", "no kernel has so many packs a lane"},
+      {"forward 4 256 * block 128 3 1", "no kernel has so many packs a lane"},
+      {"forward 4 256 * cluster 128 16 2", "no kernel has so many packs a lane"},
+      {"forward 4 256 * warp 128 8 2", "the tier warp has one block"},
+      {"forward 4 256 * block 128 4 2", "the tier block has one block"},
+      {"forward 4 256 * cluster 128 4 1", "a cluster has 2, 4, 8 or 16 blocks"},
+      {"forward 4 256 * cluster 128 4 3", "a cluster has 2, 4, 8 or 16 blocks"},
+      {"forward 4 256 * cluster 128 4 32", "a cluster has 2, 4, 8 or 16 blocks"},
+      {"forward 4 256 * stream 128 4 1", "the tier stream keeps no packs"},
+      {"forward 4 256 * stream 128 0 -1", "blocks are 0 (as many as fit) to 1024"},
+      {"forward 4 256 * stream 128 0 1025", "blocks are 0 (as many as fit) to 1024"},
+      {"limit", "expected: limit shared_bytes N, or limit cluster_blocks 1..16"},
+      {"limit registers 4", "expected: limit shared_bytes N"},
+      {"limit shared_bytes -1", "expected: limit shared_bytes N"},
+      {"limit shared_bytes much", "expected: limit shared_bytes N"},
+      {"limit cluster_blocks 0", "expected: limit shared_bytes N"},
+      {"limit cluster_blocks 17", "expected: limit shared_bytes N"},
+  };
+  for (const auto& [line, reason] : cases) {
+    const std::string got =
+        parse_error("limit shared_bytes 1000\n# next\n\n" + line + kLastEntries);
+    INFO(got);
+    CHECK(got.rfind("line 4, \"" + line + "\": " + reason, 0) == 0);
+  }
+}
+
+TEST_CASE("a table that leaves shapes without an entry is refused", "[tuning]") {
+  CHECK(parse_error(kLastEntries) == "no error");
+  CHECK(parse_error("").rfind("no entry for any shape", 0) == 0);
+  std::istringstream lines(kLastEntries);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) {
+      continue;
+    }
+    std::string without = kLastEntries;
+    without.erase(without.find(line), line.size());
+    const std::string named = line.substr(0, line.find(" *"));  // "forward 2"
+    INFO(line);
+    CHECK(parse_error(without).rfind("no entry for any shape", 0) == 0);
+    CHECK(parse_error(without).find(named) != std::string::npos);
+    // One that is not for all shapes, or not of the tier that takes all, does not do.
+    CHECK(parse_error(without + named + " 1000 * stream 1024 0 0") != "no error");
+    CHECK(parse_error(without + named + " * 1000 stream 1024 0 0") != "no error");
+    CHECK(parse_error(without + named + " * * block 1024 0 1") != "no error");
+    CHECK(parse_error(without + named + " * * stream 512 0 3") == "no error");
+  }
+}
+
+TEST_CASE("the library's table is read and replaced by operators", "[tuning]") {
+  const std::string before = library_tuning();
+  CHECK(parse_tuning(before).to_string() == before);
+  {
+    const TuningInUse other(std::string("limit shared_bytes 4096\n") + kLastEntries);
+    CHECK(parse_tuning(library_tuning()).shared_bytes == 4096);
+    CHECK(parse_tuning(library_tuning()).entries.size() == 6);
+    set_library_tuning("");
+    CHECK(library_tuning() == default_tuning().to_string());
+    // What is refused changes nothing.
+    CHECK(error_of([] { set_library_tuning("\nforward 4 256 * warp 100 8 1"); }) ==
+          "Error: warpfuse::_set_tuning: text: expected a tuning table as warpfuse::tuning() gives "
+          "it, got line 2, \"forward 4 256 * warp 100 8 1\": threads are a multiple of 32 up to "
+          "256");
+    CHECK(library_tuning() == default_tuning().to_string());
+  }
+  CHECK(library_tuning() == before);
+}
+
+TEST_CASE("WARPFUSE_TEST_TUNING is a file or limits", "[tuning]") {
+  const Tuning limited = parse_tuning(tuning_from("shared_bytes=101376,cluster_blocks=1"));
+  CHECK(limited.shared_bytes == 101376);
+  CHECK(limited.cluster_blocks == 1);
+  CHECK((limited.entries == parse_tuning(library_tuning()).entries));
+  CHECK_THROWS_AS(parse_tuning(tuning_from("shared_bits=7")), std::invalid_argument);
+  CHECK_THROWS_AS(tuning_from("/no/such/file"), std::invalid_argument);
+  const auto file = std::filesystem::temp_directory_path() / "warpfuse_test_tuning";
+  std::ofstream(file) << kLastEntries;
+  CHECK(tuning_from(file.string()) == kLastEntries);
+  std::filesystem::remove(file);
+  if (const char* asked = std::getenv("WARPFUSE_TEST_TUNING")) {
+    CHECK(parse_tuning(tuning_from(asked)) == parse_tuning(library_tuning()));
+  }
+}
