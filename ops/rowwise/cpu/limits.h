@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 
 namespace warpfuse {
 
@@ -9,6 +10,8 @@ namespace warpfuse {
 inline constexpr int64_t kCachedBytes = 512 * 1024;
 
 /// Results of more bytes are written past the caches: they would not fit there until they are read.
-inline constexpr int64_t kStreamedBytes = 32 * 1024 * 1024;
+inline const int64_t kStreamedBytes = getenv("SB") ? atoll(getenv("SB")) : 32 * 1024 * 1024;
+
+inline constexpr int64_t kLineBytes = 64;
 
 }  // namespace warpfuse

@@ -96,11 +96,13 @@ inline void stream(const Vectorized<T>& values, T* to) {
 #endif
 }
 
-/// Whether a result of so many bytes is streamed. Streamed writes come in no order with others; the
-/// end of this orders them before the thread goes on.
+/// Whether the rows of a result are streamed: they are more than the caches hold, and no two of
+/// them share a cache line. Streamed writes come in no order with others; the end of this orders
+/// them before the thread goes on.
 class Streaming {
  public:
-  explicit Streaming(int64_t bytes) : on_(bytes >= kStreamedBytes) {}
+  Streaming(int64_t rows, int64_t row_bytes)
+      : on_(rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0) {}
   ~Streaming() {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
     if (on_) {
@@ -143,7 +145,7 @@ constexpr int64_t kRowGroup = 16;
 
 /// As many rows as a first-level cache holds.
 inline int64_t rows_of_group(int64_t columns) {
-  return std::clamp<int64_t>(4096 / columns, 1, kRowGroup);
+  return std::clamp<int64_t>(1024 / columns, 1, kRowGroup);
 }
 
 /// Calls function(row, rows) for the rows [begin, end) in groups.
