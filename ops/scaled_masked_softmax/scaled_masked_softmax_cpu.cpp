@@ -18,10 +18,10 @@ at::Tensor forward_cpu(const at::Tensor& scores, double scale,
   return run_masked_softmax(forward_calls, scores, scale,
                             {attn_mask, causal, query_positions, key_lengths, window, masked_value},
                             [&](const MaskedSoftmaxArguments& arguments) {
-                              parallel_rows(arguments.rows, arguments.rules.keys,
-                                            [&](int64_t begin, int64_t end) {
-                                              masked_softmax_rows_cpu(arguments, begin, end);
-                                            });
+                              parallel_uneven_rows(arguments.rows, arguments.rules.keys,
+                                                   [&](int64_t begin, int64_t end) {
+                                                     masked_softmax_rows_cpu(arguments, begin, end);
+                                                   });
                             });
 }
 
@@ -34,7 +34,7 @@ at::Tensor backward_cpu(const at::Tensor& grad_output, const at::Tensor& output,
       backward_calls, grad_output, output, scale,
       {attn_mask, causal, query_positions, key_lengths, window, masked_value},
       [&](const MaskedSoftmaxBackwardArguments& arguments) {
-        parallel_rows(arguments.rows, arguments.rules.keys, [&](int64_t begin, int64_t end) {
+        parallel_uneven_rows(arguments.rows, arguments.rules.keys, [&](int64_t begin, int64_t end) {
           masked_softmax_backward_rows_cpu(arguments, begin, end);
         });
       });

@@ -37,7 +37,8 @@ void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end
     const C max = max_of<T>(count, x);
     if (max > kLowest<C> || mask.shows_any()) {
       T* result = output + visible.begin;
-      const C sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed);
+      const C sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed,
+                                   row + 1 < end ? scores + keys : scores);
       if (!(sum > 0 && sum < std::numeric_limits<C>::infinity())) {
         mask.zero_hidden(result);  // NaN belongs to the visible keys alone
       }
@@ -63,6 +64,7 @@ void backward(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, in
     const T* g = static_cast<const T*>(arguments.grad_output) + first;
     const T* y = static_cast<const T*>(arguments.output) + first;
     T* grad_scores = static_cast<T*>(arguments.grad_scores) + row * keys;
+    const int64_t ahead = row + 1 < end ? keys : 0;  // the next row, fetched now, is not waited for
     mask.enter(place, visible);
 
     const Pack<T> sum(sum_of<T>(count, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
@@ -71,6 +73,8 @@ void backward(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, in
     write_zeros(grad_scores, visible.begin, streamed);
     transform(grad_scores + visible.begin, count, streamed,
               [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                __builtin_prefetch(g + ahead + i);
+                __builtin_prefetch(y + ahead + i);
                 const Pack<T> gradients = Rule::result(load(g + i, n), load(y + i, n), sum) * scale;
                 return mask.outgoing(gradients, i, n);
               });

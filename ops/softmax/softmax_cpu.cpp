@@ -26,6 +26,9 @@ Counter naive_branch("cpu.naive");
 // Columns of a part: little enough to be read twice from a first-level cache.
 constexpr int64_t kPartColumns = 8192;
 
+// Elements of the rows that are in work at a time.
+constexpr int64_t kGroupElements = 1024 * 1024;
+
 // Rows of a task along another dimension: whole groups of four vectors of any dtype.
 constexpr int64_t kColumnGranule = 128;
 
@@ -33,7 +36,7 @@ constexpr int64_t kColumnGranule = 128;
 bool wants_parts(const RowLayout& layout) {
   return layout.inner == 1 &&
          (layout.columns * int64_t{sizeof(float)} > kCachedBytes ||
-          (layout.rows() < at::get_num_threads() && layout.columns >= 4 * kElementsPerTask));
+          (layout.rows() < at::get_num_threads() && layout.columns >= 4 * kElementsPerThread));
 }
 
 // A row's maximum, and the sum of exp(x - max) over it, from those of its parts.
@@ -56,23 +59,29 @@ RowPart whole_row(const SoftmaxBackwardArguments&, const RowPart* parts, int64_t
   return row;
 }
 
-// reduce fills in.parts, then results takes in.rows.
+// reduce fills in.parts, then results takes in.rows. A group of rows at a time, little enough for
+// results to find in a last-level cache what reduce has read.
 template <typename Arguments, typename Kernel>
 void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel& results) {
   const int64_t rows = arguments.layout.rows();
-  const int64_t parts_per_row = (arguments.layout.columns + kPartColumns - 1) / kPartColumns;
-  std::vector<RowPart> parts(rows * parts_per_row);
-  std::vector<RowPart> whole(rows);
-  const InParts<Arguments> in{arguments, kPartColumns, parts_per_row, parts.data(), whole.data()};
-  const auto on_parts = [&](const Kernel& kernel) {
-    parallel_rows(rows * parts_per_row, kPartColumns,
-                  [&](int64_t begin, int64_t end) { kernel(in, begin, end); });
-  };
-  on_parts(reduce);
-  for (int64_t row = 0; row < rows; ++row) {
-    whole[row] = whole_row(arguments, &parts[row * parts_per_row], parts_per_row);
+  const int64_t columns = arguments.layout.columns;
+  const int64_t parts_per_row = (columns + kPartColumns - 1) / kPartColumns;
+  const int64_t group = std::clamp<int64_t>(kGroupElements / columns, 1, rows);
+  std::vector<RowPart> parts(group * parts_per_row);
+  std::vector<RowPart> whole(group);
+  InParts<Arguments> in{arguments, 0, kPartColumns, parts_per_row, parts.data(), whole.data()};
+  for (; in.first_row < rows; in.first_row += group) {
+    const int64_t group_rows = std::min(group, rows - in.first_row);
+    const auto on_parts = [&](const Kernel& kernel) {
+      parallel_rows(group_rows * parts_per_row, kPartColumns,
+                    [&](int64_t begin, int64_t end) { kernel(in, begin, end); });
+    };
+    on_parts(reduce);
+    for (int64_t row = 0; row < group_rows; ++row) {
+      whole[row] = whole_row(arguments, &parts[row * parts_per_row], parts_per_row);
+    }
+    on_parts(results);
   }
-  on_parts(results);
 }
 
 // --- launches ---------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_
   for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
     softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
                           static_cast<T*>(arguments.output) + row * columns, rows, columns,
-                          scratch.data(), streamed);
+                          scratch.data(), streamed, row + rows < end);
   });
 }
 
@@ -39,7 +39,8 @@ void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begi
     const int64_t at = row * columns;
     backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
                            static_cast<const T*>(arguments.output) + at,
-                           static_cast<T*>(arguments.grad_input) + at, rows, columns, streamed);
+                           static_cast<T*>(arguments.grad_input) + at, rows, columns, streamed,
+                           row + rows < end);
   });
 }
 
@@ -51,7 +52,7 @@ void for_parts(const InParts<Arguments>& in, int64_t begin, int64_t end, const F
   const int64_t columns = in.arguments.layout.columns;
   for (int64_t part = begin; part < end; ++part) {
     const int64_t column = part % in.parts_per_row * in.part_columns;
-    function(part, part / in.parts_per_row * columns + column,
+    function(part, (in.first_row + part / in.parts_per_row) * columns + column,
              std::min(in.part_columns, columns - column));
   }
 }
@@ -83,7 +84,8 @@ void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t 
     const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
     backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
                               static_cast<const T*>(in.arguments.output) + at,
-                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed);
+                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed,
+                              0);
   });
 }
 

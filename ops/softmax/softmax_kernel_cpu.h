@@ -8,14 +8,16 @@
 
 namespace warpfuse {
 
-/// Rows along the last dimension, each cut into parts, so that several threads share a row and a
-/// row need not fit a cache. Part p is the part p % parts_per_row of row p / parts_per_row.
+/// Rows along the last dimension from `first_row` on, each cut into parts, so that several threads
+/// share a row and a row need not fit a cache. Part p is the part p % parts_per_row of the row
+/// first_row + p / parts_per_row.
 template <typename Arguments>
 struct InParts {
   const Arguments& arguments;
+  int64_t first_row;
   int64_t part_columns;
   int64_t parts_per_row;
-  RowPart* parts;  // [rows * parts_per_row]
+  RowPart* parts;  // of these rows: [rows * parts_per_row]
   RowPart* rows;   // [rows]
 };
 

@@ -30,26 +30,33 @@ Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
   });
 }
 
-/// The gradients of a row, or of a part of one, when its sum is known.
+/// The gradients of a row, or of a part of one, when its sum is known. What is read next lies
+/// `ahead` elements on: fetched now, it need not be waited for.
 template <typename T, bool kLog>
 void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> row_sum,
-                      bool streamed) {
+                      bool streamed, int64_t ahead) {
   const Pack<T> sum(row_sum);
   transform(dx, count, streamed, [&](int64_t i, int64_t n) {
+    if (ahead != 0) {
+      __builtin_prefetch(g + ahead + i);
+      __builtin_prefetch(y + ahead + i);
+    }
     return BackwardRule<kLog>::result(load(g + i, n), load(y + i, n), sum);
   });
 }
 
 /// The gradients of up to kRowGroup rows, as softmax_rows.
 template <typename T, bool kLog>
-void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed) {
+void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed,
+                   bool more) {
   Compute<T> sums[kRowGroup];
+  const bool fetches = more && columns * int64_t{sizeof(T)} >= kFetchedRowBytes;
   for (int64_t row = 0; row < rows; ++row) {
     sums[row] = backward_sum<T, kLog>(g + row * columns, y + row * columns, columns);
   }
   for (int64_t row = 0; row < rows; ++row) {
     backward_results<T, kLog>(g + row * columns, y + row * columns, dx + row * columns, columns,
-                              sums[row], streamed);
+                              sums[row], streamed, fetches ? rows * columns : 0);
   }
 }
 

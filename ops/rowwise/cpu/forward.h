@@ -24,12 +24,14 @@ struct SoftmaxRule {
 };
 
 /// The sum of exp(x - maximum) over a row of `count` elements, where x(i, n) gives a pack of it.
-/// kKept: the terms are kept in `powers`, which has room for whole packs.
+/// kKept: the terms are kept in `powers`, which has room for whole packs. What is read after this
+/// row begins at `next`: fetched now, it need not be waited for.
 template <typename T, bool kKept, typename Row>
 C10_ALWAYS_INLINE Compute<T> sum_of_powers(const Row& x, Compute<T> maximum, Compute<T>* powers,
-                                           int64_t count) {
+                                           int64_t count, const T* next) {
   const Pack<T> max(maximum);
   return sum_of<T>(count, [&](int64_t i, int64_t n) {
+    __builtin_prefetch(next + i);
     const Pack<T> power = exponential(x(i, n) - max);
     if constexpr (kKept) {
       power.store(powers + i);
@@ -39,12 +41,12 @@ C10_ALWAYS_INLINE Compute<T> sum_of_powers(const Row& x, Compute<T> maximum, Com
 }
 
 /// y = softmax(x) of one row of `count` elements, where `maximum` is the largest of them. scratch
-/// has room for whole packs. Returns the sum of exp(x - maximum): a row is sound when it is
-/// positive and finite.
+/// has room for whole packs; `next` is what is read after this row. Returns the sum of exp(x -
+/// maximum): a row is sound when it is positive and finite.
 template <typename T, typename Row>
 Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y, Compute<T>* scratch, int64_t count,
-                       bool streamed) {
-  const Compute<T> sum = sum_of_powers<T, true>(x, maximum, scratch, count);
+                       bool streamed, const T* next) {
+  const Compute<T> sum = sum_of_powers<T, true>(x, maximum, scratch, count, next);
   const Pack<T> reciprocal(1 / sum);
   transform(y, count, streamed,
             [&](int64_t i, int64_t) { return Pack<T>::loadu(scratch + i) * reciprocal; });
@@ -53,10 +55,11 @@ Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y, Compute<T>* scrat
 
 /// y = softmax(x) or log_softmax(x) of up to kRowGroup rows, one after the other in memory. They
 /// take each step together: a short row's steps wait for each other, those of other rows do not.
-/// scratch is rows * (columns + kPackSize) long (for log_softmax unused).
+/// scratch is rows * (columns + kPackSize) long (for log_softmax unused). more: as many rows
+/// follow.
 template <typename T, bool kLog>
 void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* scratch,
-                  bool streamed) {
+                  bool streamed, bool more) {
   using C = Compute<T>;
   using P = Pack<T>;
   const int64_t scratch_stride = columns + kPackSize<T>;
@@ -69,8 +72,9 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
     max[row] = max_of<T>(columns, row_of(row));
   }
   for (int64_t row = 0; row < rows; ++row) {
-    divisor[row] =
-        sum_of_powers<T, !kLog>(row_of(row), max[row], scratch + row * scratch_stride, columns);
+    const T* next = x + (more ? row + rows : row) * columns;
+    divisor[row] = sum_of_powers<T, !kLog>(row_of(row), max[row], scratch + row * scratch_stride,
+                                           columns, next);
   }
   for (int64_t row = 0; row < rows; row += Vectorized<C>::size()) {
     const auto n = static_cast<int>(std::min<int64_t>(rows - row, Vectorized<C>::size()));
@@ -100,7 +104,7 @@ RowPart softmax_part(const T* x, int64_t count) {
   const auto row = [&](int64_t i, int64_t n) { return load(x + i, n); };
   const C max = max_of<T>(count, row);
   const C finite = max == kLowest<C> ? C(0) : max;  // of -inf alone: a sum of 0, or NaN
-  return {max, sum_of_powers<T, false>(row, finite, nullptr, count)};
+  return {max, sum_of_powers<T, false>(row, finite, nullptr, count, x)};
 }
 
 /// The results of a part, when its whole row has been summed up.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 
 namespace warpfuse {
 
@@ -10,7 +9,11 @@ namespace warpfuse {
 inline constexpr int64_t kCachedBytes = 512 * 1024;
 
 /// Results of more bytes are written past the caches: they would not fit there until they are read.
-inline const int64_t kStreamedBytes = getenv("SB") ? atoll(getenv("SB")) : 32 * 1024 * 1024;
+inline constexpr int64_t kStreamedBytes = 32 * 1024 * 1024;
+
+/// In the backward, whose two inputs pass without a pause, only rows this long gain from being
+/// fetched ahead.
+inline constexpr int64_t kFetchedRowBytes = 16 * 1024;
 
 inline constexpr int64_t kLineBytes = 64;
 
