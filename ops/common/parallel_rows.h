@@ -7,7 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/counters.h"
+
 namespace warpfuse {
+
+/// Pieces of work that calls on the CPU were cut into: one a call where it runs on one thread.
+inline Counter parallel_pieces("parallel.pieces");
 
 /// Fewer elements than this cost more to start a thread for than it saves.
 inline constexpr int64_t kElementsPerThread = 16384;
@@ -21,6 +26,7 @@ void parallel_rows(int64_t rows, int64_t columns, const Body& body, int64_t gran
   const int64_t grain =
       std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, granule * columns));
   at::parallel_for(0, granules, grain, [&](int64_t begin, int64_t end) {
+    parallel_pieces.add();
     body(begin * granule, std::min(end * granule, rows));
   });
 }
@@ -33,6 +39,7 @@ void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
   const int64_t threads =
       std::clamp<int64_t>(rows * columns / kElementsPerThread, 1, at::get_num_threads());
   if (threads == 1) {
+    parallel_pieces.add();
     body(0, rows);
     return;
   }
@@ -44,6 +51,7 @@ void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
   };
   std::vector<Cursor> cursors(threads);
   at::parallel_for(0, threads, 1, [&](int64_t first, int64_t) {
+    parallel_pieces.add();
     for (int64_t i = 0; i < threads; ++i) {
       const int64_t owner = (first + i) % threads;
       const int64_t end = std::min((owner + 1) * piece, rows);

@@ -20,6 +20,7 @@ Counter rows_branch("cpu.rows");
 Counter parts_branch("cpu.parts");
 Counter column_branch("cpu.column");
 Counter naive_branch("cpu.naive");
+Counter streamed_results("streamed.softmax");
 
 // --- rows in parts ----------------------------------------------------------------------------
 
@@ -86,11 +87,20 @@ void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel
 
 // --- launches ---------------------------------------------------------------------------------
 
+// Whether the kernels stream the result: what they call a row lies in one piece.
+bool streams(const RowLayout& layout, DType dtype) {
+  const int64_t row = layout.inner == 1 ? layout.columns : layout.inner;
+  return is_streamed(layout.rows() * layout.columns / row, row * size_of(dtype));
+}
+
 // `kernel` on rows, or `reduce` and `results` on their parts.
 template <typename Arguments, typename Kernel, typename PartKernel>
 void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
          const PartKernel& results) {
   const RowLayout& layout = arguments.layout;
+  if (streams(layout, arguments.dtype)) {
+    streamed_results.add();
+  }
   if (wants_parts(layout)) {
     parts_branch.add();
     run_in_parts(arguments, reduce, results);

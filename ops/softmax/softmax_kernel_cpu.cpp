@@ -84,8 +84,7 @@ void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t 
     const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
     backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
                               static_cast<const T*>(in.arguments.output) + at,
-                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed,
-                              0);
+                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed);
   });
 }
 

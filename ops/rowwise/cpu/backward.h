@@ -30,14 +30,14 @@ Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
   });
 }
 
-/// The gradients of a row, or of a part of one, when its sum is known. What is read next lies
-/// `ahead` elements on: fetched now, it need not be waited for.
-template <typename T, bool kLog>
+/// The gradients of a row, or of a part of one, when its sum is known. kFetches: what is read next
+/// lies `ahead` elements on, and fetched now, it need not be waited for.
+template <typename T, bool kLog, bool kFetches = false>
 void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> row_sum,
-                      bool streamed, int64_t ahead) {
+                      bool streamed, int64_t ahead = 0) {
   const Pack<T> sum(row_sum);
   transform(dx, count, streamed, [&](int64_t i, int64_t n) {
-    if (ahead != 0) {
+    if constexpr (kFetches) {
       __builtin_prefetch(g + ahead + i);
       __builtin_prefetch(y + ahead + i);
     }
@@ -55,8 +55,9 @@ void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns,
     sums[row] = backward_sum<T, kLog>(g + row * columns, y + row * columns, columns);
   }
   for (int64_t row = 0; row < rows; ++row) {
-    backward_results<T, kLog>(g + row * columns, y + row * columns, dx + row * columns, columns,
-                              sums[row], streamed, fetches ? rows * columns : 0);
+    const auto results = fetches ? backward_results<T, kLog, true> : backward_results<T, kLog>;
+    const int64_t at = row * columns;
+    results(g + at, y + at, dx + at, columns, sums[row], streamed, rows * columns);
   }
 }
 

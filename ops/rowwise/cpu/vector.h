@@ -96,13 +96,11 @@ inline void stream(const Vectorized<T>& values, T* to) {
 #endif
 }
 
-/// Whether the rows of a result are streamed: they are more than the caches hold, and no two of
-/// them share a cache line. Streamed writes come in no order with others; the end of this orders
-/// them before the thread goes on.
+/// Whether the rows of a result are streamed. Streamed writes come in no order with others; the end
+/// of this orders them before the thread goes on.
 class Streaming {
  public:
-  Streaming(int64_t rows, int64_t row_bytes)
-      : on_(rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0) {}
+  Streaming(int64_t rows, int64_t row_bytes) : on_(is_streamed(rows, row_bytes)) {}
   ~Streaming() {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
     if (on_) {
@@ -179,6 +177,7 @@ C10_ALWAYS_INLINE void transform(T* to, int64_t count, bool streamed, const Map&
       stream<T>(rounded<T>(map(i, kSize)), to + i);
     }
   } else {
+#pragma GCC unroll 2
     for (; i + kSize <= count; i += kSize) {
       store<T>(map(i, kSize), to + i, kSize);
     }
