@@ -53,7 +53,7 @@ at::Tensor with_threads(int threads, const std::function<at::Tensor()>& call) {
 }  // namespace
 
 TEST_CASE("rows longer than a cache, in parts", "[softmax][cpu_paths]") {
-  sweep("cpu.parts", {{1, 131073}, {3, 140001}, {2, 8192 * 20}}, -1);
+  sweep("cpu.parts", {{1, 131073}, {3, 140001}, {2, 163840}, {2, 600000}}, -1);
 }
 
 TEST_CASE("rows just short enough for a cache", "[softmax][cpu_paths]") {

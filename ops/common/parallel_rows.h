@@ -44,8 +44,7 @@ void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
     return;
   }
   const int64_t piece = (rows + threads - 1) / threads;
-  const int64_t task =
-      std::max<int64_t>({1, kElementsPerThread / columns, piece / kTasksPerThread});
+  const auto task = std::max<int64_t>({1, kElementsPerThread / columns, piece / kTasksPerThread});
   struct alignas(64) Cursor {  // on a cache line of its own
     std::atomic<int64_t> next{0};
   };

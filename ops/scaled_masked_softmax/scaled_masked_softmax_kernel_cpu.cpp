@@ -18,7 +18,8 @@ template <typename T, typename Mask>
 void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const int64_t keys = arguments.rules.keys;
-  const Streaming streamed(arguments.rows, keys * int64_t{sizeof(T)});
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const bool streamed = streaming.on();
   const Scratch<T> scratch(keys);
   Mask mask(arguments.mask, keys);
   const Pack<T> scale(static_cast<C>(arguments.scale));
@@ -54,7 +55,8 @@ void backward(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, in
   using Rule = BackwardRule<false>;
   const int64_t keys = arguments.rules.keys;
   Mask mask(arguments.mask, keys);
-  const Streaming streamed(arguments.rows, keys * int64_t{sizeof(T)});
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const bool streamed = streaming.on();
   const Pack<T> scale(static_cast<Compute<T>>(arguments.scale));
   for (int64_t row = begin; row < end; ++row) {
     const RowPlace place = arguments.rules.place(row);

@@ -28,7 +28,7 @@ Counter streamed_results("streamed.softmax");
 constexpr int64_t kPartColumns = 8192;
 
 // Elements of the rows that are in work at a time.
-constexpr int64_t kGroupElements = 1024 * 1024;
+constexpr int64_t kGroupElements = int64_t{1024} * 1024;
 
 // Rows of a task along another dimension: whole groups of four vectors of any dtype.
 constexpr int64_t kColumnGranule = 128;

@@ -13,7 +13,7 @@ namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
 template <typename T>
-Streaming streaming(const RowLayout& layout) {
+Streaming streaming_of(const RowLayout& layout) {
   return {layout.rows(), layout.columns * int64_t{sizeof(T)}};
 }
 
@@ -22,7 +22,8 @@ Streaming streaming(const RowLayout& layout) {
 template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streamed = streaming<T>(arguments.layout);
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const bool streamed = streaming.on();
   const Scratch<T> scratch(kLog ? 0 : rows_of_group(columns) * (columns + kPackSize<T>));
   for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
     softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
@@ -34,7 +35,8 @@ void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_
 template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streamed = streaming<T>(arguments.layout);
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const bool streamed = streaming.on();
   for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
     const int64_t at = row * columns;
     backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
@@ -59,7 +61,8 @@ void for_parts(const InParts<Arguments>& in, int64_t begin, int64_t end, const F
 
 template <typename T, bool kLog>
 void forward_results(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
-  const Streaming streamed = streaming<T>(in.arguments.layout);
+  const Streaming streaming = streaming_of<T>(in.arguments.layout);
+  const bool streamed = streaming.on();
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     softmax_part_results<T, kLog>(static_cast<const T*>(in.arguments.input) + at,
                                   static_cast<T*>(in.arguments.output) + at, count,
@@ -79,7 +82,8 @@ void backward_parts(const InParts<SoftmaxBackwardArguments>& in, int64_t begin, 
 template <typename T, bool kLog>
 void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
                            int64_t end) {
-  const Streaming streamed = streaming<T>(in.arguments.layout);
+  const Streaming streaming = streaming_of<T>(in.arguments.layout);
+  const bool streamed = streaming.on();
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
     backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,

@@ -100,7 +100,8 @@ class Lanes {
 template <typename T, typename Function>
 void for_lanes(const RowLayout& layout, int64_t begin, int64_t end, const Function& function) {
   const auto [outer, columns, inner] = layout;
-  const Streaming streamed(outer * columns, inner * int64_t{sizeof(T)});
+  const Streaming streaming(outer * columns, inner * int64_t{sizeof(T)});
+  const bool streamed = streaming.on();
   const bool wide = columns * 4 * kPackSize<T> * int64_t{sizeof(T)} <= kCachedBytes;
   while (begin < end) {
     const int64_t lane = begin % inner;

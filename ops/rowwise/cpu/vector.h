@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numbers>
 #include <type_traits>
 
 #include "common/cpu_capability.h"
@@ -111,7 +112,7 @@ class Streaming {
   Streaming(const Streaming&) = delete;
   Streaming& operator=(const Streaming&) = delete;
 
-  operator bool() const { return on_; }  // NOLINT(google-explicit-constructor)
+  bool on() const { return on_; }
 
  private:
   bool on_;
@@ -132,7 +133,7 @@ class Scratch {
 /// The first `count` elements of a, then those of b.
 template <typename P>
 C10_ALWAYS_INLINE P first_of(const P& a, int64_t count, const P& b) {
-  using C = typename P::value_type;
+  using C = P::value_type;
   return P::blendv(b, a, P::arange(C(0), C(1)) < P(static_cast<C>(count)));
 }
 
@@ -258,11 +259,11 @@ C10_ALWAYS_INLINE Vectorized<float> exponential(const Vectorized<float>& x) {
   // passes through r.
   const Vec rounder(12582912.0F + 127.0F + 24.0F);
   const Vec inside = at::vec::clamp(x, Vec(-104.7F), Vec(72.1F));
-  const Vec shifted = at::vec::fmadd(inside, Vec(1.44269504F), rounder);
+  const Vec shifted = at::vec::fmadd(inside, Vec(std::numbers::log2e_v<float>), rounder);
   const Vec n = shifted - rounder;
-  // ln 2 in two parts, the first short enough for an exact product.
+  // ln 2 is 355/512 and a little less; the former times n is exact.
   const Vec r =
-      at::vec::fmadd(n, Vec(2.12194440e-4F), at::vec::fmadd(n, Vec(-0.693359375F), inside));
+      at::vec::fmadd(n, Vec(2.12194440e-4F), at::vec::fmadd(n, Vec(-355.0F / 512.0F), inside));
   Vec power(0.00138145406F);
   for (const float coefficient :
        {0.00836874545F, 0.0416683890F, 0.166665211F, 0.49999994F, 1.0F, 1.0F}) {
