@@ -37,11 +37,11 @@ std::string LaunchLog::json() {
   std::ostringstream text;
   const char* separator = "[";
   for (const LaunchRecord& r : records()) {
-    text << separator << "{\"tier\": \"" << r.tier << "\", \"kernel\": \"" << (r.lane_packs > 0 ? "registers" : r.dynamic_bytes > 0 ? "shared" : "none") << "\", \"grid\": " << r.grid
-         << ", \"threads\": " << r.threads << ", \"cluster\": " << r.cluster
-         << ", \"lane_packs\": " << r.lane_packs << ", \"registers\": " << r.registers
-         << ", \"shared_bytes\": " << r.shared_bytes << ", \"local_bytes\": " << r.local_bytes
-         << ", \"blocks_per_sm\": " << r.blocks_per_sm
+    text << separator << "{\"tier\": \"" << r.tier << "\", \"kernel\": \"" << r.kept_in
+         << "\", \"grid\": " << r.grid << ", \"threads\": " << r.threads
+         << ", \"cluster\": " << r.cluster << ", \"lane_packs\": " << r.lane_packs
+         << ", \"registers\": " << r.registers << ", \"shared_bytes\": " << r.shared_bytes
+         << ", \"local_bytes\": " << r.local_bytes << ", \"blocks_per_sm\": " << r.blocks_per_sm
          << ", \"warps_per_sm\": " << r.blocks_per_sm * r.threads / 32
          << ", \"max_warps_per_sm\": " << r.max_warps_per_sm << "}";
     separator = ", ";

@@ -9,7 +9,8 @@ namespace warpfuse {
 /// One kernel launch: its configuration, and what the compiler and the device make of it.
 struct LaunchRecord {
   const char* tier;
-  int lane_packs;  // in registers; 0: none
+  const char* kept_in;  // registers, shared or none
+  int lane_packs;       // in registers; 0: none
   int64_t grid;
   int threads;
   int cluster;

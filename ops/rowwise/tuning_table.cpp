@@ -25,8 +25,8 @@ forward  2     32768  *     cluster  256     0          8      1
 forward  2     65536  *     cluster  256     0          16     1
 forward  2     *      *     stream   256     0          0      0
 forward  2     128    *     column   256     8          1      0
-forward  2     512    *     column   1024    8          1      1
-forward  2     2048   *     column   1024    8          4      1
+forward  2     512    *     column   512     8          1      0
+forward  2     8192   *     column   512     8          4      0
 forward  2     *      *     column   1024    8          8      1
 forward  2     *      *     column   512     8          1      0
 forward  2     *      *     column   512     8          4      0
@@ -48,8 +48,8 @@ forward  4     65536  *     cluster  256     0          16     1
 forward  4     131072 *     cluster  512     0          16     1
 forward  4     *      *     stream   256     0          0      0
 forward  4     128    *     column   256     8          1      0
-forward  4     512    *     column   1024    8          1      1
-forward  4     2048   *     column   1024    8          4      1
+forward  4     512    *     column   512     8          1      0
+forward  4     8192   *     column   512     8          4      0
 forward  4     *      *     column   1024    8          8      1
 forward  4     *      *     column   512     8          1      0
 forward  4     *      *     column   512     8          4      0
@@ -67,8 +67,8 @@ forward  8     8192   *     cluster  1024    4          2      1
 forward  8     65536  *     cluster  512     0          16     1
 forward  8     *      *     stream   256     0          0      0
 forward  8     128    *     column   256     8          1      0
-forward  8     512    *     column   1024    8          1      1
-forward  8     2048   *     column   1024    8          4      1
+forward  8     512    *     column   512     8          1      0
+forward  8     8192   *     column   512     8          4      0
 forward  8     *      *     column   1024    8          8      1
 forward  8     *      *     column   512     8          1      0
 forward  8     *      *     column   512     8          4      0
@@ -79,7 +79,7 @@ backward 2     128    264   block    128     1          1      0
 backward 2     64     *     warp     128     2          1      0
 backward 2     128    *     warp     64      4          1      0
 backward 2     256    *     block    128     2          1      0
-backward 2     512    *     block    256     4          1      0
+backward 2     512    *     block    128     4          1      0
 backward 2     1024   1056  block    256     4          1      1
 backward 2     1024   *     block    512     2          1      0
 backward 2     2048   *     block    512     4          1      0

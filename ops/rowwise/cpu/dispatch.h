@@ -11,7 +11,7 @@ namespace warpfuse::WARPFUSE_ISA {
 /// Calls function(T()) with the C++ type of `dtype`.
 template <typename Function>
 void dispatch(DType dtype, const Function& function) {
-  switch (dtype) {
+  switch (dtype) {  // NOLINT(bugprone-branch-clone): the branches differ in their type
     case DType::float64:
       return function(double());
     case DType::float32:

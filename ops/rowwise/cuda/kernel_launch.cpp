@@ -71,7 +71,10 @@ void log_launch(const void* kernel, const LaunchShape& shape) {
   cudaGetDevice(&device);
   cudaFuncGetAttributes(&code, kernel);
   cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
-  LaunchLog::add({to_string(shape.tier), shape.lane_packs, shape.blocks, shape.threads,
+  const char* kept_in = shape.lane_packs > 0     ? "registers"
+                        : shape.shared_bytes > 0 ? "shared"
+                                                 : "none";
+  LaunchLog::add({to_string(shape.tier), kept_in, shape.lane_packs, shape.blocks, shape.threads,
                   shape.cluster, code.numRegs, code.sharedSizeBytes + shape.shared_bytes,
                   code.localSizeBytes, blocks_per_multiprocessor(kernel, shape), threads / 32});
 }
