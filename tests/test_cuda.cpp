@@ -14,7 +14,9 @@
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 
 namespace {
 
@@ -156,6 +158,36 @@ WARPFUSE_GPU_TEST("the CPU and the GPU agree", "[cuda]") {
                           masked_softmax(x, {.attn_mask = mask})) == "");
     }
   }
+}
+
+WARPFUSE_GPU_TEST("threads that need different amounts of one kernel's shared memory", "[cuda]") {
+  const TuningInUse tuning(tuning_with("block 256 0 1 1"));
+  constexpr int kThreads = 8;
+  std::vector<at::Tensor> inputs, expected;
+  for (int i = 0; i < kThreads; ++i) {
+    const int64_t packs = static_cast<int64_t>(row_limits().shared_bytes) / 16 / kThreads * (i + 1);
+    inputs.push_back(random_tensor({3, packs / 256 * 256 * 4}, at::kFloat, device));
+    REQUIRE(plan_of(warpfuse::Direction::forward, inputs.back()).tier == warpfuse::Tier::block);
+    expected.push_back(warpfuse::softmax(inputs.back(), -1));
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        for (int call = 0; call < 500; ++call) {
+          const at::Tensor output = warpfuse::softmax(inputs[i], -1);
+          wrong += call % 50 == 0 && !at::equal(output, expected[i]);
+        }
+      } catch (const c10::Error&) {
+        ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
 }
 
 WARPFUSE_GPU_TEST("no launch leaves an error behind", "[cuda]") {

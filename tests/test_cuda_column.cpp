@@ -156,7 +156,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {
     const TuningInUse tuning(table);
     for (const at::ScalarType dtype : kDtypes) {
       const int64_t columns = 2048 * blocks - 5;  // one thread wide
-      const at::Tensor x = random_at(0, {300, columns, 64}, dtype, device);
+      const at::Tensor x = random_at(0, {300 / blocks, columns, 64}, dtype, device);
       const ColumnPlan plan = column_plan_of(Direction::forward, {x});
       REQUIRE(plan.ahead);
       at::Tensor output;
