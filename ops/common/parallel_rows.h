@@ -3,18 +3,63 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "common/counters.h"
 
 namespace warpfuse {
 
-/// A task of fewer elements costs more to start than it saves; ATen's own loops use this number
-/// too.
-inline constexpr int64_t kElementsPerTask = 32768;
+/// Pieces of work that calls on the CPU were cut into: one a call where it runs on one thread.
+inline Counter parallel_pieces("parallel.pieces");
 
-/// body(begin, end) over [0, rows), by at::parallel_for.
+/// Fewer elements than this cost more to start a thread for than it saves.
+inline constexpr int64_t kElementsPerThread = 16384;
+
+/// body(begin, end) over [0, rows), on the threads of at::parallel_for: one piece a thread, which
+/// is the piece it has in ATen's loops too, so that it finds in its caches what it wrote there.
+/// Pieces are multiples of `granule` rows but for the last.
 template <typename Body>
-void parallel_rows(int64_t rows, int64_t columns, const Body& body) {
-  const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, columns));
-  at::parallel_for(0, rows, grain, body);
+void parallel_rows(int64_t rows, int64_t columns, const Body& body, int64_t granule = 1) {
+  const int64_t granules = (rows + granule - 1) / granule;
+  const int64_t grain =
+      std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, granule * columns));
+  at::parallel_for(0, granules, grain, [&](int64_t begin, int64_t end) {
+    parallel_pieces.add();
+    body(begin * granule, std::min(end * granule, rows));
+  });
+}
+
+/// The same for rows of unequal work. A thread that is done with its piece takes tasks from the
+/// others' pieces.
+template <typename Body>
+void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
+  constexpr int64_t kTasksPerThread = 16;
+  const int64_t threads =
+      std::clamp<int64_t>(rows * columns / kElementsPerThread, 1, at::get_num_threads());
+  if (threads == 1) {
+    parallel_pieces.add();
+    body(0, rows);
+    return;
+  }
+  const int64_t piece = (rows + threads - 1) / threads;
+  const auto task = std::max<int64_t>({1, kElementsPerThread / columns, piece / kTasksPerThread});
+  struct alignas(64) Cursor {  // on a cache line of its own
+    std::atomic<int64_t> next{0};
+  };
+  std::vector<Cursor> cursors(threads);
+  at::parallel_for(0, threads, 1, [&](int64_t first, int64_t) {
+    parallel_pieces.add();
+    for (int64_t i = 0; i < threads; ++i) {
+      const int64_t owner = (first + i) % threads;
+      const int64_t end = std::min((owner + 1) * piece, rows);
+      std::atomic<int64_t>& next = cursors[owner].next;
+      for (int64_t begin; (begin = owner * piece + next.fetch_add(task)) < end;) {
+        body(begin, std::min(begin + task, end));
+      }
+    }
+  });
 }
 
 }  // namespace warpfuse

@@ -1,157 +1,115 @@
 #include "scaled_masked_softmax/scaled_masked_softmax_kernel_cpu.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/mask.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-// One row of the mask: boolean or additive, read by its stride.
 template <typename T>
-class MaskRow {
- public:
-  using C = Compute<T>;
+void write_zeros(T* to, int64_t count, bool streamed) {
+  const Pack<T> zeros(Compute<T>(0));
+  transform(to, count, streamed, [&](int64_t, int64_t) { return zeros; });
+}
 
-  MaskRow(const MaskView& mask, const RowPlace& place)
-      : mask_(mask), offset_(mask.row_offset(place)) {}
-
-  bool hides(int64_t key) const { return !static_cast<const bool*>(mask_.data)[at(key)]; }
-
-  /// Applies the mask to the scaled scores of [interval); returns whether any key is visible.
-  bool apply(C* scores, const KeyInterval& interval) const {
-    switch (mask_.kind) {
-      case MaskKind::none:
-        return interval.begin < interval.end;
-      case MaskKind::boolean:
-        return hide(scores, interval);
-      case MaskKind::additive:
-        return add(static_cast<const T*>(mask_.data), scores, interval);
-      case MaskKind::additive_float32:
-        return add(static_cast<const float*>(mask_.data), scores, interval);
-    }
-    return false;
-  }
-
-  /// Sets row[key] to zero where the boolean mask hides the key.
-  template <typename E>
-  void zero_hidden(E* row, const KeyInterval& interval) const {
-    for (int64_t key = interval.begin; key < interval.end; ++key) {
-      if (hides(key)) {
-        row[key - interval.begin] = E(0);
-      }
-    }
-  }
-
- private:
-  int64_t at(int64_t key) const { return offset_ + key * mask_.key_stride; }
-
-  bool hide(C* scores, const KeyInterval& interval) const {
-    const C hidden = mask_.fills ? static_cast<C>(mask_.fill_value) : kLowest<C>;
-    bool any = mask_.fills && interval.begin < interval.end;
-    for (int64_t key = interval.begin; key < interval.end; ++key) {
-      const bool visible = !hides(key);
-      any |= visible;
-      scores[key - interval.begin] = visible ? scores[key - interval.begin] : hidden;
-    }
-    return any;
-  }
-
-  template <typename M>
-  bool add(const M* data, C* scores, const KeyInterval& interval) const {
-    bool any = false;
-    for (int64_t key = interval.begin; key < interval.end; ++key) {
-      const C value = static_cast<C>(data[at(key)]);
-      any |= value != kLowest<C>;
-      scores[key - interval.begin] += value;
-    }
-    return any;
-  }
-
-  const MaskView& mask_;
-  int64_t offset_;
-};
-
-template <typename T>
+template <typename T, typename Mask>
 void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
-  using Vec = at::vec::Vectorized<C>;
   const int64_t keys = arguments.rules.keys;
-  std::vector<C> scratch(keys);
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const bool streamed = streaming.on();
+  const Scratch<T> scratch(keys);
+  Mask mask(arguments.mask, keys);
+  const Pack<T> scale(static_cast<C>(arguments.scale));
   for (int64_t row = begin; row < end; ++row) {
-    const T* scores = static_cast<const T*>(arguments.scores) + row * keys;
-    T* output = static_cast<T*>(arguments.output) + row * keys;
     const RowPlace place = arguments.rules.place(row);
     const KeyInterval visible = arguments.rules.visible(place);
     const int64_t count = visible.end - visible.begin;
-    const MaskRow<T> mask(arguments.mask, place);
+    const T* scores = static_cast<const T*>(arguments.scores) + row * keys + visible.begin;
+    T* output = static_cast<T*>(arguments.output) + row * keys;
+    mask.enter(place, visible);
+    const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return mask.score(load(scores + i, n) * scale, i, n);
+    };
 
-    std::fill(output, output + visible.begin, T(0));
-    std::fill(output + visible.end, output + keys, T(0));
-    if constexpr (std::is_same_v<T, C>) {
-      transform(scratch.data(), count, [&](int64_t i, int64_t n) {
-        return load(scores + visible.begin + i, n) * Vec(C(arguments.scale));
-      });
+    write_zeros(output, visible.begin, streamed);
+    const C max = max_of<T>(count, x);
+    if (max > kLowest<C> || mask.shows_any()) {
+      T* result = output + visible.begin;
+      const C sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed,
+                                   row + 1 < end ? scores + keys : scores);
+      if (!(sum > 0 && sum < std::numeric_limits<C>::infinity())) {
+        mask.zero_hidden(result);  // NaN belongs to the visible keys alone
+      }
     } else {
-      convert(scores + visible.begin, scratch.data(), count);
-      transform(scratch.data(), count, [&](int64_t i, int64_t n) {
-        return load(scratch.data() + i, n) * Vec(C(arguments.scale));
-      });
+      write_zeros(output + visible.begin, count, streamed);
     }
-    T* result = output + visible.begin;
-    if (!mask.apply(scratch.data(), visible)) {
-      std::fill(result, result + count, T(0));
-      continue;
-    }
-    const C sum = softmax_row<T, false>(scratch.data(), result, scratch.data(), count);
-    const bool sound = sum > 0 && sum < std::numeric_limits<C>::infinity();
-    if (!sound && arguments.mask.kind == MaskKind::boolean && !arguments.mask.fills) {
-      mask.zero_hidden(result, visible);  // NaN belongs to the visible keys alone
-    }
+    write_zeros(output + visible.end, keys - visible.end, streamed);
   }
 }
 
-template <typename T>
+template <typename T, typename Mask>
 void backward(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
+  using Rule = BackwardRule<false>;
   const int64_t keys = arguments.rules.keys;
-  const bool boolean = arguments.mask.kind == MaskKind::boolean;
-  std::vector<C> g(keys), y(keys);
+  Mask mask(arguments.mask, keys);
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const bool streamed = streaming.on();
+  const Pack<T> scale(static_cast<Compute<T>>(arguments.scale));
   for (int64_t row = begin; row < end; ++row) {
     const RowPlace place = arguments.rules.place(row);
     const KeyInterval visible = arguments.rules.visible(place);
     const int64_t count = visible.end - visible.begin;
     const int64_t first = row * keys + visible.begin;
-    const MaskRow<T> mask(arguments.mask, place);
+    const T* g = static_cast<const T*>(arguments.grad_output) + first;
+    const T* y = static_cast<const T*>(arguments.output) + first;
     T* grad_scores = static_cast<T*>(arguments.grad_scores) + row * keys;
+    const int64_t ahead = row + 1 < end ? keys : 0;  // the next row, fetched now, is not waited for
+    mask.enter(place, visible);
 
-    convert(static_cast<const T*>(arguments.grad_output) + first, g.data(), count);
-    convert(static_cast<const T*>(arguments.output) + first, y.data(), count);
-    if (boolean && !arguments.mask.fills) {
-      mask.zero_hidden(g.data(), visible);  // what comes for a hidden key must not reach the sum
-    }
-    softmax_backward_row<C, false>(g.data(), y.data(), g.data(), C(arguments.scale), count);
-    if (boolean) {
-      mask.zero_hidden(g.data(), visible);
-    }
-    std::fill(grad_scores, grad_scores + visible.begin, T(0));
-    convert(g.data(), grad_scores + visible.begin, count);
-    std::fill(grad_scores + visible.end, grad_scores + keys, T(0));
+    const Pack<T> sum(sum_of<T>(count, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return Rule::term(mask.incoming(load(g + i, n), i, n), load(y + i, n));
+    }));
+    write_zeros(grad_scores, visible.begin, streamed);
+    transform(grad_scores + visible.begin, count, streamed,
+              [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                __builtin_prefetch(g + ahead + i);
+                __builtin_prefetch(y + ahead + i);
+                const Pack<T> gradients = Rule::result(load(g + i, n), load(y + i, n), sum) * scale;
+                return mask.outgoing(gradients, i, n);
+              });
+    write_zeros(grad_scores + visible.end, keys - visible.end, streamed);
   }
 }
 
 }  // namespace
 
 void masked_softmax_rows_cpu(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  dispatch(arguments.dtype, [&](auto zero) { forward<decltype(zero)>(arguments, begin, end); });
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (arguments.mask.kind) {
+      case MaskKind::none:
+        return forward<T, NoMask<T>>(arguments, begin, end);
+      case MaskKind::boolean:
+        return forward<T, BooleanMask<T>>(arguments, begin, end);
+      case MaskKind::additive:
+        return forward<T, AdditiveMask<T, T>>(arguments, begin, end);
+      case MaskKind::additive_float32:
+        return forward<T, AdditiveMask<T, float>>(arguments, begin, end);
+    }
+  });
 }
 
 void masked_softmax_backward_rows_cpu(const MaskedSoftmaxBackwardArguments& arguments,
                                       int64_t begin, int64_t end) {
-  dispatch(arguments.dtype, [&](auto zero) { backward<decltype(zero)>(arguments, begin, end); });
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    arguments.mask.kind == MaskKind::boolean
+        ? backward<T, BooleanMask<T>>(arguments, begin, end)
+        : backward<T, NoMask<T>>(arguments, begin, end);  // what was added has no part in it
+  });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA

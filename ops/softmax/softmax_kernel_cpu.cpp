@@ -1,94 +1,114 @@
 #include "softmax/softmax_kernel_cpu.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
 
+#include "common/cascade_sum.h"
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/lanes.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
+
+template <typename T>
+Streaming streaming_of(const RowLayout& layout) {
+  return {layout.rows(), layout.columns * int64_t{sizeof(T)}};
+}
 
 // --- along the last dimension -----------------------------------------------------------------
 
 template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const T* input = static_cast<const T*>(arguments.input);
-  T* output = static_cast<T*>(arguments.output);
-  if constexpr (std::is_same_v<T, C>) {
-    for (int64_t row = begin; row < end; ++row) {
-      softmax_row<T, kLog>(input + row * columns, output + row * columns, nullptr, columns);
-    }
-  } else {
-    std::vector<C> scratch(columns);
-    for (int64_t row = begin; row < end; ++row) {
-      convert(input + row * columns, scratch.data(), columns);
-      softmax_row<T, kLog>(scratch.data(), output + row * columns, scratch.data(), columns);
-    }
-  }
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const bool streamed = streaming.on();
+  const Scratch<T> scratch(kLog ? 0 : rows_of_group(columns) * (columns + kPackSize<T>));
+  for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
+    softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
+                          static_cast<T*>(arguments.output) + row * columns, rows, columns,
+                          scratch.data(), streamed, row + rows < end);
+  });
 }
 
 template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const T* grad_output = static_cast<const T*>(arguments.grad_output);
-  const T* output = static_cast<const T*>(arguments.output);
-  T* grad_input = static_cast<T*>(arguments.grad_input);
-  if constexpr (std::is_same_v<T, C>) {
-    for (int64_t at = begin * columns; at < end * columns; at += columns) {
-      softmax_backward_row<C, kLog>(grad_output + at, output + at, grad_input + at, C(1), columns);
-    }
-  } else {
-    std::vector<C> g(columns), y(columns);
-    for (int64_t at = begin * columns; at < end * columns; at += columns) {
-      convert(grad_output + at, g.data(), columns);
-      convert(output + at, y.data(), columns);
-      softmax_backward_row<C, kLog>(g.data(), y.data(), g.data(), C(1), columns);
-      convert(g.data(), grad_input + at, columns);
-    }
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const bool streamed = streaming.on();
+  for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
+    const int64_t at = row * columns;
+    backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
+                           static_cast<const T*>(arguments.output) + at,
+                           static_cast<T*>(arguments.grad_input) + at, rows, columns, streamed,
+                           row + rows < end);
+  });
+}
+
+// --- along the last dimension, in parts -------------------------------------------------------
+
+// Calls function(part, offset of its first element, its columns).
+template <typename Arguments, typename Function>
+void for_parts(const InParts<Arguments>& in, int64_t begin, int64_t end, const Function& function) {
+  const int64_t columns = in.arguments.layout.columns;
+  for (int64_t part = begin; part < end; ++part) {
+    const int64_t column = part % in.parts_per_row * in.part_columns;
+    function(part, (in.first_row + part / in.parts_per_row) * columns + column,
+             std::min(in.part_columns, columns - column));
   }
+}
+
+template <typename T, bool kLog>
+void forward_results(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+  const Streaming streaming = streaming_of<T>(in.arguments.layout);
+  const bool streamed = streaming.on();
+  for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
+    softmax_part_results<T, kLog>(static_cast<const T*>(in.arguments.input) + at,
+                                  static_cast<T*>(in.arguments.output) + at, count,
+                                  in.rows[part / in.parts_per_row], streamed);
+  });
+}
+
+template <typename T, bool kLog>
+void backward_parts(const InParts<SoftmaxBackwardArguments>& in, int64_t begin, int64_t end) {
+  for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
+    in.parts[part].sum =
+        backward_sum<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
+                              static_cast<const T*>(in.arguments.output) + at, count);
+  });
+}
+
+template <typename T, bool kLog>
+void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+                           int64_t end) {
+  const Streaming streaming = streaming_of<T>(in.arguments.layout);
+  const bool streamed = streaming.on();
+  for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
+    const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
+    backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
+                              static_cast<const T*>(in.arguments.output) + at,
+                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed);
+  });
 }
 
 // --- along another dimension ------------------------------------------------------------------
 
 template <typename T, bool kLog>
 void forward_strided(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  const auto [outer, columns, inner] = arguments.layout;
-  const T* input = static_cast<const T*>(arguments.input);
-  T* output = static_cast<T*>(arguments.output);
-  constexpr int64_t kLanes = at::vec::Vectorized<Compute<T>>::size();
-  for (int64_t row = begin; row < end;) {
-    const int64_t at = row % inner;
-    const int64_t lanes = std::min({kLanes, inner - at, end - row});
-    const int64_t offset = row / inner * columns * inner + at;
-    softmax_lanes<T, kLog>(input + offset, output + offset, columns, inner, lanes);
-    row += lanes;
-  }
+  for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
+    softmax_lanes<T, kLog>(static_cast<const T*>(arguments.input) + offset,
+                           static_cast<T*>(arguments.output) + offset, lanes);
+  });
 }
 
 template <typename T, bool kLog>
 void backward_strided(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
-  const auto [outer, columns, inner] = arguments.layout;
-  const T* grad_output = static_cast<const T*>(arguments.grad_output);
-  const T* output = static_cast<const T*>(arguments.output);
-  T* grad_input = static_cast<T*>(arguments.grad_input);
-  std::vector<C> g(columns), y(columns);
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t offset = row / inner * columns * inner + row % inner;
-    for (int64_t j = 0; j < columns; ++j) {
-      g[j] = static_cast<C>(grad_output[offset + j * inner]);
-      y[j] = static_cast<C>(output[offset + j * inner]);
-    }
-    softmax_backward_row<C, kLog>(g.data(), y.data(), g.data(), C(1), columns);
-    for (int64_t j = 0; j < columns; ++j) {
-      grad_input[offset + j * inner] = static_cast<T>(g[j]);
-    }
-  }
+  for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
+    backward_lanes<T, kLog>(static_cast<const T*>(arguments.grad_output) + offset,
+                            static_cast<const T*>(arguments.output) + offset,
+                            static_cast<T*>(arguments.grad_input) + offset, lanes);
+  });
 }
 
 // --- without vectors --------------------------------------------------------------------------
@@ -118,34 +138,61 @@ void forward_naive(const SoftmaxArguments& arguments, int64_t begin, int64_t end
   }
 }
 
+// Calls function(T(), std::bool_constant<log>()) for the arguments' dtype and log.
+template <typename Arguments, typename Function>
+void dispatch_log(const Arguments& arguments, const Function& function) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    arguments.log ? function(zero, std::true_type()) : function(zero, std::false_type());
+  });
+}
+
 }  // namespace
 
 // --- entry points -----------------------------------------------------------------------------
 
 void softmax_rows_cpu(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  dispatch(arguments.dtype, [&](auto zero) {
+  dispatch_log(arguments, [&](auto zero, auto log) {
     using T = decltype(zero);
-    if (arguments.layout.inner == 1) {
-      arguments.log ? forward_contiguous<T, true>(arguments, begin, end)
-                    : forward_contiguous<T, false>(arguments, begin, end);
-    } else {
-      arguments.log ? forward_strided<T, true>(arguments, begin, end)
-                    : forward_strided<T, false>(arguments, begin, end);
-    }
+    arguments.layout.inner == 1 ? forward_contiguous<T, log.value>(arguments, begin, end)
+                                : forward_strided<T, log.value>(arguments, begin, end);
   });
 }
 
 void softmax_backward_rows_cpu(const SoftmaxBackwardArguments& arguments, int64_t begin,
                                int64_t end) {
-  dispatch(arguments.dtype, [&](auto zero) {
+  dispatch_log(arguments, [&](auto zero, auto log) {
     using T = decltype(zero);
-    if (arguments.layout.inner == 1) {
-      arguments.log ? backward_contiguous<T, true>(arguments, begin, end)
-                    : backward_contiguous<T, false>(arguments, begin, end);
-    } else {
-      arguments.log ? backward_strided<T, true>(arguments, begin, end)
-                    : backward_strided<T, false>(arguments, begin, end);
-    }
+    arguments.layout.inner == 1 ? backward_contiguous<T, log.value>(arguments, begin, end)
+                                : backward_strided<T, log.value>(arguments, begin, end);
+  });
+}
+
+void softmax_parts_cpu(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+  dispatch(in.arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
+      in.parts[part] = softmax_part(static_cast<const T*>(in.arguments.input) + at, count);
+    });
+  });
+}
+
+void softmax_part_results_cpu(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+  dispatch_log(in.arguments, [&](auto zero, auto log) {
+    forward_results<decltype(zero), log.value>(in, begin, end);
+  });
+}
+
+void softmax_backward_parts_cpu(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+                                int64_t end) {
+  dispatch_log(in.arguments, [&](auto zero, auto log) {
+    backward_parts<decltype(zero), log.value>(in, begin, end);
+  });
+}
+
+void softmax_backward_part_results_cpu(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+                                       int64_t end) {
+  dispatch_log(in.arguments, [&](auto zero, auto log) {
+    backward_part_results<decltype(zero), log.value>(in, begin, end);
   });
 }
 

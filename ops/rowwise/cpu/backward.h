@@ -2,27 +2,74 @@
 
 #include <cstdint>
 
+#include "rowwise/cpu/lanes.h"
+#include "rowwise/cpu/row_part.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// dx of one row of `count` elements, in the compute type; dx may be g or y.
-///   softmax:      dx = scale * y * (g - sum(y * g))
+///   softmax:      dx = y * (g - sum(y * g))
 ///   log_softmax:  dx = g - exp(y) * sum(g)
-template <typename C, bool kLog>
-void softmax_backward_row(const C* g, const C* y, C* dx, C scale, int64_t count) {
-  using Vec = at::vec::Vectorized<C>;
-  if constexpr (kLog) {
-    const Vec sum(sum_of<C>(count, [&](int64_t i, int64_t n) { return load(g + i, n); }));
-    transform(dx, count,
-              [&](int64_t i, int64_t n) { return load(g + i, n) - load(y + i, n).exp() * sum; });
-  } else {
-    const Vec dot(
-        sum_of<C>(count, [&](int64_t i, int64_t n) { return load(y + i, n) * load(g + i, n); }));
-    transform(dx, count, [&](int64_t i, int64_t n) {
-      return load(y + i, n) * (load(g + i, n) - dot) * Vec(scale);
-    });
+template <bool kLog>
+struct BackwardRule {
+  template <typename P>
+  static P term(const P& g, const P& y) {
+    return kLog ? g : y * g;
   }
+  template <typename P>
+  static P result(const P& g, const P& y, const P& sum) {
+    return kLog ? g - exponential(y) * sum : y * (g - sum);
+  }
+};
+
+/// The sum of a row, or of a part of one.
+template <typename T, bool kLog>
+Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
+  return sum_of<T>(count, [&](int64_t i, int64_t n) {
+    return BackwardRule<kLog>::term(load(g + i, n), load(y + i, n));
+  });
+}
+
+/// The gradients of a row, or of a part of one, when its sum is known. kFetches: what is read next
+/// lies `ahead` elements on, and fetched now, it need not be waited for.
+template <typename T, bool kLog, bool kFetches = false>
+void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> row_sum,
+                      bool streamed, int64_t ahead = 0) {
+  const Pack<T> sum(row_sum);
+  transform(dx, count, streamed, [&](int64_t i, int64_t n) {
+    if constexpr (kFetches) {
+      __builtin_prefetch(g + ahead + i);
+      __builtin_prefetch(y + ahead + i);
+    }
+    return BackwardRule<kLog>::result(load(g + i, n), load(y + i, n), sum);
+  });
+}
+
+/// The gradients of up to kRowGroup rows, as softmax_rows.
+template <typename T, bool kLog>
+void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed,
+                   bool more) {
+  Compute<T> sums[kRowGroup];
+  const bool fetches = more && columns * int64_t{sizeof(T)} >= kFetchedRowBytes;
+  for (int64_t row = 0; row < rows; ++row) {
+    sums[row] = backward_sum<T, kLog>(g + row * columns, y + row * columns, columns);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto results = fetches ? backward_results<T, kLog, true> : backward_results<T, kLog>;
+    const int64_t at = row * columns;
+    results(g + at, y + at, dx + at, columns, sums[row], streamed, rows * columns);
+  }
+}
+
+/// The same along a dimension that is not the last.
+template <typename T, bool kLog, int kPacks>
+void backward_lanes(const T* g, const T* y, T* dx, const Lanes<T, kPacks>& lanes) {
+  const auto sum = lanes.sum([&](int64_t at, int) {
+    return BackwardRule<kLog>::term(lanes.load(g + at), lanes.load(y + at));
+  });
+  lanes.transform(dx, [&](int64_t at, int pack) {
+    return BackwardRule<kLog>::result(lanes.load(g + at), lanes.load(y + at), sum[pack]);
+  });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA

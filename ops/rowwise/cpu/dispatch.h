@@ -12,7 +12,7 @@ namespace warpfuse::WARPFUSE_ISA {
 template <typename Function>
 void dispatch(DType dtype, const Function& function) {
   switch (dtype) {
-    case DType::float64:
+    case DType::float64:  // NOLINT(bugprone-branch-clone): the branches differ in their type
       return function(double());
     case DType::float32:
       return function(float());

@@ -4,15 +4,22 @@
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <c10/macros/Macros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <numbers>
 #include <type_traits>
 
-#include "common/cascade_sum.h"
 #include "common/cpu_capability.h"
+#include "rowwise/cpu/limits.h"
 
 namespace warpfuse::WARPFUSE_ISA {
+
+using at::vec::Vectorized;
 
 /// What a dtype is computed in: double for double, else float.
 template <typename T>
@@ -21,65 +28,256 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <typename C>
 constexpr C kLowest = -std::numeric_limits<C>::infinity();
 
-/// Calls full(i) for each whole vector of [begin, end), then tail(i, count) for what is left.
-template <typename C, typename Full, typename Tail>
-inline void for_vectors(int64_t begin, int64_t end, const Full& full, const Tail& tail) {
-  constexpr int64_t kSize = at::vec::Vectorized<C>::size();
+/// As many elements as one vector of T holds, in the compute type: two vectors for half types.
+template <typename T>
+using Pack =
+    at::vec::VectorizedN<Compute<T>, Vectorized<T>::size() / Vectorized<Compute<T>>::size()>;
+
+template <typename T>
+constexpr int64_t kPackSize = Pack<T>::size();
+
+// --- memory -----------------------------------------------------------------------------------
+
+/// from[0, count) in the compute type; what a short pack (count < kPackSize) lacks is undefined.
+template <typename T>
+inline Pack<T> load(const T* from, int64_t count) {
+  Vectorized<T> values;
+  if (count == kPackSize<T>) {
+    values = Vectorized<T>::loadu(from);
+  } else if (count > 0 && count < kPackSize<T>) {
+    values = Vectorized<T>::loadu(from, count);
+  }
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    return values;
+  } else {
+    return at::vec::convert<float, 2, T, 1>(at::vec::VectorizedN<T, 1>(values));
+  }
+}
+
+/// The pack in T, with one rounding.
+template <typename T>
+inline Vectorized<T> rounded(const Pack<T>& pack) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    return pack[0];
+  } else {
+    return at::vec::convert<T, 1, float, 2>(pack);
+  }
+}
+
+template <typename T>
+inline void store(const Pack<T>& pack, T* to, int64_t count) {
+  if (count == kPackSize<T>) {
+    rounded<T>(pack).store(to);
+  } else if (count > 0 && count < kPackSize<T>) {
+    rounded<T>(pack).store(to, static_cast<int>(count));
+  }
+}
+
+/// Writes past the caches, which saves reading what is overwritten; `to` is aligned to a vector.
+template <typename T>
+inline void stream(const Vectorized<T>& values, T* to) {
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (std::is_same_v<T, float>) {
+    _mm512_stream_ps(to, values);
+  } else if constexpr (std::is_same_v<T, double>) {
+    _mm512_stream_pd(to, values);
+  } else {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), values);
+  }
+#elif defined(CPU_CAPABILITY_AVX2)
+  if constexpr (std::is_same_v<T, float>) {
+    _mm256_stream_ps(to, values);
+  } else if constexpr (std::is_same_v<T, double>) {
+    _mm256_stream_pd(to, values);
+  } else {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), values);
+  }
+#else
+  values.store(to);
+#endif
+}
+
+/// Whether the rows of a result are streamed. Streamed writes come in no order with others; the end
+/// of this orders them before the thread goes on.
+class Streaming {
+ public:
+  Streaming(int64_t rows, int64_t row_bytes) : on_(is_streamed(rows, row_bytes)) {}
+  ~Streaming() {
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+    if (on_) {
+      _mm_sfence();
+    }
+#endif
+  }
+  Streaming(const Streaming&) = delete;
+  Streaming& operator=(const Streaming&) = delete;
+
+  bool on() const { return on_; }
+
+ private:
+  bool on_;
+};
+
+/// A row in the compute type, of whole packs.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count)
+      : values_(std::make_unique_for_overwrite<Compute<T>[]>(count + kPackSize<T>)) {}
+  Compute<T>* data() const { return values_.get(); }
+
+ private:
+  std::unique_ptr<Compute<T>[]> values_;
+};
+
+/// The first `count` elements of a, then those of b.
+template <typename P>
+C10_ALWAYS_INLINE P first_of(const P& a, int64_t count, const P& b) {
+  using C = P::value_type;
+  return P::blendv(b, a, P::arange(C(0), C(1)) < P(static_cast<C>(count)));
+}
+
+// --- groups of rows ---------------------------------------------------------------------------
+
+/// The most rows that are worked on together.
+constexpr int64_t kRowGroup = 16;
+
+/// As many rows as a first-level cache holds.
+inline int64_t rows_of_group(int64_t columns) {
+  return std::clamp<int64_t>(1024 / columns, 1, kRowGroup);
+}
+
+/// Calls function(row, rows) for the rows [begin, end) in groups.
+template <typename Function>
+void for_row_groups(int64_t begin, int64_t end, int64_t columns, const Function& function) {
+  const int64_t group = rows_of_group(columns);
+  for (int64_t row = begin; row < end; row += group) {
+    function(row, std::min(group, end - row));
+  }
+}
+
+// --- loops over a row -------------------------------------------------------------------------
+// What a row has left after its whole packs is done with the elements before it, as its last pack:
+// that is faster than a short pack, which only a row of fewer elements has.
+//
+// A map gives the pack of elements [i, i + n) for (i, n), n at most kPackSize. The loops are
+// inlined, so that what their maps refer to stays in registers.
+
+/// to[i] = map(i-th pack) over [0, count).
+template <typename T, typename Map>
+C10_ALWAYS_INLINE void transform(T* to, int64_t count, bool streamed, const Map& map) {
+  constexpr int64_t kSize = kPackSize<T>;
+  int64_t i = 0;
+  if (streamed) {
+    const int64_t misaligned = reinterpret_cast<uintptr_t>(to) / sizeof(T) % kSize;
+    if (misaligned != 0) {
+      i = std::min(count, kSize - misaligned);
+      store<T>(map(0, i), to, i);
+    }
+    for (; i + kSize <= count; i += kSize) {
+      stream<T>(rounded<T>(map(i, kSize)), to + i);
+    }
+  } else {
+#pragma GCC unroll 2
+    for (; i + kSize <= count; i += kSize) {
+      store<T>(map(i, kSize), to + i, kSize);
+    }
+  }
+  if (i < count && count >= kSize) {
+    store<T>(map(count - kSize, kSize), to + count - kSize, kSize);
+  } else if (i < count) {
+    store<T>(map(i, count - i), to + i, count - i);
+  }
+}
+
+/// The packs of [begin, end) combined with each other and `start`; what the last pack lacks is
+/// `start`. Four vectors at a time, so that one combination need not wait for the one before.
+template <typename T, typename Combine, typename Map>
+C10_ALWAYS_INLINE Pack<T> fold(int64_t begin, int64_t end, const Pack<T>& start,
+                               const Combine& combine, const Map& map) {
+  constexpr int64_t kSize = kPackSize<T>;
+  constexpr int kChains = 4 * sizeof(Vectorized<T>) / sizeof(Pack<T>);
+  Pack<T> results[kChains];
+  std::fill_n(results, kChains, start);
   int64_t i = begin;
+  for (; i + kChains * kSize <= end; i += kChains * kSize) {
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) {
+      results[chain] = combine(results[chain], map(i + chain * kSize, kSize));
+    }
+  }
   for (; i + kSize <= end; i += kSize) {
-    full(i);
+    results[0] = combine(results[0], map(i, kSize));
   }
-  if (i < end) {
-    tail(i, end - i);
+  if (i < end && end >= kSize) {
+    const Pack<T> last = map(end - kSize, kSize);
+    results[1] = combine(results[1], first_of(start, kSize - (end - i), last));
+  } else if (i < end) {
+    results[1] = combine(results[1], first_of(map(i, end - i), end - i, start));
   }
+  for (int chain = 1; chain < kChains; ++chain) {
+    results[0] = combine(results[0], results[chain]);
+  }
+  return results[0];
 }
 
-/// The largest of values[0, count); a NaN may be dropped, since it comes back through the sum.
-template <typename C>
-inline C max_of(const C* values, int64_t count) {
-  using Vec = at::vec::Vectorized<C>;
-  Vec largest(kLowest<C>);
-  for_vectors<C>(
-      0, count, [&](int64_t i) { largest = at::vec::maximum(largest, Vec::loadu(values + i)); },
-      [&](int64_t i, int64_t left) {
-        const Vec tail = Vec::set(Vec(kLowest<C>), Vec::loadu(values + i, left), left);
-        largest = at::vec::maximum(largest, tail);
-      });
-  return at::vec::vec_reduce_all<C>(
-      [](const Vec& a, const Vec& b) { return at::vec::maximum(a, b); }, largest);
+/// The larger one, or a where b is NaN.
+template <typename P>
+inline P larger(const P& a, const P& b) {
+  return at::vec::clamp_min(a, b);
 }
 
-/// sum of map(i-th vector) over [0, count); map gets the offset and how many elements are real.
-template <typename C, typename Map>
-inline C sum_of(int64_t count, const Map& map) {
-  using Vec = at::vec::Vectorized<C>;
-  CascadeSum<Vec> sum(Vec(C(0)));
-  for_vectors<C>(
-      0, count, [&](int64_t i) { sum.add(map(i, int64_t(Vec::size()))); },
-      [&](int64_t i, int64_t left) { sum.add(Vec::set(Vec(C(0)), map(i, left), left)); });
-  return at::vec::vec_reduce_all<C>([](const Vec& a, const Vec& b) { return a + b; }, sum.value());
+/// The largest element of a row; a NaN may be dropped, since it comes back through the sum.
+template <typename T, typename Map>
+C10_ALWAYS_INLINE Compute<T> max_of(int64_t count, const Map& map) {
+  const auto combine = [](const auto& a, const auto& b) { return larger(a, b); };
+  return at::vec::vec_reduce_all(combine,
+                                 fold<T>(0, count, Pack<T>(kLowest<Compute<T>>), combine, map));
 }
 
-/// Loads, where count is below the vector's size, only that many.
-template <typename C>
-inline at::vec::Vectorized<C> load(const C* from, int64_t count) {
-  using Vec = at::vec::Vectorized<C>;
-  return count == Vec::size() ? Vec::loadu(from) : Vec::loadu(from, count);
+/// The sum of a row's elements, in blocks, so that its rounding error does not grow with them.
+template <typename T, typename Map>
+C10_ALWAYS_INLINE Compute<T> sum_of(int64_t count, const Map& map) {
+  constexpr int64_t kBlock = 128 * kPackSize<T>;
+  const auto add = [](const auto& a, const auto& b) { return a + b; };
+  const Pack<T> zero(Compute<T>(0));
+  Pack<T> sum = zero;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    sum = sum + fold<T>(begin, std::min(begin + kBlock, count), zero, add, map);
+  }
+  return at::vec::vec_reduce_all(add, sum);
 }
 
-/// to[i] = map(i-th vector) over [0, count).
-template <typename C, typename Map>
-inline void transform(C* to, int64_t count, const Map& map) {
-  using Vec = at::vec::Vectorized<C>;
-  for_vectors<C>(
-      0, count, [&](int64_t i) { map(i, int64_t(Vec::size())).store(to + i); },
-      [&](int64_t i, int64_t left) { map(i, left).store(to + i, left); });
+// --- the exponential --------------------------------------------------------------------------
+
+/// e^x within 2^-23 of it for x <= 0, subnormal results included. Inexact only where no softmax
+/// goes: infinite from 72.4 up.
+C10_ALWAYS_INLINE Vectorized<float> exponential(const Vectorized<float>& x) {
+  using Vec = Vectorized<float>;
+  // x = n ln 2 + r. Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits; with
+  // 127 + 24 in it these are the exponent of 2^(n + 24), or of 0 where n is -151, the least. NaN
+  // passes through r.
+  const Vec rounder(12582912.0F + 127.0F + 24.0F);
+  const Vec inside = at::vec::clamp(x, Vec(-104.7F), Vec(72.1F));
+  const Vec shifted = at::vec::fmadd(inside, Vec(std::numbers::log2e_v<float>), rounder);
+  const Vec n = shifted - rounder;
+  // ln 2 is 355/512 and a little less; the former times n is exact.
+  const Vec r =
+      at::vec::fmadd(n, Vec(2.12194440e-4F), at::vec::fmadd(n, Vec(-355.0F / 512.0F), inside));
+  Vec power(0.00138145406F);
+  for (const float coefficient :
+       {0.00836874545F, 0.0416683890F, 0.166665211F, 0.49999994F, 1.0F, 1.0F}) {
+    power = at::vec::fmadd(power, r, Vec(coefficient));
+  }
+  const auto exponent = at::vec::cast<int32_t>(shifted) << Vectorized<int32_t>(23);
+  return power * at::vec::cast<float>(exponent) * Vec(0x1p-24F);
 }
 
-/// to = from, converted, with one rounding.
-template <typename To, typename From>
-inline void convert(const From* from, To* to, int64_t count) {
-  at::vec::convert(from, to, count);
+inline Vectorized<double> exponential(const Vectorized<double>& x) { return x.exp(); }
+
+template <typename C, int N>
+inline at::vec::VectorizedN<C, N> exponential(const at::vec::VectorizedN<C, N>& x) {
+  return x.unary_op([](const Vectorized<C>& vector) { return exponential(vector); });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA
