@@ -1,0 +1,223 @@
+// The ways of the CPU's kernels over memory, each aimed at by shape and proved by a counter.
+
+#include <ATen/Parallel.h>
+
+#include <functional>
+
+#include "support/compare.h"
+#include "support/inputs.h"
+#include "support/masks.h"
+#include "support/operators.h"
+#include "support/pch.h"
+#include "support/poison.h"
+
+namespace {
+
+at::Tensor softmax_gradient(bool log, const at::Tensor& grad, const at::Tensor& output,
+                            int64_t dim) {
+  return log ? log_softmax_backward(grad, output, dim) : softmax_backward(grad, output, dim);
+}
+
+// Both operators, forward and backward, of each dtype and shape against the reference. Each call
+// must move `counter`, unless it is empty.
+void sweep(const std::string& counter, const std::vector<std::vector<int64_t>>& shapes,
+           int64_t dim) {
+  for (const SoftmaxOperator& op : kSoftmaxOperators) {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const std::vector<int64_t>& shape : shapes) {
+        const at::Tensor x = random_with_outliers(shape, dtype);
+        const at::Tensor grad = random_tensor(shape, dtype);
+        INFO(op.name << " of " << describe(x) << " over dim " << dim);
+        const CounterDelta moved(counter);
+        const Poison poison;
+        const at::Tensor output = op(x, dim);
+        CHECK(mismatch(output, op.expected(x, dim)) == "");
+        CHECK(mismatch(softmax_gradient(op.log, grad, output, dim),
+                       op.log ? expected_log_softmax_backward(grad, output, dim)
+                              : expected_softmax_backward(grad, output, dim)) == "");
+        CHECK(moved() == 2);
+      }
+    }
+  }
+}
+
+// Runs with `threads` threads.
+at::Tensor with_threads(int threads, const std::function<at::Tensor()>& call) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(threads);
+  const at::Tensor result = call();
+  at::set_num_threads(before);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("rows longer than a cache, in parts", "[softmax][cpu_paths]") {
+  sweep("cpu.parts", {{1, 131073}, {3, 140001}, {2, 163840}, {2, 600000}}, -1);
+}
+
+TEST_CASE("rows just short enough for a cache", "[softmax][cpu_paths]") {
+  sweep("cpu.rows", {{3, 131071}}, -1);
+}
+
+TEST_CASE("fewer rows than threads are cut into parts", "[softmax][cpu_paths]") {
+  const at::Tensor x = random_tensor({1, 65536}, at::kFloat);
+  const CounterDelta parts("cpu.parts");
+  const at::Tensor shared = with_threads(2, [&] { return warpfuse::softmax(x, -1); });
+  CHECK(parts() == 1);
+  const at::Tensor alone = with_threads(1, [&] { return warpfuse::softmax(x, -1); });
+  CHECK(parts() == 1);
+  CHECK(mismatch(shared, expected_softmax(x, -1)) == "");
+  CHECK(mismatch(alone, expected_softmax(x, -1)) == "");
+}
+
+TEST_CASE("NaN and infinities in rows that are cut into parts", "[softmax][cpu_paths]") {
+  constexpr int64_t kColumns = 140000;
+  for (const SoftmaxOperator& op : kSoftmaxOperators) {
+    for (const at::ScalarType dtype : kDtypes) {
+      const auto check = [&](const std::function<void(at::Tensor&)>& change) {
+        at::Tensor x = random_tensor({2, kColumns}, dtype);
+        at::Tensor row = x.select(0, 1);
+        change(row);
+        const CounterDelta moved("cpu.parts");
+        const at::Tensor output = op(x, -1);
+        CHECK(moved() == 1);
+        CHECK(mismatch(output, op.expected(x, -1)) == "");
+        CHECK(aten_mismatch(output, op.aten(x, -1, std::nullopt), op.log ? 0.1 : 0.0) == "");
+      };
+      INFO(op.name << ", " << c10::toString(dtype));
+      check([](at::Tensor& row) { row.select(0, 77777).fill_(kNaN); });
+      check([](at::Tensor& row) { row.select(0, 5).fill_(kInf); });
+      check([](at::Tensor& row) { row.fill_(-kInf); });
+      // A part that is hidden altogether, and one with NaN among -inf.
+      check([](at::Tensor& row) { row.narrow(0, 8192, 8192).fill_(-kInf); });
+      check([](at::Tensor& row) {
+        row.narrow(0, 8192, 8192).fill_(-kInf);
+        row.select(0, 9000).fill_(kNaN);
+      });
+    }
+  }
+}
+
+TEST_CASE("a dimension that is not the last, in every width", "[softmax][cpu_paths]") {
+  // Groups of four vectors, single ones and what is left, for rows that fit a cache and longer
+  // ones.
+  sweep("cpu.column", {{2, 7, 300}, {3, 5, 129}, {2, 65, 64}, {2, 9, 31}, {5, 40, 1, 3}}, 1);
+  sweep("cpu.column", {{1, 4100, 70}, {2, 2500, 33}, {1, 9000, 5}}, 1);
+  sweep("cpu.column", {{50, 257}, {3, 2, 2}}, 0);
+}
+
+TEST_CASE("results larger than the caches", "[softmax][masked][cpu_paths]") {
+  // Row by row the same as in a tensor that the caches hold.
+  const at::Tensor x = random_tensor({2100, 4096}, at::kFloat);
+  const at::Tensor grad = random_tensor({2100, 4096}, at::kFloat);
+  const auto check =
+      [&](const char* operation, const std::string& counter, int64_t dim,
+          const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& call) {
+        INFO(operation);
+        const CounterDelta moved(counter);
+        const Poison poison;
+        const at::Tensor whole = call(x, grad);
+        CHECK(moved() == 1);
+        // Half of the rows at a time.
+        for (const int64_t half : {0, 1}) {
+          const int64_t size = x.size(1 - dim) / 2;
+          const auto part = [&](const at::Tensor& t) {
+            return t.narrow(1 - dim, half * size, size);
+          };
+          CHECK(bit_mismatch(part(whole), call(part(x), part(grad))) == "");
+        }
+        CHECK(moved() == 1);
+      };
+  for (const int64_t dim : {0, 1}) {
+    check("softmax", "streamed.softmax", dim,
+          [&](const at::Tensor& a, const at::Tensor&) { return warpfuse::softmax(a, dim); });
+    check("log_softmax", "streamed.softmax", dim,
+          [&](const at::Tensor& a, const at::Tensor&) { return warpfuse::log_softmax(a, dim); });
+    for (const bool log : {false, true}) {
+      check("backward", "streamed.softmax", dim, [&](const at::Tensor& a, const at::Tensor& g) {
+        return softmax_gradient(log, g, a, dim);
+      });
+    }
+  }
+  const at::Tensor lengths = at::randint(0, 4097, {2100}, at::kLong);
+  const auto rules = [&](const at::Tensor& a) {  // a is x or some of its rows
+    const int64_t first = a.storage_offset() / x.size(1);
+    return MaskArguments{.scale = 0.5, .key_lengths = lengths.narrow(0, first, a.size(0))};
+  };
+  const auto batched = [](const at::Tensor& a) { return a.unsqueeze(1); };
+  check("scaled_masked_softmax", "streamed.scaled_masked_softmax", 1,
+        [&](const at::Tensor& a, const at::Tensor&) {
+          return masked_softmax(batched(a), rules(a)).squeeze(1);
+        });
+  check("scaled_masked_softmax backward", "streamed.scaled_masked_softmax", 1,
+        [&](const at::Tensor& a, const at::Tensor& g) {
+          return masked_softmax_backward(batched(g), batched(a), rules(a)).squeeze(1);
+        });
+}
+
+TEST_CASE("masks whose keys do not lie side by side", "[masked][cpu_paths]") {
+  constexpr int64_t kQueries = 9;
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t keys : {5, 16, 37, 200}) {
+      const at::Tensor scores = random_tensor({2, 3, kQueries, keys}, dtype);
+      const at::Tensor grad = random_tensor({2, 3, kQueries, keys}, dtype);
+      const at::Tensor boolean = random_bool({keys, kQueries}, at::kCPU).t();
+      const at::Tensor one_column = random_bool({kQueries, 1}, at::kCPU);
+      const std::vector<MaskArguments> strided = {
+          {.attn_mask = boolean},
+          {.attn_mask = boolean, .masked_value = -2.0},
+          {.attn_mask = boolean, .causal = "lower_right", .window = 6},
+          {.attn_mask = one_column},
+          {.attn_mask = random_additive({keys, kQueries}, dtype, at::kCPU).t()},
+          {.attn_mask = random_additive({keys, kQueries}, at::kFloat, at::kCPU).t(),
+           .causal = "upper_left"},
+          {.attn_mask = random_additive({kQueries, 1}, at::kFloat, at::kCPU)},
+      };
+      for (const MaskArguments& arguments : strided) {
+        INFO(describe(arguments) << ", " << c10::toString(dtype) << ", " << keys << " keys");
+        MaskArguments contiguous = arguments;
+        contiguous.attn_mask = arguments.attn_mask->expand({kQueries, keys}).contiguous();
+        const CounterDelta by_stride("mask.strided");
+        const CounterDelta in_place("mask.contiguous");
+        const Poison poison;
+        const at::Tensor output = masked_softmax(scores, arguments);
+        const at::Tensor gradient = masked_softmax_backward(grad, output, arguments);
+        CHECK(by_stride() == 2);
+        CHECK(in_place() == 0);
+        CHECK(bit_mismatch(output, masked_softmax(scores, contiguous)) == "");
+        CHECK(bit_mismatch(gradient, masked_softmax_backward(grad, output, contiguous)) == "");
+        CHECK(in_place() == 2);
+        CHECK(mismatch(output, expected_scaled_masked_softmax(scores, arguments)) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("work is shared by the threads, and no result depends on it", "[threads][cpu_paths]") {
+  struct Case {
+    const char* name;
+    std::function<at::Tensor()> call;
+  };
+  const at::Tensor x = random_tensor({2, 3, 100, 130}, at::kFloat);
+  const MaskArguments causal{.scale = 0.3, .causal = "upper_left"};
+  for (const auto& [name, call] : std::vector<Case>{
+           {"rows", [&] { return warpfuse::softmax(x, -1); }},
+           {"columns", [&] { return warpfuse::log_softmax(x, 1); }},
+           {"rows, backward", [&] { return softmax_backward(x, x, -1); }},
+           {"columns, backward", [&] { return log_softmax_backward(x, x, 2); }},
+           {"causal rows", [&] { return masked_softmax(x, causal); }},
+           {"causal rows, backward", [&] { return masked_softmax_backward(x, x, causal); }},
+       }) {
+    INFO(name);
+    const CounterDelta pieces("parallel.pieces");
+    const at::Tensor alone = with_threads(1, call);
+    CHECK(pieces() == 1);
+    const at::Tensor shared = with_threads(3, call);
+    CHECK(pieces() == 4);
+    CHECK(bit_mismatch(alone, shared) == "");
+  }
+  const CounterDelta pieces("parallel.pieces");
+  with_threads(3, [&] { return warpfuse::softmax(x.narrow(2, 0, 1), -1); });
+  CHECK(pieces() == 1);  // too little to share
+}
