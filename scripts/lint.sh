@@ -35,5 +35,6 @@ for file in "${tidied[@]}"; do
 done
 [ ${#compiled[@]} -eq 0 ] || printf '%s\0' "${compiled[@]}" |
   xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$BUILD" --quiet --warnings-as-errors='*' \
-    --extra-arg=-Wno-ignored-gch  # the precompiled header is g++'s; clang reads its text instead
+    --extra-arg=-Wno-ignored-gch --extra-arg=-fno-openmp
+# The precompiled header is g++'s, clang reads its text instead; clang may have no omp.h.
 say "lint: ${#sources[@]} files formatted, ${#compiled[@]} tidy"
