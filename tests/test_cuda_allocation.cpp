@@ -75,7 +75,7 @@ WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone", "[all
 }
 
 WARPFUSE_GPU_TEST("the largest split stays within 64 KB", "[allocation]") {
-  const TuningInUse tuning(tuning_with("stream 32 0 1024"));
+  const TuningInUse tuning(tuning_with("stream 32 0 1024 0"));
   for (const int64_t rows : {1, 2, 3, 5, 100, 1364, 1365, 1366, 2730, 2731, 5000}) {
     const at::Tensor x = random_at(0, {rows, 2'000'000 / rows}, at::kDouble, device);
     const warpfuse::RowPlan plan = plan_of(Direction::forward, x);

@@ -14,13 +14,18 @@
 
 namespace {
 
-/// The kernels that ran: blocks that share a tile, 0 where it was read twice.
-using Blocks = std::set<int>;
+using warpfuse::ColumnPlan;
+using warpfuse::Direction;
+using warpfuse::Tier;
+using warpfuse::TuningEntry;
+
+/// The plans that ran: packs a lane, blocks, elements at once, width, ahead.
+using Plans = std::set<std::vector<int>>;
 
 /// Forward and backward over the middle dimension of [outer, columns, inner], tensors `offset`
 /// elements off.
 void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at::Device& device,
-           Blocks* seen = nullptr) {
+           Plans* ran = nullptr) {
   const at::Tensor x = random_at(offset, shape, dtype, device);
   const at::Tensor grad = random_at(offset, shape, dtype, device);
   for (const bool log : {false, true}) {
@@ -37,11 +42,14 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
     });
     CHECK(mismatch(forward, expected) == "");
     CHECK(mismatch(backward, tensor_softmax_backward(grad, y, 1, log)) == "");
-    CHECK(launches.size() == 2);
-    for (const auto& launch : launches) {
-      CHECK(launch["tier"] == "column");
-      if (seen != nullptr) {
-        seen->insert(launch["lane_packs"] == 0 ? 0 : launch["cluster"].get<int>());
+    REQUIRE(launches.size() == 2);
+    for (const auto& [launch, plan] :
+         {std::pair{launches[0], column_plan_of(Direction::forward, {x, forward})},
+          std::pair{launches[1], column_plan_of(Direction::backward, {grad, y, backward})}}) {
+      INFO(launch.dump());
+      CHECK(is_launch_of(launch, plan));
+      if (ran != nullptr) {
+        ran->insert({plan.lane_packs, plan.blocks, plan.vector, plan.width, plan.ahead ? 1 : 0});
       }
     }
   }
@@ -62,22 +70,100 @@ WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column]") {
   }
 }
 
-WARPFUSE_GPU_TEST("tiles of one block up to a cluster's, and past it", "[column]") {
+WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column]") {
+  constexpr int64_t kMost = 70'000;
   for (const at::ScalarType dtype : kDtypes) {
-    for (const auto& [inner, capacity] :
-         std::vector<std::pair<int64_t, int64_t>>{{16, 1024}, {5, 256}}) {
-      Blocks seen;
-      for (int64_t blocks = 1; blocks <= 16; blocks *= 2) {
-        for (const int64_t columns :
-             {capacity * blocks - 1, capacity * blocks, capacity * blocks + 1}) {
-          check({2, columns, inner}, dtype, 0, device, &seen);
+    std::set<int64_t> columns;
+    for (const TuningEntry& entry : warpfuse::parse_tuning(library_tuning()).entries) {
+      const int64_t held = int64_t{entry.threads} * entry.lane_packs * entry.blocks;
+      if (entry.tier == Tier::column &&
+          entry.element_bytes == static_cast<int>(c10::elementSize(dtype))) {
+        for (const int64_t n : {entry.packs, held, held / 2, held / 8, held / 16, held / 32}) {
+          if (n > 1 && n < kMost) {
+            columns.insert({n - 1, n, n + 1});
+          }
         }
       }
-      Blocks expected = {0};
-      for (int blocks = 1; blocks <= row_limits().cluster_blocks; blocks *= 2) {
-        expected.insert(blocks);
+    }
+    for (const int64_t n : columns) {
+      check({2, n, 16}, dtype, 0, device);
+      check({1, n, 5}, dtype, 0, device);
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
+  Plans ran;
+  std::vector<int> sizes = {1};
+  for (int blocks = 2; blocks <= row_limits().cluster_blocks; blocks *= 2) {
+    sizes.push_back(blocks);
+  }
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int blocks : sizes) {
+      // Tiles that stay, for the forward alone, have other threads than those that do not.
+      for (const std::string run : {"128 8 ", "512 8 "}) {
+        for (const std::string ahead : {" 0", " 1"}) {
+          std::string table = tuning_with("column " + run + std::to_string(blocks) + " 0");
+          if (ahead == " 1") {
+            for (const int bytes : {2, 4, 8}) {
+              table = c10::str("forward ", bytes, " * * column ", run, blocks, ahead, "\n", table);
+            }
+          }
+          const TuningInUse tuning(table);
+          const int64_t held = (run == "128 8 " ? 1024 : 4096) * blocks;
+          for (const int64_t columns : {held / 32 + 1, held / 8, held / 4 - 1, held / 2, held}) {
+            check({2, columns, 24}, dtype, 0, device, &ran);
+            check({1, columns, 5}, dtype, 0, device, &ran);
+          }
+        }
       }
-      CHECK(seen == expected);
+    }
+    const TuningInUse tuning(tuning_with("column 256 0 1 0"));
+    for (const int64_t columns : {1, 7, 500, 20'001}) {
+      check({2, columns, 24}, dtype, 0, device, &ran);
+      check({1, columns, 5}, dtype, 1, device, &ran);
+    }
+  }
+  for (const int blocks : sizes) {
+    const auto some = [&](int lane_packs, bool vectors, int ahead) {
+      return std::ranges::any_of(ran, [&](const std::vector<int>& plan) {
+        return plan[0] == lane_packs && plan[1] == blocks && (plan[2] > 1) == vectors &&
+               plan[4] == ahead;
+      });
+    };
+    INFO(blocks << " blocks");
+    CHECK(some(8, false, 0));
+    CHECK(some(8, true, 0));
+    CHECK(some(8, true, 1));
+    CHECK((blocks > 1 || some(0, false, 0)));
+  }
+  std::set<int> widths;
+  for (const std::vector<int>& plan : ran) {
+    widths.insert(plan[3]);
+  }
+  CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
+}
+
+WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {
+  for (const int blocks : {1, 4}) {
+    if (blocks > row_limits().cluster_blocks) {
+      continue;
+    }
+    std::string table = library_tuning();
+    for (const int bytes : {2, 4, 8}) {
+      table = c10::str("forward ", bytes, " * * column 256 8 ", blocks, " 1\n", table);
+    }
+    const TuningInUse tuning(table);
+    for (const at::ScalarType dtype : kDtypes) {
+      const int64_t columns = 2048 * blocks - 5;  // one thread wide
+      const at::Tensor x = random_at(0, {300, columns, 64}, dtype, device);
+      const ColumnPlan plan = column_plan_of(Direction::forward, {x});
+      REQUIRE(plan.ahead);
+      at::Tensor output;
+      const auto launches = launches_during([&] { output = warpfuse::softmax(x, 1); });
+      CHECK(is_launch_of(launches[0], plan));
+      CHECK(launches[0]["grid"].get<int64_t>() < plan.tiles * plan.blocks);
+      CHECK(mismatch(output, tensor_softmax(x, 1, false)) == "");
     }
   }
 }
@@ -99,7 +185,7 @@ WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column]") {
 
 WARPFUSE_GPU_TEST("planted values in a tile stay in their row", "[column]") {
   for (const int64_t inner : {16, 5}) {
-    for (const int64_t columns : {100, 3000, 20'000}) {
+    for (const int64_t columns : {100, 3000, 50'000}) {
       const at::Tensor clean = random_at(0, {1, columns, inner}, at::kHalf, device);
       for (const SoftmaxOperator& op : kSoftmaxOperators) {
         const at::Tensor clean_output = op(clean, 1);

@@ -1,6 +1,9 @@
 // Every kernel of the row engine that a table can ask for: as many packs a lane as it is compiled
-// for, in registers and in shared memory, in clusters of each size, split and in one piece;
-// forward, backward, and with each kind of mask.
+// for, in registers and in shared memory, with the next row on its way, in clusters of each size,
+// split and in one piece; forward, backward, and with each kind of mask.
+
+#include <array>
+#include <set>
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -20,54 +23,78 @@ struct Size {
   int64_t heads, queries, keys;
 };
 
-/// All row functions under a table that runs what it can by `run`; each plan must have `blocks`
-/// blocks a row and `lane_packs` packs a lane in `tier`.
-struct Kernel {
-  std::string run;
-  Tier tier;
-  int lane_packs;
-  int blocks;
+int64_t pack_of(at::ScalarType dtype) { return static_cast<int64_t>(16 / c10::elementSize(dtype)); }
 
+/// What a table can ask for.
+struct Kernel {
+  Tier tier;
+  int threads;
+  int lane_packs;
+  int blocks = 1;
+  bool ahead = false;
+
+  std::string text() const {
+    return c10::str(warpfuse::to_string(tier), ' ', threads, ' ', lane_packs, ' ', blocks, ' ',
+                    ahead ? 1 : 0);
+  }
+
+  /// All row functions under a table that runs what it can so; each plan must be this.
   void check(const Size& size, const Offsets& offsets, at::ScalarType dtype,
              const at::Device& device) const {
-    const TuningInUse tuning(tuning_with(run));
+    const TuningInUse tuning(tuning_with(text()));
     for (const RowFunction& function :
          row_functions(size.heads, size.queries, size.keys, dtype, device, offsets)) {
       const RowPlan plan = plan_of(function.direction, function.rows);
-      INFO(run << ": " << function.name << " of " << describe(function.rows));
+      INFO(text() << ": " << function.name << " of " << describe(function.rows));
       REQUIRE(plan.tier == tier);
-      REQUIRE(plan.lane_packs == lane_packs);
+      REQUIRE(plan.threads == threads);
+      REQUIRE((tier == Tier::warp || plan.lane_packs == lane_packs));
       REQUIRE(plan.blocks == blocks);
+      REQUIRE(plan.ahead == ahead);
       check_row_function(function, plan);
     }
   }
 
-  /// Rows of exactly so many packs: aligned ones, and the longest that touch no more wherever they
-  /// start.
+  /// Rows of so many packs: aligned ones, and the longest that have no more wherever they start.
   void check_packs(int64_t packs, int64_t heads, int64_t queries, const at::Device& device) const {
     for (const at::ScalarType dtype : kDtypes) {
-      const auto pack = static_cast<int64_t>(16 / c10::elementSize(dtype));
+      const int64_t pack = pack_of(dtype);
       check({heads, queries, packs * pack}, {}, dtype, device);
-      check({heads, queries, (packs - 1) * pack + 1}, {.input = 1, .second = 1}, dtype, device);
+      check({heads, queries, (packs + 1) * pack - 1}, {.input = 1, .second = 1}, dtype, device);
     }
   }
 };
 
-std::string text_of(Tier tier, int threads, int lane_packs, int blocks) {
-  return c10::str(warpfuse::to_string(tier), ' ', threads, ' ', lane_packs, ' ', blocks);
-}
+constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};
+constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
+constexpr std::array kAheadLanePacks = {2, 4, 8};
 
-constexpr int kWarpLanePacks[] = {1, 2, 3, 4, 5, 6, 8};
-constexpr int kBlockLanePacks[] = {1, 2, 4, 8};
+/// The powers of two from 2 to what the GPU and the table in use allow.
+std::vector<int> cluster_sizes() {
+  std::vector<int> sizes;
+  for (int blocks = 2; blocks <= row_limits().cluster_blocks; blocks *= 2) {
+    sizes.push_back(blocks);
+  }
+  return sizes;
+}
 
 }  // namespace
 
 WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
   for (const int lane_packs : kWarpLanePacks) {
     const int threads = 32 << lane_packs % 4;  // 64, 128, 256, 32, 64, 128, 32
-    const Kernel kernel{text_of(Tier::warp, threads, lane_packs, 1), Tier::warp, lane_packs, 1};
-    for (const int lanes : {1, 4, 32}) {
-      kernel.check_packs(int64_t{lanes} * lane_packs, 3, 11, device);
+    const Kernel kernel{Tier::warp, threads, lane_packs};
+    std::set<int> ran;
+    for (const int lanes : {1, 4, 16, 32}) {
+      const int64_t packs = int64_t{lanes} * lane_packs;
+      kernel.check_packs(packs, 3, 11, device);
+      const TuningInUse tuning(tuning_with(kernel.text()));
+      const at::Tensor x = at::empty({1, packs * 4}, at::TensorOptions(device));
+      ran.insert(plan_of(Direction::forward, x).lane_packs);
+    }
+    CHECK(ran == std::set<int>{lane_packs});
+    for (const at::ScalarType dtype : kDtypes) {
+      kernel.check({3, 37, pack_of(dtype) - 1}, {}, dtype, device);  // edges alone
     }
   }
 }
@@ -75,23 +102,36 @@ WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
 WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", "[kernels]") {
   for (const int lane_packs : kBlockLanePacks) {
     for (const int threads : {32, 96, lane_packs == 8 ? 512 : 1024}) {
-      const Kernel kernel{text_of(Tier::block, threads, lane_packs, 1), Tier::block, lane_packs, 1};
-      kernel.check_packs(int64_t{threads} * lane_packs, 1, 3, device);
+      Kernel{Tier::block, threads, lane_packs}.check_packs(int64_t{threads} * lane_packs, 1, 3,
+                                                           device);
     }
-    const Kernel kernel{text_of(Tier::block, 128, lane_packs, 1), Tier::block, lane_packs, 1};
     for (const at::ScalarType dtype : kDtypes) {
+      const Kernel kernel{Tier::block, 128, lane_packs};
       kernel.check({3, 5, 1}, {}, dtype, device);  // all threads but one have nothing
       kernel.check({3, 5, 101}, {}, dtype, device);
     }
   }
 }
 
-WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
-  const Kernel small{"block 64 0 1", Tier::block, 0, 1};
-  for (const int64_t slots : {1, 2, 3, 4, 5, 6, 9, 17}) {  // copies come in four groups
-    small.check_packs(slots * 64, 1, 3, device);
+WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in registers", "[kernels]") {
+  for (const int lane_packs : kAheadLanePacks) {
+    for (const int threads : {32, 96, 512}) {
+      const Kernel kernel{Tier::block, threads, lane_packs, 1, true};
+      kernel.check_packs(int64_t{threads} * lane_packs, 1, 3, device);
+    }
+    for (const at::ScalarType dtype : kDtypes) {
+      Kernel{Tier::block, 64, lane_packs, 1, true}.check({3, 5, 3}, {}, dtype, device);
+    }
   }
-  const Kernel large{"block 1024 0 1", Tier::block, 0, 1};
+}
+
+WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
+  const Kernel small{Tier::block, 64, 0, 1, true};
+  for (const int64_t slots : {1, 2, 3, 4, 5, 6, 9, 16, 17, 33}) {  // four at once, in four groups
+    small.check_packs(slots * 64, 1, 3, device);
+    small.check_packs(slots * 64 - 40, 1, 3, device);
+  }
+  const Kernel large{Tier::block, 1024, 0, 1, true};
   large.check_packs(1024, 1, 3, device);
   if (row_limits().shared_bytes >= size_t{96} * 1024) {
     large.check_packs(int64_t{3} * 1024, 1, 3, device);
@@ -103,14 +143,13 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
 }
 
 WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack more", "[kernels]") {
-  const TuningInUse tuning(tuning_with("block 256 0 1"));
+  const TuningInUse tuning(tuning_with("block 256 0 1 1"));
   for (const at::ScalarType dtype : kDtypes) {
-    const auto pack = static_cast<int64_t>(16 / c10::elementSize(dtype));
+    const int64_t pack = pack_of(dtype);
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
       const auto packs = static_cast<int64_t>(row_limits().shared_bytes / (256 * pack_bytes) * 256);
-      for (const RowFunction& function :
-           row_functions(1, 2, packs * pack, dtype, device, Offsets{})) {
+      for (const RowFunction& function : row_functions(1, 2, packs * pack, dtype, device, {})) {
         if (function.direction == direction) {
           const RowPlan plan = plan_of(direction, function.rows);
           REQUIRE(plan.tier == Tier::block);
@@ -118,10 +157,8 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
           check_row_function(function, plan);
         }
       }
-      const at::Tensor longer = random_at(0, {1, 1, 2, packs * pack + 1}, dtype, device);
-      CHECK(plan_of(direction, longer).shared_bytes <= row_limits().shared_bytes);
       for (const RowFunction& function :
-           row_functions(1, 2, packs * pack + 1, dtype, device, Offsets{})) {
+           row_functions(1, 2, (packs + 1) * pack, dtype, device, {})) {
         check_row_function(function, plan_of(function.direction, function.rows));
       }
     }
@@ -129,75 +166,86 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
 }
 
 WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
-  const int most = row_limits().cluster_blocks;
-  if (most < 2) {
+  if (cluster_sizes().empty()) {
     skip_test(kNoClusters);
     return;
   }
-  for (int blocks = 2; blocks <= most; blocks *= 2) {
+  for (const int blocks : cluster_sizes()) {
     for (const int lane_packs : kBlockLanePacks) {
-      const Kernel kernel{text_of(Tier::cluster, 64, lane_packs, blocks), Tier::cluster, lane_packs,
-                          blocks};
-      kernel.check_packs(int64_t{64} * lane_packs * blocks, 1, 3, device);
-      for (const at::ScalarType dtype : kDtypes) {
-        kernel.check({3, 5, 7}, {}, dtype, device);  // all blocks but one have nothing
+      for (const bool ahead : {false, true}) {
+        if (ahead && lane_packs == 1) {
+          continue;
+        }
+        const Kernel kernel{Tier::cluster, 64, lane_packs, blocks, ahead};
+        kernel.check_packs(int64_t{64} * lane_packs * blocks, 1, 3, device);
+        for (const at::ScalarType dtype : kDtypes) {
+          kernel.check({3, 5, 19}, {}, dtype, device);  // all blocks but one have nothing
+        }
       }
     }
-    const Kernel shared{text_of(Tier::cluster, 128, 0, blocks), Tier::cluster, 0, blocks};
+    const Kernel shared{Tier::cluster, 128, 0, blocks, true};
     for (const int64_t slots : {1, 3, 9}) {
       shared.check_packs(slots * 128 * blocks, 1, 3, device);
     }
     for (const at::ScalarType dtype : kDtypes) {
-      shared.check({3, 5, 7}, {}, dtype, device);
+      shared.check({3, 5, 19}, {}, dtype, device);
     }
-    const int threads = 1024;
-    const Kernel large{text_of(Tier::cluster, threads, 0, blocks), Tier::cluster, 0, blocks};
-    large.check({1, 2, int64_t{threads} * blocks * 4 + 33}, {}, at::kFloat, device);
+    const Kernel large{Tier::cluster, 1024, 0, blocks, true};
+    large.check({1, 2, int64_t{1024} * blocks * 4 + 33}, {}, at::kFloat, device);
+  }
+}
+
+WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
+  std::vector<Kernel> kernels = {{Tier::block, 64, 8, 1, true},
+                                 {Tier::block, 256, 4, 1, true},
+                                 {Tier::block, 128, 0, 1, true}};
+  for (const int blocks : cluster_sizes()) {
+    kernels.push_back({Tier::cluster, 128, 4, blocks, true});
+    kernels.push_back({Tier::cluster, 64, 0, blocks, true});
+  }
+  for (const Kernel& kernel : kernels) {
+    const TuningInUse tuning(tuning_with(kernel.text()));
+    for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+      // Rows of every alignment; some end in another slot than their neighbours.
+      const int64_t keys = int64_t{kernel.threads} * kernel.blocks *
+                               (kernel.lane_packs > 0 ? kernel.lane_packs : 5) * pack_of(dtype) -
+                           3;
+      const int64_t queries = std::max<int64_t>(600, 4'000'000 / keys);
+      for (const RowFunction& function : row_functions(2, queries, keys, dtype, device, {})) {
+        const RowPlan plan = plan_of(function.direction, function.rows);
+        INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
+        REQUIRE(plan.ahead);
+        const auto launches = launches_during(function.run);
+        CHECK(launches[0]["grid"].get<int64_t>() < 2 * queries * kernel.blocks);
+        check_row_function(function, plan);
+      }
+    }
   }
 }
 
 WARPFUSE_GPU_TEST("rows that are read twice, whole and in parts", "[kernels]") {
-  for (const int threads : {32, 96, 1024}) {
-    const Kernel whole{text_of(Tier::stream, threads, 0, 1), Tier::stream, 0, 1};
+  for (const int threads : {32, 96, 512}) {
+    const Kernel whole{Tier::stream, threads, 0};
     for (const int64_t packs : {1, 4 * threads, 4 * threads + 1, 9 * threads + 5}) {
       whole.check_packs(packs, 1, 3, device);
     }
   }
-  for (const int parts : {2, 3, 7, 32, 33, 64}) {  // 32 of them are added up at once
-    const Kernel split{text_of(Tier::stream, 32, 0, parts), Tier::stream, 0, parts};
+  for (const int parts : {2, 3, 7, 32, 33, 64}) {  // more and fewer than threads that add them up
+    const Kernel split{Tier::stream, 32, 0, parts};
     split.check_packs(int64_t{parts} * 4 * 32, 1, 3, device);
     for (const at::ScalarType dtype : kDtypes) {
-      const auto pack = static_cast<int64_t>(16 / c10::elementSize(dtype));
-      split.check({2, 2, (int64_t{parts} * 4 * 32 - 31) * pack + 1}, {}, dtype, device);
+      split.check({2, 2, (int64_t{parts} * 4 * 32 - 31) * pack_of(dtype) + 1}, {}, dtype, device);
     }
   }
 }
 
 WARPFUSE_GPU_TEST("a row is split into as many parts as fill the GPU", "[kernels]") {
-  const TuningInUse tuning(tuning_with("stream 256 0 0"));
+  const TuningInUse tuning(tuning_with("stream 256 0 0 0"));
   for (const int64_t rows : {1, 3, 16}) {
-    for (const RowFunction& function :
-         row_functions(1, rows, 600'001, at::kHalf, device, Offsets{})) {
+    for (const RowFunction& function : row_functions(1, rows, 600'001, at::kHalf, device, {})) {
       const RowPlan plan = plan_of(function.direction, function.rows);
       CHECK(plan.blocks * rows >= std::min<int64_t>(row_limits().multiprocessors, rows * 70));
       check_row_function(function, plan);
-    }
-  }
-}
-
-WARPFUSE_GPU_TEST("a row of NaN, of infinities, and of one value, in every tier", "[kernels]") {
-  for (const std::string& run : runs_of_all_tiers()) {
-    const TuningInUse tuning(tuning_with(run));
-    for (const at::ScalarType dtype : kDtypes) {
-      for (const double value : {0.0, kNaN, kInf, -kInf, finfo_max(dtype), -finfo_max(dtype)}) {
-        INFO(run << ", " << c10::toString(dtype) << ", rows of " << value);
-        const at::Tensor x = at::full({2, 901}, value, at::TensorOptions(device).dtype(dtype));
-        const Poison poison;
-        CHECK(mismatch(warpfuse::softmax(x, -1), expected_softmax(x, -1)) == "");
-        CHECK(mismatch(warpfuse::log_softmax(x, -1), expected_log_softmax(x, -1)) == "");
-        CHECK(mismatch(masked_softmax(x, {.causal = "lower_right"}),
-                       expected_scaled_masked_softmax(x, {.causal = "lower_right"})) == "");
-      }
     }
   }
 }

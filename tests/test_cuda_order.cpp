@@ -6,7 +6,7 @@
 #include "support/masks.h"
 #include "support/pch.h"
 #include "support/poison.h"
-#include "support/row_engine.h"
+#include "support/row_functions.h"
 #include "support/tensor_reference.h"
 
 namespace {
@@ -57,7 +57,7 @@ WARPFUSE_GPU_TEST("queries that blocks of several rows do not divide", "[order]"
 
 WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order]") {
   for (const int threads : {32, 64, 128, 256}) {
-    const TuningInUse tuning(tuning_with(c10::str("warp ", threads, " 8 1")));
+    const TuningInUse tuning(tuning_with(c10::str("warp ", threads, " 8 1 0")));
     for (const int64_t keys : {1, 20, 100, 500, 1000}) {  // 1 to 32 lanes a row
       check({1, 3, 37, keys}, at::kFloat, device);
     }
@@ -65,8 +65,7 @@ WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order]") {
 }
 
 WARPFUSE_GPU_TEST("one row a block, in every tier", "[order]") {
-  for (const std::string run :
-       {"block 64 4 1", "block 64 0 1", "stream 64 0 1", "cluster 64 2 2"}) {
+  for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
     for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
              {1, 300}, {37, 300}, {300, 37}, {5, 1000}, {129, 129}}) {

@@ -31,7 +31,7 @@ WARPFUSE_GPU_TEST("rows in every tier", "[sanitize]") {
   for (const at::ScalarType dtype : kDtypes) {
     check_functions(3, 5, 9, dtype, device, {});  // many rows a warp
   }
-  const TuningInUse split(tuning_with("stream 32 0 4"));
+  const TuningInUse split(tuning_with("stream 32 0 4 0"));
   check_functions(1, 2, 4099, at::kBFloat16, device, {.input = 3});
 }
 

@@ -25,13 +25,14 @@ constexpr int64_t kMostElements = int64_t{1} << 24;
 /// A number of rows of so many columns.
 using Rows = std::pair<int64_t, int64_t>;
 
-/// On both sides of each threshold of a dtype, for rows that are aligned and for rows that are not.
+/// On both sides of each threshold of a dtype.
 std::set<Rows> around_thresholds(Direction direction, at::ScalarType dtype) {
   const int bytes = static_cast<int>(c10::elementSize(dtype));
   const int64_t pack = 16 / bytes;
   std::set<Rows> result;
   for (const TuningEntry& entry : warpfuse::parse_tuning(library_tuning()).entries) {
-    if (entry.direction != direction || entry.element_bytes != bytes) {
+    if (entry.direction != direction || entry.element_bytes != bytes ||
+        entry.tier == warpfuse::Tier::column) {
       continue;
     }
     std::vector<int64_t> rows = {3};
@@ -40,10 +41,9 @@ std::set<Rows> around_thresholds(Direction direction, at::ScalarType dtype) {
     }
     const int64_t packs = entry.packs == kAny ? 1000 : entry.packs;
     for (const int64_t n : rows) {
-      for (const int64_t columns :
-           {packs * pack - 1, packs * pack, packs * pack + 1, (packs - 1) * pack,
-            (packs - 1) * pack + 1, (packs - 1) * pack + 2}) {
-        if (columns > 0 && n * columns <= kMostElements) {
+      for (const int64_t columns : {packs * pack - 1, packs * pack, packs * pack + 1,
+                                    (packs + 1) * pack - 1, (packs + 1) * pack}) {
+        if (n * columns <= kMostElements) {
           result.insert({n, columns});
         }
       }

@@ -54,9 +54,13 @@ WARPFUSE_GPU_TEST("what the log says of a launch is so", "[log]") {
           INFO(run << ": " << launch.dump());
           CHECK(is_launch_of(launch, plan));
           const int64_t rows = 210;
-          const int64_t blocks =
-              plan.tier == warpfuse::Tier::warp ? rows * plan.lanes / plan.threads : rows;
-          CHECK(launch["grid"].get<int64_t>() >= blocks);
+          const int64_t all = plan.tier == warpfuse::Tier::warp ? rows * plan.lanes / plan.threads
+                                                                : rows * plan.blocks;
+          const auto grid = launch["grid"].get<int64_t>();
+          CHECK((plan.ahead ? grid > 0 && grid <= all : grid >= all));
+          CHECK(launch["kernel"] == (plan.lane_packs > 0     ? "registers"
+                                     : plan.shared_bytes > 0 ? "shared"
+                                                             : "none"));
           CHECK(launch["grid"].get<int64_t>() % launch["cluster"].get<int64_t>() == 0);
           CHECK(launch["registers"].get<int>() > 0);
           CHECK(launch["registers"].get<int>() <= 255);

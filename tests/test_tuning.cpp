@@ -12,9 +12,12 @@
 
 namespace {
 
+using warpfuse::ColumnPlan;
+using warpfuse::ColumnShape;
 using warpfuse::default_tuning;
 using warpfuse::Direction;
 using warpfuse::parse_tuning;
+using warpfuse::plan_columns;
 using warpfuse::plan_rows;
 using warpfuse::plan_tier;
 using warpfuse::RowLimits;
@@ -29,14 +32,15 @@ constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84};  // 8.6
 constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1};
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
-RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows) {
-  return {direction, bytes, packs, rows, direction == Direction::forward ? 16U : 32U};
+RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0) {
+  return {direction, bytes, packs, edges, rows, direction == Direction::forward ? 16U : 32U};
 }
 
 /// What is wrong with the plan of a shape; empty when all of the row has its place.
 std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& limits) {
   const int64_t threads = int64_t{plan.threads} * plan.blocks;
-  const int64_t slots = (shape.packs + threads - 1) / threads;
+  const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
+  const size_t copied = static_cast<size_t>(slots * plan.threads) * shape.pack_bytes;
   if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
     return "threads";
   }
@@ -48,6 +52,7 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
       return !std::has_single_bit(unsigned(plan.lanes)) || plan.lanes > 32 ? "lanes"
              : plan.threads > 256 || plan.blocks != 1                      ? "size"
              : int64_t{plan.lanes} * plan.lane_packs < shape.packs         ? "the row does not fit"
+             : plan.lanes < shape.edges                                    ? "an edge has no lane"
                                                                            : "";
     case Tier::block:
     case Tier::cluster:
@@ -55,17 +60,15 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
                                    : plan.blocks < 2 || plan.blocks > limits.cluster_blocks) {
         return "blocks";
       }
-      if (plan.lane_packs > 0) {
-        return plan.lane_packs < slots                     ? "the row does not fit"
-               : plan.lane_packs > 4 && plan.threads > 512 ? "more registers than there are"
-               : plan.shared_bytes > 0                     ? "shared memory for nothing"
-                                                           : "";
+      if (plan.lane_packs > 0 && plan.lane_packs < slots) {
+        return "the row does not fit";
       }
-      return plan.shared_bytes < static_cast<size_t>(slots * plan.threads) * shape.pack_bytes
-                 ? "the row does not fit"
-                 : "";
+      return plan.ahead             ? (plan.shared_bytes < copied ? "no room for the next row" : "")
+             : plan.lane_packs == 0 ? "no place for the row"
+             : plan.shared_bytes > 0 ? "shared memory for nothing"
+                                     : "";
     case Tier::stream:
-      return plan.blocks < 1                                  ? "blocks"
+      return plan.blocks < 1 || plan.threads > 512            ? "size"
              : plan.lane_packs != 0 || plan.shared_bytes != 0 ? "a place for nothing"
              : plan.blocks > 1 &&
                      shape.rows * plan.blocks * warpfuse::kSplitPartBytes > warpfuse::kSplitBytes
@@ -76,9 +79,38 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
   }
 }
 
+/// The same for rows that are not contiguous.
+std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLimits& limits) {
+  const int64_t rows = int64_t{plan.width} * plan.vector;  // of a tile
+  if (plan.threads < 32 || plan.threads > (plan.ahead ? 1024 : 512) || plan.threads % 32 != 0) {
+    return "threads";
+  }
+  if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
+    return "width";
+  }
+  if (plan.vector != shape.vector && plan.vector != 1) {
+    return "elements at once";
+  }
+  if (plan.tiles * rows < shape.outer * shape.inner) {
+    return "rows without a tile";
+  }
+  if (!std::has_single_bit(unsigned(plan.blocks)) || plan.blocks > limits.cluster_blocks) {
+    return "blocks";
+  }
+  if (plan.lane_packs == 0) {
+    return plan.blocks == 1 ? "" : "blocks for what is read twice";
+  }
+  const size_t copied = plan.ahead ? size_t{16} * plan.threads * plan.lane_packs : 0;
+  return copied > limits.shared_bytes     ? "more shared memory than there is"
+         : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
+         : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
+             ? "the columns do not fit"
+             : "";
+}
+
 /// Packs around every border of a table, and many between.
 std::set<int64_t> interesting_packs(const Tuning& tuning) {
-  std::set<int64_t> packs;
+  std::set<int64_t> packs = {0};  // rows shorter than a pack
   for (int64_t n = 1; n < int64_t{1} << 33; n += 1 + n / 16) {
     packs.insert(n);
   }
@@ -101,13 +133,16 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
         for (const int64_t rows :
              {int64_t{1}, int64_t{2}, int64_t{16}, int64_t{131}, int64_t{5000}, int64_t{1} << 33}) {
           for (const int64_t packs : interesting_packs(tuning)) {
-            const RowShape shape = shape_of(direction, bytes, packs, rows);
-            const RowPlan plan = plan_rows(shape, limits, tuning);
-            ++plans;
-            if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-              FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
-                              << rows << " rows, " << limits.shared_bytes
-                              << " bytes shared: " << plan.to_string());
+            const int64_t most_edges = 2 * (16 / bytes - 1);
+            for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
+              const RowShape shape = shape_of(direction, bytes, packs, rows, edges);
+              const RowPlan plan = plan_rows(shape, limits, tuning);
+              ++plans;
+              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
+                                << edges << " edges, " << rows << " rows, " << limits.shared_bytes
+                                << " bytes shared: " << plan.to_string());
+              }
             }
           }
         }
@@ -137,7 +172,7 @@ TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
     for (const int bytes : {2, 4, 8}) {
       for (const int64_t rows : {1, 2, 3, 16, 100, 131}) {
         const RowShape shape = shape_of(direction, bytes, int64_t{1} << 22, rows);
-        for (const RowLimits& limits : {kHopper, kAmpere}) {
+        for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
           const RowPlan plan = plan_rows(shape, limits, tuning);
           INFO(rows << " rows: " << plan.to_string());
           CHECK(plan.tier == Tier::stream);
@@ -154,10 +189,10 @@ TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
 
 TEST_CASE("the first entry that fits shape and device is taken", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string(R"(
-forward 4 100 *    warp    128 8 1
-forward 4 *   10   cluster 256 0 8
-forward 4 500 1000 block   256 2 1
-forward 4 *   *    block   256 0 1)") +
+forward 4 100 *    warp    128 8 1 0
+forward 4 *   10   cluster 256 0 8 1
+forward 4 500 1000 block   256 2 1 0
+forward 4 *   *    block   256 0 1 1)") +
                                      kLastEntries);
   const auto tier = [&](int64_t packs, int64_t rows, const RowLimits& limits = kHopper) {
     return plan_rows(shape_of(Direction::forward, 4, packs, rows), limits, tuning).tier;
@@ -169,9 +204,9 @@ forward 4 *   *    block   256 0 1)") +
   const auto plan = [&](int64_t packs, int64_t rows) {
     return plan_rows(shape_of(Direction::forward, 4, packs, rows), kHopper, tuning);
   };
-  CHECK(plan(500, 1000) == RowPlan{Tier::block, 32, 2, 256, 1, 0});
-  CHECK(plan(500, 1001) == RowPlan{Tier::block, 32, 0, 256, 1, size_t{2} * 256 * 16});
-  CHECK(plan(501, 1000) == RowPlan{Tier::block, 32, 0, 256, 1, size_t{2} * 256 * 16});
+  CHECK((plan(500, 1000) == RowPlan{Tier::block, 32, 2, 256, 1, false, 0}));
+  CHECK((plan(500, 1001) == RowPlan{Tier::block, 32, 0, 256, 1, true, size_t{2} * 256 * 16}));
+  CHECK((plan(501, 1000) == RowPlan{Tier::block, 32, 0, 256, 1, true, size_t{2} * 256 * 16}));
   CHECK(tier(14'592, 11) == Tier::block);  // 228 KB, and one pack more
   CHECK(tier(14'593, 11) == Tier::stream);
   CHECK(plan_rows(shape_of(Direction::backward, 4, 100, 5), kHopper, tuning).tier == Tier::stream);
@@ -179,7 +214,7 @@ forward 4 *   *    block   256 0 1)") +
 
 TEST_CASE("the table's limits lower the device's", "[tuning]") {
   const std::string entries =
-      std::string("forward 4 * * cluster 256 0 8\nforward 4 * * block 256 0 1") + kLastEntries;
+      std::string("forward 4 * * cluster 256 0 8 1\nforward 4 * * block 256 0 1 1") + kLastEntries;
   const RowShape shape = shape_of(Direction::forward, 4, 6000, 100);  // 94 KB
   const auto tier = [&](const std::string& limits, const RowLimits& device = kHopper) {
     return plan_rows(shape, device, parse_tuning(limits + entries)).tier;
@@ -195,18 +230,73 @@ TEST_CASE("the table's limits lower the device's", "[tuning]") {
 }
 
 TEST_CASE("lanes of a warp and packs of a lane", "[tuning]") {
-  const Tuning tuning = parse_tuning(std::string("forward 4 * * warp 128 5 1") + kLastEntries);
-  const auto plan = [&](int64_t packs) {
-    return plan_rows(shape_of(Direction::forward, 4, packs, 100), kHopper, tuning);
+  const Tuning tuning = parse_tuning(std::string("forward 4 * * warp 128 5 1 0") + kLastEntries);
+  const auto plan = [&](int64_t packs, int64_t edges = 0) {
+    return plan_rows(shape_of(Direction::forward, 4, packs, 100, edges), kHopper, tuning);
   };
-  CHECK(plan(1) == RowPlan{Tier::warp, 1, 1, 128, 1, 0});
-  CHECK(plan(5) == RowPlan{Tier::warp, 1, 5, 128, 1, 0});
-  CHECK(plan(6) == RowPlan{Tier::warp, 2, 3, 128, 1, 0});
-  CHECK(plan(11) == RowPlan{Tier::warp, 4, 3, 128, 1, 0});
-  CHECK(plan(160) == RowPlan{Tier::warp, 32, 5, 128, 1, 0});
-  CHECK(plan(224) == RowPlan{Tier::warp, 32, 8, 128, 1, 0});  // no kernel has 7
-  CHECK(plan(256) == RowPlan{Tier::warp, 32, 8, 128, 1, 0});
+  const auto is = [](const RowPlan& got, int lanes, int lane_packs) {
+    return got == RowPlan{Tier::warp, lanes, lane_packs, 128, 1, false, 0};
+  };
+  CHECK(is(plan(1), 1, 1));
+  CHECK(is(plan(5), 1, 5));
+  CHECK(is(plan(6), 2, 3));
+  CHECK(is(plan(11), 4, 3));
+  CHECK(is(plan(160), 32, 5));
+  CHECK(is(plan(224), 32, 8));  // no kernel has 7
+  CHECK(is(plan(256), 32, 8));
   CHECK(plan(257).tier == Tier::stream);
+  // Every edge has a lane.
+  CHECK(is(plan(0, 1), 1, 1));
+  CHECK(is(plan(0, 3), 4, 1));
+  CHECK(is(plan(1, 6), 8, 1));
+  CHECK(is(plan(16, 6), 8, 2));
+  CHECK(is(plan(160, 6), 32, 5));
+}
+
+TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", "[tuning]") {
+  const Tuning tuning = default_tuning();
+  int64_t plans = 0;
+  for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const int bytes : {2, 4, 8}) {
+        for (const int vector : {1, 16 / bytes}) {
+          for (const int64_t columns : interesting_packs(tuning)) {
+            for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{
+                     {1, 1}, {1, 8}, {3, 64}, {64, 4096}, {1, int64_t{1} << 33}}) {
+              const ColumnShape shape{direction, bytes, std::max<int64_t>(1, columns),
+                                      outer,     inner, vector};
+              const ColumnPlan plan = plan_columns(shape, limits, tuning);
+              ++plans;
+              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                FAIL_CHECK(text << ": " << columns << " columns of " << bytes << "-byte elements, "
+                                << vector << " at once, outer " << outer << ", inner " << inner
+                                << ": " << plan.threads << " threads, width " << plan.width << ", "
+                                << plan.blocks << " blocks");
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(plans > 10'000);
+}
+
+TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", "[tuning]") {
+  const Tuning tuning = parse_tuning(std::string("forward 4 5000 * column 512 8 1 0\n"
+                                                 "forward 4 * * column 1024 8 2 1") +
+                                     kLastEntries);
+  const auto plan = [&](int64_t columns, int vector, const RowLimits& limits = kHopper) {
+    return plan_columns({Direction::forward, 4, columns, 3, 1024, vector}, limits, tuning);
+  };
+  CHECK((plan(100, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
+  CHECK((plan(512, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
+  CHECK((plan(513, 4) == ColumnPlan{512, 8, 1, 4, 4, false, 192}));
+  CHECK((plan(4096, 4) == ColumnPlan{512, 8, 1, 4, 1, false, 768}));
+  CHECK((plan(100, 1) == ColumnPlan{512, 8, 1, 1, 32, false, 96}));
+  CHECK((plan(4097, 4) == ColumnPlan{1024, 8, 2, 4, 2, true, 384}));
+  CHECK((plan(4097, 1) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));  // no copies of elements
+  CHECK((plan(4097, 4, kAmpere) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));
 }
 
 TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
@@ -229,21 +319,8 @@ TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
           }
           CHECK_FALSE((tier == Tier::cluster && plan_tier(tier, shape, kAmpere, tuning, &plan)));
         }
-        CHECK_FALSE(plan_tier(Tier::column, shape, kHopper, tuning, &plan));
+        CHECK_FALSE(plan_tier(Tier::naive, shape, kHopper, tuning, &plan));
       }
-    }
-  }
-}
-
-TEST_CASE("the packs that a row touches", "[tuning]") {
-  for (const int pack : {2, 4, 8}) {
-    for (int64_t columns = 1; columns < 50; ++columns) {
-      int64_t most = 0;
-      for (int64_t start = 0; start < pack; ++start) {
-        most = std::max(most, (start + columns - 1) / pack + 1);
-      }
-      CHECK(warpfuse::packs_of_row(columns, pack, false) == most);
-      CHECK(warpfuse::packs_of_row(columns, pack, true) == (columns - 1) / pack + 1);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "row_engine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -70,8 +71,12 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
   const int64_t columns = tensor.size(-1);
   const bool aligned =
       reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && columns % pack == 0;
-  return {direction, bytes, warpfuse::packs_of_row(columns, pack, aligned),
-          tensor.numel() / columns, direction == warpfuse::Direction::forward ? 16U : 32U};
+  return {direction,
+          bytes,
+          columns / pack,
+          aligned ? columns % pack : std::min<int64_t>(columns, 2 * (pack - 1)),
+          tensor.numel() / columns,
+          direction == warpfuse::Direction::forward ? 16U : 32U};
 }
 
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
@@ -89,6 +94,19 @@ std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at:
     }
   }
   return std::nullopt;
+}
+
+warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
+                                    const std::vector<at::Tensor>& tensors) {
+  const at::Tensor& first = tensors.front();
+  const int bytes = static_cast<int>(first.element_size()), pack = 16 / bytes;
+  const bool vectors =
+      first.size(2) % pack == 0 && std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+        return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+      });
+  return warpfuse::plan_columns(
+      {direction, bytes, first.size(1), first.size(0), first.size(2), vectors ? pack : 1},
+      device_row_limits(), parsed_tuning());
 }
 
 int launches_of(const warpfuse::RowPlan& plan) {
@@ -109,7 +127,15 @@ std::vector<std::string> algorithms_on(const at::Device& device) {
 bool is_launch_of(const nlohmann::json& launch, const warpfuse::RowPlan& plan) {
   return launch["tier"] == warpfuse::to_string(plan.tier) && launch["threads"] == plan.threads &&
          launch["lane_packs"] == plan.lane_packs &&
-         launch["cluster"] == (plan.tier == warpfuse::Tier::cluster ? plan.blocks : 1);
+         launch["cluster"] == (plan.tier == warpfuse::Tier::cluster ? plan.blocks : 1) &&
+         launch["shared_bytes"] >= plan.shared_bytes;
+}
+
+bool is_launch_of(const nlohmann::json& launch, const warpfuse::ColumnPlan& plan) {
+  const int64_t all = plan.tiles * plan.blocks;
+  return launch["tier"] == "column" && launch["threads"] == plan.threads &&
+         launch["lane_packs"] == plan.lane_packs && launch["cluster"] == plan.blocks &&
+         (plan.ahead ? launch["grid"] <= all : launch["grid"] == all);
 }
 
 // The program's tests run under the table that WARPFUSE_TEST_TUNING names.

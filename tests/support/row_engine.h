@@ -26,18 +26,25 @@ class TuningInUse {
   std::string before_;
 };
 
-/// The shortest table: one entry for all shapes of each kind.
+/// The shortest table: an entry for all rows of each kind, and one for all rows that are not
+/// contiguous.
 inline constexpr const char* kLastEntries = R"(
-forward 2 * * stream 1024 0 0
-forward 4 * * stream 1024 0 0
-forward 8 * * stream 1024 0 0
-backward 2 * * stream 1024 0 0
-backward 4 * * stream 1024 0 0
-backward 8 * * stream 1024 0 0
+forward 2 * * stream 512 0 0 0
+forward 4 * * stream 512 0 0 0
+forward 8 * * stream 512 0 0 0
+backward 2 * * stream 512 0 0 0
+backward 4 * * stream 512 0 0 0
+backward 8 * * stream 512 0 0 0
+forward 2 * * column 512 0 1 0
+forward 4 * * column 512 0 1 0
+forward 8 * * column 512 0 1 0
+backward 2 * * column 512 0 1 0
+backward 4 * * column 512 0 1 0
+backward 8 * * column 512 0 1 0
 )";
 
-/// The table in use with `run`, "tier threads lane_packs blocks", before its own entries: rows that
-/// it cannot hold go on to those.
+/// The table in use with `run`, "tier threads lane_packs blocks ahead", before its own entries:
+/// rows that it cannot hold go on to those.
 std::string tuning_with(const std::string& run);
 
 /// The table in use with other limits, "shared_bytes=101376,cluster_blocks=1"; or the text of the
@@ -54,6 +61,11 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
 /// The plan of the table in use for these rows; and that of one tier by its name, if it has one.
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor);
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor);
+
+/// The plan for rows over dimension 1 of [outer, columns, inner]: all of these tensors are read or
+/// written.
+warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
+                                    const std::vector<at::Tensor>& tensors);
 
 /// Kernel launches of a plan.
 int launches_of(const warpfuse::RowPlan& plan);
@@ -73,5 +85,6 @@ nlohmann::json launches_during(const Call& call) {
   return nlohmann::json::parse(launches_json());
 }
 
-/// Whether one launch was that of the plan: its tier, threads, packs a lane and cluster.
+/// Whether one launch was that of the plan: its tier, threads, packs a lane, cluster, and memory.
 bool is_launch_of(const nlohmann::json& launch, const warpfuse::RowPlan& plan);
+bool is_launch_of(const nlohmann::json& launch, const warpfuse::ColumnPlan& plan);

@@ -35,8 +35,8 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
                                        at::ScalarType dtype, const at::Device& device,
                                        const Offsets& offsets);
 
-/// A way to run in each tier, for tuning_with: in registers, in shared memory, in one piece, split;
-/// without clusters where there are none.
+/// Ways to run in each tier, for tuning_with: in registers, with the next row on its way, in shared
+/// memory, in one piece, split; without clusters where there are none.
 std::vector<std::string> runs_of_all_tiers();
 
 /// Runs it on poisoned memory and checks the result; and that the launches were those of its plan.
