@@ -154,16 +154,19 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
 
 TEST_CASE("the library's table uses what a large GPU has", "[tuning]") {
   const Tuning tuning = default_tuning();
+  std::set<std::string> tiers;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4, 8}) {
-      std::set<std::string> tiers;
+      std::set<std::string> of_kind;
       for (const int64_t packs : interesting_packs(tuning)) {
         const RowShape shape = shape_of(direction, bytes, packs, 1000);
-        tiers.insert(warpfuse::to_string(plan_rows(shape, kHopper, tuning).tier));
+        of_kind.insert(warpfuse::to_string(plan_rows(shape, kHopper, tuning).tier));
       }
-      CHECK(tiers == std::set<std::string>{"warp", "block", "cluster", "stream"});
+      CHECK(of_kind.count("block") + of_kind.count("cluster") + of_kind.count("stream") == 3);
+      tiers.merge(of_kind);
     }
   }
+  CHECK(tiers == std::set<std::string>{"warp", "block", "cluster", "stream"});
 }
 
 TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
