@@ -11,8 +11,8 @@ namespace warpfuse::WARPFUSE_ISA {
 /// Calls function(T()) with the C++ type of `dtype`.
 template <typename Function>
 void dispatch(DType dtype, const Function& function) {
-  switch (dtype) {  // NOLINT(bugprone-branch-clone): the branches differ in their type
-    case DType::float64:
+  switch (dtype) {
+    case DType::float64:  // NOLINT(bugprone-branch-clone): the branches differ in their type
       return function(double());
     case DType::float32:
       return function(float());

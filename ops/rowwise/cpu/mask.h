@@ -176,7 +176,7 @@ class BooleanMask {
       return P::blendv(hidden, visible, mask_pack<T>(row_.data() + i));
     }
     bool values[kPackSize<T>] = {};
-    std::copy_n(row_.data() + i, count, values);
+    std::copy_n(row_.data() + i, std::min<int64_t>(count, kPackSize<T>), values);
     return P::blendv(hidden, visible, mask_pack<T>(values));
   }
 

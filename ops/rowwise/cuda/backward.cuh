@@ -156,14 +156,9 @@ struct Backward {
     return finish(row, group.template total<Backward>(merge(group.lanes(), {sum})));
   }
 
-  template <typename K, int kPacks>
-  __device__ void add(Partial& partial, const K (&kept)[kPacks]) const {
-    C sum = 0;
-#pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      sum += sum_of(kept[i]);
-    }
-    partial.sum.add(sum);
+  template <typename K>
+  __device__ void add(Partial& partial, const K& kept) const {
+    partial.sum.add(sum_of(kept));
   }
 
   template <typename Group>

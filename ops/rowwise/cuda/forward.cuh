@@ -182,26 +182,36 @@ struct Forward {
     CascadeSum<C> sum{C(0)};
   };
 
-  /// One rescaling of the sum at most for all of `kept`.
-  template <int kCount, int kPacks>
-  __device__ void add(Partial& partial, const Values<kCount> (&kept)[kPacks]) const {
-    C max = max_of(kept[0]);
-#pragma unroll
-    for (int i = 1; i < kPacks; ++i) {
-      max = larger(max, max_of(kept[i]));
-    }
+  /// Makes the maximum no less than `max`, of what is added next.
+  __device__ static void raise(Partial& partial, C max) {
     if (max > partial.max) {
       partial.sum.scale(decay<T>(partial.max - max));
       partial.max = max;
     }
-    const C base = partial.max == lowest<C>() ? C(0) : partial.max;
-    C sum = 0;
+  }
+
+  /// Adds what is no greater than the maximum.
+  template <int kCount>
+  __device__ static void accumulate(Partial& partial, const Values<kCount>& kept) {
+    Values<kCount> copy = kept;
+    partial.sum.add(exponentials(copy, partial.max == lowest<C>() ? C(0) : partial.max));
+  }
+
+  template <int kCount>
+  __device__ void add(Partial& partial, const Values<kCount>& kept) const {
+    raise(partial, max_of(kept));
+    accumulate(partial, kept);
+  }
+
+  /// The same for several packs at once, by their bits.
+  template <int kPacks>
+  __device__ static void raise(Partial& partial, const Bits (&bits)[kPacks]) {
+    C max = max_of(bits[0]);
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      Values<kCount> copy = kept[i];
-      sum += exponentials(copy, base);
+    for (int i = 1; i < kPacks; ++i) {
+      max = larger(max, max_of(bits[i]));
     }
-    partial.sum.add(sum);
+    raise(partial, max);
   }
 
   template <typename Group>

@@ -298,7 +298,7 @@ __device__ typename Function::Partial read_part(const Function& function,
                                                 const Group& group) {
   typename Function::Partial partial{};
   typename Function::Bits bits[kStreamLanePacks];
-  typename Function::Kept kept[kStreamLanePacks];
+  typename Function::Kept kept;
   const int size = group.size();
   const int last = min(part.end, row.layout.last);
   for (int pack = max(part.begin, row.layout.first) + group.rank(); pack < last;
@@ -309,26 +309,29 @@ __device__ typename Function::Partial read_part(const Function& function,
         function.fetch(row, pack + i * size, bits[i]);
       }
     }
-    if (pack + (kStreamLanePacks - 1) * size < last) {
-#pragma unroll
-      for (int i = 0; i < kStreamLanePacks; ++i) {
-        function.keep(row, pack + i * size, bits[i], kept[i]);
+    bool raised = false;
+    if constexpr (Function::kMaxOfBits) {
+      raised = pack + (kStreamLanePacks - 1) * size < last;
+      if (raised) {
+        Function::raise(partial, bits);
       }
-      function.add(partial, kept);
-      continue;
     }
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
       if (pack + i * size < last) {
-        typename Function::Kept one[1];
-        function.keep(row, pack + i * size, bits[i], one[0]);
-        function.add(partial, one);
+        function.keep(row, pack + i * size, bits[i], kept);
+        if constexpr (Function::kMaxOfBits) {
+          if (raised) {
+            Function::accumulate(partial, kept);
+            continue;
+          }
+        }
+        function.add(partial, kept);
       }
     }
   }
   if (group.rank() < part.edges) {
-    const typename Function::Edge edge[1] = {function.edge(row, group.rank())};
-    function.add(partial, edge);
+    function.add(partial, function.edge(row, group.rank()));
   }
   return partial;
 }
