@@ -91,7 +91,7 @@ at::Tensor run(const Chain& chain, at::Tensor x) {
 
 /// All calls are queued before the first starts, so that they follow each other at once.
 at::Tensor run_queued(const Chain& chain, const at::Tensor& x) {
-  at::cuda::sleep(static_cast<int64_t>(chain.size()) * 400'000);  // about 0.2 ms each
+  at::cuda::sleep(static_cast<int64_t>(chain.size()) * 1'000'000);  // about 0.5 ms each
   return run(chain, x);
 }
 
@@ -135,16 +135,15 @@ Turns turns_of(const Chain& chain, const Shape& shape, const at::Device& device)
 }  // namespace
 
 WARPFUSE_GPU_TEST("each kernel sees what each other has written before it", "[dependent]") {
-  for (const Shape& shape : std::vector<Shape>{{70, 1000}, {700, 3001}}) {
-    const Chain all = all_steps(shape, device);
-    for (const Step& first : all) {
-      for (const Step& second : all) {
-        INFO(first.name << ", then " << second.name << ", of " << at::IntArrayRef(shape));
-        const Chain chain = {first, second};
-        const Turns turns = turns_of(chain, shape, device);
-        CHECK(turns.tell_apart());
-        CHECK(turns.wrong(4, [&](const at::Tensor& x) { return run_queued(chain, x); }) == 0);
-      }
+  const Shape shape = {300, 3001};
+  const Chain all = all_steps(shape, device);
+  for (const Step& first : all) {
+    for (const Step& second : all) {
+      INFO(first.name << ", then " << second.name);
+      const Chain chain = {first, second};
+      const Turns turns = turns_of(chain, shape, device);
+      CHECK(turns.tell_apart());
+      CHECK(turns.wrong(4, [&](const at::Tensor& x) { return run_queued(chain, x); }) == 0);
     }
   }
 }

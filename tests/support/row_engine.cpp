@@ -14,7 +14,15 @@
 
 namespace {
 
-warpfuse::Tuning parsed_tuning() { return warpfuse::parse_tuning(library_tuning()); }
+const warpfuse::Tuning& parsed_tuning() {
+  static std::string text;
+  static warpfuse::Tuning tuning;
+  if (std::string now = library_tuning(); now != text) {
+    tuning = warpfuse::parse_tuning(now);
+    text = std::move(now);
+  }
+  return tuning;
+}
 
 warpfuse::RowLimits device_row_limits() {
 #ifdef WARPFUSE_WITH_CUDA
@@ -61,7 +69,7 @@ std::string tuning_from(const std::string& limits_or_file) {
 
 warpfuse::RowLimits row_limits() {
   const warpfuse::RowLimits device = device_row_limits();
-  const warpfuse::Tuning tuning = parsed_tuning();
+  const warpfuse::Tuning& tuning = parsed_tuning();
   return {std::min(device.shared_bytes, tuning.shared_bytes),
           std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors};
 }
