@@ -63,14 +63,20 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 3 256 * warp 128 8 1 0", "element bytes are 2, 4 or 8"},
       {"forward 4 0 * warp 128 8 1 0", "packs and rows are positive, or *"},
       {"forward 4 256 -1 warp 128 8 1 0", "packs and rows are positive, or *"},
-      {"forward 4 many * warp 128 8 1 0", ""},
-      {"forward 4 256 1e3 warp 128 8 1 0", ""},
-      {"forward 4 99999999999999999999 * warp 128 8 1 0", ""},
-      {"forward 4 256 * warp few 8 1 0", ""},
+      {"forward 4 many * warp 128 8 1 0", "not a number: many"},
+      {"forward 4 256 1e3 warp 128 8 1 0", "not a number: 1e3"},
+      {"forward 4 99999999999999999999 * warp 128 8 1 0", "not a number: 99999999999999999999"},
+      {"forward 4 256 * warp few 8 1 0", "not a number: few"},
+      {"forward 4.0 256 * warp 128 8 1 0", "not a number: 4.0"},
+      {"forward 4 256 * block 128x 4 1 0", "not a number: 128x"},
+      {"forward 4 256 * block 128 4, 1 0", "not a number: 4,"},
+      {"forward 4 256 * block 128 4 1! 0", "not a number: 1!"},
+      {"forward 4 256 * warp 96 8 1 0", "threads of the tier warp are a power of two"},
+      {"backward 4 256 * column 128 8 1 1", "no backward kernel copies tiles ahead"},
       {"forward 4 256 * tile 128 8 1 0", "the tier is warp, block, cluster, stream or column"},
       {"forward 4 256 * naive 128 8 1 0", "the tier is warp, block, cluster, stream or column"},
       {"forward 4 256 * warp 16 8 1 0", "threads are a multiple of 32 up to 256"},
-      {"forward 4 256 * warp 100 8 1 0", "threads are a multiple of 32 up to 256"},
+      {"forward 4 256 * block 100 8 1 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * warp 512 8 1 0", "threads are a multiple of 32 up to 256"},
       {"forward 4 256 * block 2048 4 1 0", "threads are a multiple of 32 up to 1024"},
       {"forward 4 256 * block 1024 8 1 0", "threads are a multiple of 32 up to 512"},
@@ -102,7 +108,9 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"limit", "expected: limit shared_bytes N, or limit cluster_blocks 1..16"},
       {"limit registers 4", "expected: limit shared_bytes N"},
       {"limit shared_bytes -1", "expected: limit shared_bytes N"},
-      {"limit shared_bytes much", "expected: limit shared_bytes N"},
+      {"limit shared_bytes much", "not a number: much"},
+      {"limit shared_bytes 1000 7", "expected: limit shared_bytes N"},
+      {"limit cluster_blocks 4 blocks", "expected: limit shared_bytes N"},
       {"limit cluster_blocks 0", "expected: limit shared_bytes N"},
       {"limit cluster_blocks 17", "expected: limit shared_bytes N"},
   };
@@ -119,20 +127,25 @@ TEST_CASE("a table that leaves shapes without an entry is refused", "[tuning]") 
   CHECK(parse_error("").rfind("no entry for any shape", 0) == 0);
   std::istringstream lines(kLastEntries);
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("stream") == std::string::npos) {
+    if (line.empty()) {
       continue;
     }
     std::string without = kLastEntries;
     without.erase(without.find(line), line.size());
     const std::string named = line.substr(0, line.find(" *"));  // "forward 2"
+    const bool stream = line.find("stream") != std::string::npos;
     INFO(line);
     CHECK(parse_error(without).rfind("no entry for any shape", 0) == 0);
+    CHECK(parse_error(without).find(stream ? "stream" : "column") != std::string::npos);
     CHECK(parse_error(without).find(named) != std::string::npos);
-    // One that is not for all shapes, or not of the tier that takes all, does not do.
-    CHECK(parse_error(without + named + " 1000 * stream 512 0 0 0") != "no error");
-    CHECK(parse_error(without + named + " * 1000 stream 512 0 0 0") != "no error");
-    CHECK(parse_error(without + named + " * * block 1024 0 1 1") != "no error");
-    CHECK(parse_error(without + named + " * * stream 512 0 3 0") == "no error");
+    // One that is not for all shapes, or holds what may not fit, does not do.
+    const std::string tier = stream ? " stream 512 0 0 0" : " column 512 0 1 0";
+    CHECK(parse_error(without + named + " 1000 *" + tier) != "no error");
+    CHECK(parse_error(without + named + " * 1000" + tier) != "no error");
+    CHECK(parse_error(without + named +
+                      (stream ? " * * block 1024 0 1 1" : " * * column 512 8 1 0")) != "no error");
+    CHECK(parse_error(without + named +
+                      (stream ? " * * stream 512 0 3 0" : " * * column 256 0 1 0")) == "no error");
   }
 }
 

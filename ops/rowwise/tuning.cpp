@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <limits>
 #include <mutex>
 #include <sstream>
@@ -28,6 +29,12 @@ std::string refusal(const TuningEntry& entry) {
   }
   if (entry.packs < 1 || entry.rows < 1) {
     return "packs and rows are positive, or *";
+  }
+  if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
+    return "threads of the tier warp are a power of two";  // as RowOrder's groups of rows are
+  }
+  if (entry.tier == Tier::column && entry.ahead && entry.direction == Direction::backward) {
+    return "no backward kernel copies tiles ahead";
   }
   const bool registers = entry.lane_packs > 0;
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
@@ -76,16 +83,19 @@ std::string refusal(const TuningEntry& entry) {
   return "the tier is warp, block, cluster, stream or column";
 }
 
-int64_t number_or_any(const std::string& word) {
-  if (word == "*") {
-    return kAny;
-  }
-  size_t end = 0;
-  const int64_t value = std::stoll(word, &end);
-  if (end != word.size()) {
-    throw std::invalid_argument(word);
+template <typename Number>
+Number number(const std::string& word) {
+  Number value = 0;
+  const char* const end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data(), end, value);
+  if (error != std::errc() || rest != end) {
+    throw std::invalid_argument("not a number: " + word);
   }
   return value;
+}
+
+int64_t number_or_any(const std::string& word) {
+  return word == "*" ? kAny : number<int64_t>(word);
 }
 
 std::string star(int64_t number) { return number == kAny ? "*" : std::to_string(number); }
@@ -100,15 +110,15 @@ TuningEntry parse_entry(std::istringstream& words, const std::string& direction)
   }
   TuningEntry entry{};
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
-  entry.element_bytes = std::stoi(bytes);
+  entry.element_bytes = number<int>(bytes);
   entry.packs = number_or_any(packs);
   entry.rows = number_or_any(rows);
   const auto found = std::find_if(kTiers.begin(), kTiers.end(),
                                   [&](Tier known) { return to_string(known) == tier; });
   entry.tier = found == kTiers.end() ? Tier::naive : *found;
-  entry.threads = std::stoi(threads);
-  entry.lane_packs = std::stoi(lane_packs);
-  entry.blocks = std::stoi(blocks);
+  entry.threads = number<int>(threads);
+  entry.lane_packs = number<int>(lane_packs);
+  entry.blocks = number<int>(blocks);
   entry.ahead = ahead == "1";
   const std::string reason = ahead != "0" && ahead != "1" ? "ahead is 0 or 1" : refusal(entry);
   if (!reason.empty()) {
@@ -124,15 +134,17 @@ void parse_line(const std::string& line, Tuning& tuning) {
     return;
   }
   if (first == "limit") {
-    std::string what;
-    int64_t value = 0;
-    if (words >> what >> value && value >= 0 && what == "shared_bytes") {
-      tuning.shared_bytes = static_cast<size_t>(value);
-      return;
-    }
-    if (value >= 1 && value <= 16 && what == "cluster_blocks") {
-      tuning.cluster_blocks = static_cast<int>(value);
-      return;
+    std::string what, value, more;
+    if (words >> what >> value && !(words >> more)) {
+      const auto limit = number<int64_t>(value);
+      if (what == "shared_bytes" && limit >= 0) {
+        tuning.shared_bytes = static_cast<size_t>(limit);
+        return;
+      }
+      if (what == "cluster_blocks" && limit >= 1 && limit <= 16) {
+        tuning.cluster_blocks = static_cast<int>(limit);
+        return;
+      }
     }
     throw std::invalid_argument("expected: limit shared_bytes N, or limit cluster_blocks 1..16");
   }
@@ -261,16 +273,19 @@ Tuning parse_tuning(const std::string& text) {
   }
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4, 8}) {
-      const bool covered =
-          std::any_of(tuning.entries.begin(), tuning.entries.end(), [&](const TuningEntry& entry) {
-            return entry.direction == direction && entry.element_bytes == bytes &&
-                   entry.packs == kAny && entry.rows == kAny && entry.tier == Tier::stream;
-          });
-      if (!covered) {
-        throw std::invalid_argument(
-            std::string("no entry for any shape: expected a last one of * packs, * rows, tier "
-                        "stream for ") +
-            (direction == Direction::forward ? "forward " : "backward ") + std::to_string(bytes));
+      // What holds nothing takes any shape, on any device.
+      for (const Tier tier : {Tier::stream, Tier::column}) {
+        const bool covered = std::ranges::any_of(tuning.entries, [&](const TuningEntry& entry) {
+          return entry.direction == direction && entry.element_bytes == bytes &&
+                 entry.packs == kAny && entry.rows == kAny && entry.tier == tier &&
+                 entry.lane_packs == 0 && (tier == Tier::stream || entry.blocks == 1);
+        });
+        if (!covered) {
+          throw std::invalid_argument(
+              std::string("no entry for any shape: expected a last one of * packs, * rows, tier ") +
+              to_string(tier) + ", 0 packs a lane for " +
+              (direction == Direction::forward ? "forward " : "backward ") + std::to_string(bytes));
+        }
       }
     }
   }

@@ -135,7 +135,7 @@ inline constexpr int kStreamLanePacks = 4;
 inline constexpr int kColumnSlots = 8;
 
 /// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
-inline constexpr size_t kSplitBytes = 64 * 1024;
+inline constexpr size_t kSplitBytes = size_t{64} * 1024;
 inline constexpr size_t kSplitPartBytes = 24;
 
 }  // namespace warpfuse
