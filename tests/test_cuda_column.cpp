@@ -110,7 +110,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
             }
           }
           const TuningInUse tuning(table);
-          const int64_t held = (run == "128 8 " ? 1024 : 4096) * blocks;
+          const int64_t held = int64_t{run == "128 8 " ? 1024 : 4096} * blocks;
           for (const int64_t columns : {held / 32 + 1, held / 8, held / 4 - 1, held / 2, held}) {
             check({2, columns, 24}, dtype, 0, device, &ran);
             check({1, columns, 5}, dtype, 0, device, &ran);

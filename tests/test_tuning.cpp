@@ -133,7 +133,7 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
         for (const int64_t rows :
              {int64_t{1}, int64_t{2}, int64_t{16}, int64_t{131}, int64_t{5000}, int64_t{1} << 33}) {
           for (const int64_t packs : interesting_packs(tuning)) {
-            const int64_t most_edges = 2 * (16 / bytes - 1);
+            const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
               const RowShape shape = shape_of(direction, bytes, packs, rows, edges);
               const RowPlan plan = plan_rows(shape, limits, tuning);

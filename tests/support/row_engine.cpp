@@ -82,7 +82,7 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
   return {direction,
           bytes,
           columns / pack,
-          aligned ? columns % pack : std::min<int64_t>(columns, 2 * (pack - 1)),
+          aligned ? columns % pack : std::min(columns, int64_t{2} * (pack - 1)),
           tensor.numel() / columns,
           direction == warpfuse::Direction::forward ? 16U : 32U};
 }
