@@ -104,7 +104,7 @@ entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device 
   echo "| date | $(date -u +%Y-%m-%d) |"
   echo "| GPU | $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1) |"
   echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
-  echo "| commit | $(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo "${WARPFUSE_COMMIT:-unknown}") |"
+  echo "| commit | ${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)} |"
   echo
   echo "$passed passed, $failed failed, $skipped skipped"
   echo

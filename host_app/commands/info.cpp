@@ -23,12 +23,14 @@ constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 
 constexpr const char* kExamples =
     "  warpfuse info\n"
-    "  warpfuse info --json | python3 -m json.tool\n";
+    "  warpfuse info --json | python3 -m json.tool\n"
+    "  warpfuse info --tuning > table.txt\n";
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse info",
                            "Shows versions, processors and the operators of the loaded plugin.\n");
-  options.add_options()("json", "as one JSON object");
+  options.add_options()("json", "as one JSON object")("tuning",
+                                                      "the plugin's table of tiers alone, as text");
   add_plugin_options(options);
   add_help_option(options);
   return options;
@@ -160,6 +162,11 @@ ExitCode run_info(int argc, const char* const* argv) {
   }
   const Plugin plugin = require_plugin(arguments.plugin_options());
   check_libtorch(plugin);
+  if (arguments.has("tuning")) {
+    const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
+    fmt::print("{}", tuning.typed<std::string()>().call());
+    return ExitCode::ok;
+  }
   const json info = gather(plugin);
   if (arguments.has("json")) {
     fmt::print("{}\n", info.dump(2));

@@ -10,6 +10,8 @@ limit shared_bytes 232448
 limit cluster_blocks 16
 
 # direction bytes packs rows  tier    threads lane_packs blocks ahead
+forward  2     32     264   warp     64      1          1      0
+forward  2     32     *     warp     64      4          1      0
 forward  2     128    264   block    128     1          1      0
 forward  2     128    2112  block    64      2          1      0
 forward  2     128    *     warp     64      4          1      0
@@ -33,6 +35,8 @@ forward  2     *      *     column   512     8          4      0
 forward  2     *      *     column   512     8          16     0
 forward  2     *      *     column   512     0          1      0
 
+forward  4     32     264   warp     64      1          1      0
+forward  4     32     *     warp     64      4          1      0
 forward  4     128    264   block    128     1          1      0
 forward  4     128    *     warp     64      4          1      0
 forward  4     256    *     block    64      4          1      0
@@ -56,6 +60,8 @@ forward  4     *      *     column   512     8          4      0
 forward  4     *      *     column   512     8          16     0
 forward  4     *      *     column   512     0          1      0
 
+forward  8     32     264   warp     64      1          1      0
+forward  8     32     *     warp     64      4          1      0
 forward  8     128    264   block    128     1          1      0
 forward  8     128    *     warp     64      4          1      0
 forward  8     256    *     block    64      4          1      0
@@ -75,6 +81,8 @@ forward  8     *      *     column   512     8          4      0
 forward  8     *      *     column   512     8          16     0
 forward  8     *      *     column   512     0          1      0
 
+backward 2     32     264   warp     64      1          1      0
+backward 2     32     *     warp     64      4          1      0
 backward 2     128    264   block    128     1          1      0
 backward 2     64     *     warp     128     2          1      0
 backward 2     128    *     warp     64      4          1      0
@@ -96,6 +104,8 @@ backward 2     *      *     column   512     8          1      0
 backward 2     *      *     column   512     8          16     0
 backward 2     *      *     column   512     0          1      0
 
+backward 4     32     264   warp     64      1          1      0
+backward 4     32     *     warp     64      4          1      0
 backward 4     128    264   block    128     1          1      0
 backward 4     128    *     block    128     1          1      0
 backward 4     256    *     block    64      4          1      0
@@ -116,6 +126,8 @@ backward 4     *      *     column   512     8          1      0
 backward 4     *      *     column   512     8          16     0
 backward 4     *      *     column   512     0          1      0
 
+backward 8     32     264   warp     64      1          1      0
+backward 8     32     *     warp     64      4          1      0
 backward 8     128    *     block    128     1          1      0
 backward 8     256    *     block    64      4          1      0
 backward 8     512    *     block    128     4          1      0

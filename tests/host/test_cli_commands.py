@@ -30,6 +30,12 @@ class Help(HostTestCase):
 
 
 class Info(HostTestCase):
+    def test_tuning(self):
+        table = self.assert_ok(run_with_plugin("info", "--tuning")).stdout
+        text = table.decode() if isinstance(table, bytes) else table
+        self.assertIn("limit shared_bytes", text)
+        self.assertIn("\nforward 4 * * stream ", text)
+
     def test_json(self):
         info = json.loads(self.assert_ok(run_with_plugin("info", "--json")).stdout)
         self.assertTrue(os.path.samefile(info["plugin"]["path"], PLUGIN))

@@ -130,6 +130,9 @@ struct Backward {
     return {to_compute(row.y[column]), hidden ? C(0) : to_compute(row.g[column])};
   }
 
+  __device__ static bool saw_visible(const Row&) { return true; }
+  __device__ static void see_visible(Row&, bool) {}
+
   __device__ static Bits staged(const Staging& staging, int slot) {
     return {*staging.at(slot, 0), *staging.at(slot, 1)};
   }

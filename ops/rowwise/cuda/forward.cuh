@@ -125,6 +125,10 @@ struct Forward {
     return value;
   }
 
+  /// This lane's part in row.visible, for a row that is made anew.
+  __device__ static bool saw_visible(const Row& row) { return row.visible; }
+  __device__ static void see_visible(Row& row, bool visible) { row.visible |= visible; }
+
   __device__ static Bits staged(const Staging& staging, int slot) { return {*staging.at(slot, 0)}; }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
     memcpy(staging.at(slot, 0), &kept, sizeof(uint4));

@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   const Staging staging{memory + threadIdx.x, threads, kLanePacks};
   const int64_t stride = group.groups();
   typename Function::Edge edge = Function::no_edge();
+  bool visible = false;  // the edge that was read ahead is
   const auto start = [&](int64_t step) {
     auto row = function.row(step);
 #pragma unroll
@@ -114,11 +115,13 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
     }
     commit_copies();
     edge = rank < row.layout.edges ? function.edge(row, rank) : Function::no_edge();
+    visible = Function::saw_visible(row);
   };
   int64_t step = group.index();
   start(step);
   for (; step < steps; step += stride) {
     auto row = function.row(step);
+    Function::see_visible(row, visible);
     typename Function::Kept kept[kLanePacks];
     auto kept_edge = edge;
     wait_for_copies<0>();
