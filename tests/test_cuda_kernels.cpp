@@ -117,6 +117,9 @@ WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in register
   for (const int lane_packs : kAheadLanePacks) {
     for (const int threads : {32, 96, 512}) {
       const Kernel kernel{Tier::block, threads, lane_packs, 1, true};
+      if (size_t{32} * static_cast<size_t>(threads * lane_packs) > row_limits().shared_bytes) {
+        continue;  // two inputs of this kernel's rows have no room in a small GPU's shared memory
+      }
       kernel.check_packs(int64_t{threads} * lane_packs, 1, 3, device);
     }
     for (const at::ScalarType dtype : kDtypes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -133,6 +134,9 @@ inline constexpr int kStreamLanePacks = 4;
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;
+
+/// Packs in the registers of a lane that kernels of the tier warp are compiled for.
+inline constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};
 
 /// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
 inline constexpr size_t kSplitBytes = size_t{64} * 1024;

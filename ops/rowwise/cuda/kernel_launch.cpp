@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/launch_log.h"
@@ -13,21 +14,38 @@
 namespace warpfuse::cuda {
 namespace {
 
+// Allows the kernel as much dynamic shared memory, never less than before: another thread may be
+// about to launch it with more.
+cudaError_t allow_shared_memory(const void* kernel, size_t bytes) {
+  static std::mutex mutex;
+  static auto* known = new std::map<std::pair<int, const void*>, size_t>;
+  int device = 0;
+  cudaGetDevice(&device);
+  const std::lock_guard lock(mutex);
+  size_t& allowed = (*known)[{device, kernel}];
+  if (bytes <= allowed) {
+    return cudaSuccess;
+  }
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(bytes));
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
+  }
+  allowed = error == cudaSuccess ? bytes : allowed;
+  return error;
+}
+
 // Sets what the kernel must be allowed before it is launched so.
 cudaError_t allow(const void* kernel, const LaunchShape& shape) {
-  cudaError_t error = cudaSuccess;
-  if (shape.shared_bytes > 0) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shape.shared_bytes));
-    if (error == cudaSuccess) {
-      error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                   cudaSharedmemCarveoutMaxShared);
+  if (shape.cluster > 8) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess) {
+      return error;
     }
   }
-  if (error == cudaSuccess && shape.cluster > 8) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  }
-  return error;
+  return allow_shared_memory(kernel, shape.shared_bytes);
 }
 
 cudaLaunchConfig_t configuration(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[2]) {

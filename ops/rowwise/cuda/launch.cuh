@@ -1,9 +1,10 @@
 #pragma once
 
 #include "common/workspace.h"
+#include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
-#include "rowwise/cuda/tiers.cuh"
+#include "rowwise/cuda/stream.cuh"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {

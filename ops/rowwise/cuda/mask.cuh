@@ -78,13 +78,13 @@ struct KeyMask {
         reinterpret_cast<uintptr_t>(at) % kCount == 0) {
       unsigned char bytes[kCount];
       if constexpr (kCount == 8) {
-        const uint2 loaded = __ldg(reinterpret_cast<const uint2*>(at));
+        const uint2 loaded = *reinterpret_cast<const uint2*>(at);
         memcpy(bytes, &loaded, kCount);
       } else if constexpr (kCount == 4) {
-        const unsigned loaded = __ldg(reinterpret_cast<const unsigned*>(at));
+        const unsigned loaded = *reinterpret_cast<const unsigned*>(at);
         memcpy(bytes, &loaded, kCount);
       } else if constexpr (kCount == 2) {
-        const unsigned short loaded = __ldg(reinterpret_cast<const unsigned short*>(at));
+        const unsigned short loaded = *reinterpret_cast<const unsigned short*>(at);
         memcpy(bytes, &loaded, kCount);
       }
 #pragma unroll
@@ -152,7 +152,7 @@ struct KeyMask {
 #pragma unroll
         for (int first = 0; first < kCount; first += kPack<M>) {
           Compute<M> part[kPack<M>];
-          unpack<M>(__ldg(reinterpret_cast<const uint4*>(at + first)), part);
+          unpack<M>(load_16_bytes(at + first), part);
 #pragma unroll
           for (int i = 0; i < kPack<M>; ++i) {
             added[first + i] = static_cast<C>(part[i]);

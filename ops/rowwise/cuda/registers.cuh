@@ -1,0 +1,91 @@
+#pragma once
+
+#include "rowwise/cuda/group.cuh"
+#include "rowwise/cuda/memory.cuh"
+
+namespace warpfuse::cuda {
+
+// The tiers say where the packs of a row live between their read and their write; here, in
+// registers. Function is Forward or Backward. A row has at most one edge a lane: a plan has lanes
+// enough.
+
+/// A row that is kept in the registers of the group's lanes, pack i * size + rank in slot i.
+template <int kLanePacks, typename Function, typename Group>
+__device__ __forceinline__ void reduce_and_write(const Function& function,
+                                                 const typename Function::Row& row, Group& group,
+                                                 typename Function::Kept (&kept)[kLanePacks],
+                                                 typename Function::Edge& edge) {
+  const int rank = group.rank(), size = group.size();
+  const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
+
+#pragma unroll
+    for (int i = 0; i < kLanePacks; ++i) {
+      if (row.layout.read(rank + i * size)) {
+        visit(kept[i]);
+      }
+    }
+    visit(edge);
+  });
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (rank + i * size < row.layout.packs) {
+      function.write(row, rank + i * size, kept[i], result);
+    }
+  }
+  if (rank < row.layout.edges) {
+    function.write_edge(row, rank, edge, result);
+  }
+}
+
+/// One row by way of registers.
+template <int kLanePacks, typename Function, typename Group>
+__device__ __forceinline__ void row_in_registers(const Function& function,
+                                                 typename Function::Row& row, Group& group) {
+  typename Function::Bits bits[kLanePacks];
+  typename Function::Kept kept[kLanePacks];
+  typename Function::Edge edge = Function::no_edge();
+  const int rank = group.rank(), size = group.size();
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (row.layout.read(rank + i * size)) {
+      function.fetch(row, rank + i * size, bits[i]);
+    }
+  }
+  if (rank < row.layout.edges) {
+    edge = function.edge(row, rank);
+  }
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (row.layout.read(rank + i * size)) {
+      function.keep(row, rank + i * size, bits[i], kept[i]);
+    }
+  }
+  reduce_and_write(function, row, group, kept, edge);
+}
+
+/// Tier warp: `lanes` of a warp share a row.
+template <int kLanePacks, typename Function>
+__global__ void __launch_bounds__(256)
+    warp_kernel(Function function, int64_t steps, int lanes, int lanes_log2) {
+  wait_for_previous_kernel();
+  LaneGroup group(lanes);
+  const int64_t step =
+      static_cast<int64_t>(blockIdx.x) * (blockDim.x >> lanes_log2) + (threadIdx.x >> lanes_log2);
+  auto row = function.row(min(step, steps - 1));
+  if (step >= steps) {
+    row.layout.clear();  // the lanes stay: their warp reduces together
+  }
+  row_in_registers<kLanePacks>(function, row, group);
+}
+
+/// Tiers block and cluster: the blocks of a row have it in their registers.
+template <int kLanePacks, typename Function>
+__global__ void __launch_bounds__(kLanePacks <= 4 ? 1024 : 512)
+    block_kernel(Function function, int blocks) {
+  wait_for_previous_kernel();
+  BlockGroup group(blocks);
+  auto row = function.row(group.index());
+  row_in_registers<kLanePacks>(function, row, group);
+}
+
+}  // namespace warpfuse::cuda

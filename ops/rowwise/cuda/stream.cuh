@@ -1,0 +1,162 @@
+#pragma once
+
+#include "rowwise/cuda/group.cuh"
+#include "rowwise/cuda/memory.cuh"
+#include "rowwise/tuning.h"
+
+namespace warpfuse::cuda {
+
+// Rows that are kept nowhere: they are read twice.
+
+/// One of `parts` of a row: a range of its packs, and the edges in the first part.
+struct RowPart {
+  int begin, end, edges;
+
+  template <typename Layout>
+  __device__ RowPart(const Layout& layout, int part, int parts) {
+    const int of_part = (layout.packs + parts - 1) / parts;
+    begin = min(layout.packs, part * of_part);
+    end = min(layout.packs, begin + of_part);
+    edges = part == 0 ? layout.edges : 0;
+  }
+};
+
+/// What the lanes of a group find in a part of a row.
+template <typename Function, typename Group>
+__device__ typename Function::Partial read_part(const Function& function,
+                                                typename Function::Row& row, const RowPart& part,
+                                                const Group& group) {
+  typename Function::Partial partial{};
+  typename Function::Bits bits[kStreamLanePacks];
+  typename Function::Kept kept;
+  const int size = group.size();
+  const int last = min(part.end, row.layout.last);
+  for (int pack = max(part.begin, row.layout.first) + group.rank(); pack < last;
+       pack += kStreamLanePacks * size) {
+#pragma unroll
+    for (int i = 0; i < kStreamLanePacks; ++i) {
+      if (pack + i * size < last) {
+        function.fetch(row, pack + i * size, bits[i]);
+      }
+    }
+    bool raised = false;
+    if constexpr (Function::kMaxOfBits) {
+      raised = pack + (kStreamLanePacks - 1) * size < last;
+      if (raised) {
+        Function::raise(partial, bits);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kStreamLanePacks; ++i) {
+      if (pack + i * size < last) {
+        function.keep(row, pack + i * size, bits[i], kept);
+        if constexpr (Function::kMaxOfBits) {
+          if (raised) {
+            Function::accumulate(partial, kept);
+            continue;
+          }
+        }
+        function.add(partial, kept);
+      }
+    }
+  }
+  if (group.rank() < part.edges) {
+    function.add(partial, function.edge(row, group.rank()));
+  }
+  return partial;
+}
+
+/// Reads the part again and writes it.
+template <typename Function, typename Group>
+__device__ void write_part(const Function& function, typename Function::Row& row,
+                           const RowPart& part, const Group& group,
+                           const typename Function::Result& result) {
+  typename Function::Bits bits[kStreamLanePacks];
+  typename Function::Kept kept;
+  const int size = group.size();
+  for (int pack = part.begin + group.rank(); pack < part.end; pack += kStreamLanePacks * size) {
+#pragma unroll
+    for (int i = 0; i < kStreamLanePacks; ++i) {
+      if (pack + i * size < part.end && row.layout.read(pack + i * size)) {
+        function.fetch(row, pack + i * size, bits[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kStreamLanePacks; ++i) {
+      if (pack + i * size < part.end) {
+        if (row.layout.read(pack + i * size)) {
+          function.keep(row, pack + i * size, bits[i], kept);
+          function.prepare(kept, result);
+        }
+        function.write(row, pack + i * size, kept, result);
+      }
+    }
+  }
+  if (group.rank() < part.edges) {
+    auto edge = function.edge(row, group.rank());
+    function.prepare(edge, result);
+    function.write_edge(row, group.rank(), edge, result);
+  }
+}
+
+/// Tier warp for rows that do not fit its registers: a warp reads its row twice.
+template <typename Function>
+__global__ void __launch_bounds__(256) warp_stream_kernel(Function function, int64_t steps) {
+  wait_for_previous_kernel();
+  LaneGroup group(32);
+  const int64_t step = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  if (step >= steps) {
+    return;
+  }
+  auto row = function.row(step);
+  const RowPart all(row.layout, 0, 1);
+  const auto partial = read_part(function, row, all, group);
+  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
+}
+
+/// Tier stream: a block reads its row twice.
+template <typename Function>
+__global__ void __launch_bounds__(512) stream_kernel(Function function) {
+  wait_for_previous_kernel();
+  BlockGroup group(1);
+  auto row = function.row(blockIdx.x);
+  const RowPart all(row.layout, 0, 1);
+  const auto partial = read_part(function, row, all, group);
+  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
+}
+
+/// Tier stream for few rows: `parts` blocks a row leave what they found in `summaries` [rows,
+/// parts], and the next kernel adds that up before it reads the row again.
+template <typename Function>
+__global__ void __launch_bounds__(512)
+    split_read_kernel(Function function, int parts, typename Function::Summary* summaries) {
+  wait_for_previous_kernel();
+  BlockGroup group(1);
+  auto row = function.row(blockIdx.x / parts);
+  const RowPart part(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
+  const auto partial = read_part(function, row, part, group);
+  const auto total = function.total(row, group, partial);
+  if (threadIdx.x == 0) {
+    summaries[blockIdx.x] = total;
+  }
+}
+
+template <typename Function>
+__global__ void __launch_bounds__(512)
+    split_write_kernel(Function function, int parts, const typename Function::Summary* summaries) {
+  wait_for_previous_kernel();
+  BlockGroup group(1);
+  // What was read last is still in the cache: the blocks of this kernel come in reverse.
+  const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  const int index = block / parts;
+  auto row = function.row(index);
+  auto of_thread = Function::nothing();
+  for (int part = static_cast<int>(threadIdx.x); part < parts; part += group.size()) {
+    of_thread = Function::join(of_thread, summaries[index * parts + part]);
+  }
+  const auto total = group.template total<Function>(Function::merge(group.lanes(), of_thread));
+  write_part(function, row, RowPart(row.layout, block % parts, parts), group,
+             function.finish(row, total));
+}
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "rowwise/tuning.h"
+
+namespace warpfuse {
+namespace {
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The plan of an entry for a shape; false where it cannot take it.
+bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
+                RowPlan* plan) {
+  *plan = {entry.tier,  32, entry.lane_packs, entry.threads, std::max(entry.blocks, 1),
+           entry.ahead, 0};
+  switch (entry.tier) {
+    case Tier::warp: {
+      const int64_t needed =
+          std::max({int64_t{1}, ceil_divide(shape.packs, entry.lane_packs), shape.edges});
+      const int64_t lanes =
+          std::min<int64_t>(32, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(needed))));
+      const int64_t lane_packs = std::max<int64_t>(1, ceil_divide(shape.packs, lanes));
+      const auto* kernel =
+          std::lower_bound(kWarpLanePacks.begin(), kWarpLanePacks.end(), lane_packs);
+      if (kernel == kWarpLanePacks.end()) {
+        return false;
+      }
+      plan->lanes = static_cast<int>(lanes);
+      plan->lane_packs = *kernel;
+      return true;
+    }
+    case Tier::block:
+    case Tier::cluster: {
+      if (plan->blocks > limits.cluster_blocks) {
+        return false;
+      }
+      const int64_t threads = int64_t{entry.threads} * plan->blocks;
+      if (entry.lane_packs > 0 && shape.packs > threads * entry.lane_packs) {
+        return false;
+      }
+      if (entry.ahead) {
+        const int64_t slots = entry.lane_packs > 0
+                                  ? entry.lane_packs
+                                  : std::max<int64_t>(1, ceil_divide(shape.packs, threads));
+        plan->shared_bytes = static_cast<size_t>(slots * entry.threads) * shape.pack_bytes;
+      }
+      return plan->shared_bytes <= limits.shared_bytes;
+    }
+    case Tier::stream: {
+      // Many rows fill the GPU as they are; few are split until a thread reads its packs at once.
+      const int64_t useful = ceil_divide(shape.packs, int64_t{kStreamLanePacks} * entry.threads);
+      const int64_t wanted = entry.blocks > 0                           ? entry.blocks
+                             : shape.rows >= 2 * limits.multiprocessors ? 1
+                                                                        : useful;
+      const int64_t room = static_cast<int64_t>(kSplitBytes / kSplitPartBytes) / shape.rows;
+      plan->blocks = static_cast<int>(std::max<int64_t>(1, std::min({wanted, useful, room})));
+      return true;
+    }
+    default:
+      break;
+  }
+  return false;
+}
+
+RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
+  return {std::min(limits.shared_bytes, tuning.shared_bytes),
+          std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors};
+}
+
+template <typename Shape>
+bool is_for(const TuningEntry& entry, const Shape& shape) {
+  return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes;
+}
+
+}  // namespace
+
+std::string RowPlan::to_string() const {
+  return std::string(warpfuse::to_string(tier)) + ": " + std::to_string(lanes) + " lanes x " +
+         std::to_string(lane_packs) + " packs, " + std::to_string(threads) + " threads x " +
+         std::to_string(blocks) + (ahead ? " blocks ahead, " : " blocks, ") +
+         std::to_string(shared_bytes) + " bytes shared";
+}
+
+RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
+  const RowLimits lowered = lower(limits, tuning);
+  RowPlan plan{};
+  for (const TuningEntry& entry : tuning.entries) {
+    if (entry.tier != Tier::column && is_for(entry, shape) && shape.packs <= entry.packs &&
+        shape.rows <= entry.rows && plan_entry(entry, shape, lowered, &plan)) {
+      break;
+    }
+  }
+  return plan;
+}
+
+bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
+               RowPlan* plan) {
+  const RowLimits lowered = lower(limits, tuning);
+  for (const TuningEntry& entry : tuning.entries) {
+    if (is_for(entry, shape) && entry.tier == tier && plan_entry(entry, shape, lowered, plan)) {
+      return true;
+    }
+  }
+  if (tier == Tier::warp) {
+    *plan = {Tier::warp, 32, 0, 256, 1, false, 0};
+    return true;
+  }
+  return false;
+}
+
+ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning) {
+  constexpr int kWidestBytes = 128;  // side by side: a line of the cache
+  const int widest = kWidestBytes / (shape.vector * shape.element_bytes);
+  const RowLimits lowered = lower(limits, tuning);
+  ColumnPlan plan{};
+  for (const TuningEntry& entry : tuning.entries) {
+    if (entry.tier != Tier::column || !is_for(entry, shape) || shape.columns > entry.packs ||
+        shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
+      continue;
+    }
+    const size_t staged = size_t{16} * entry.threads * entry.lane_packs;
+    if (entry.ahead && (shape.vector == 1 || staged > lowered.shared_bytes)) {
+      continue;
+    }
+    plan = {entry.threads, entry.lane_packs, entry.blocks, shape.vector, 32, entry.ahead, 0};
+    if (entry.lane_packs > 0) {
+      // The widest tile whose columns the threads can hold.
+      const int64_t held = int64_t{entry.threads} * entry.lane_packs * entry.blocks;
+      plan.width = std::min(widest, 32);
+      while (plan.width > 1 && held / plan.width < shape.columns) {
+        plan.width /= 2;
+      }
+      if (held / plan.width < shape.columns) {
+        continue;
+      }
+    } else {
+      plan.vector = 1;
+    }
+    break;
+  }
+  const int64_t across = int64_t{plan.width} * plan.vector;
+  plan.tiles = shape.outer * ceil_divide(shape.inner, across);
+  return plan;
+}
+
+}  // namespace warpfuse
