@@ -18,19 +18,8 @@ for argument in "${REST[@]}"; do
     *) die "bench_gpu.sh: unknown argument $argument; see --help" ;;
   esac
 done
-command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "bench_gpu.sh: no GPU on this machine"
-
 host=$BUILD/bin/warpfuse
-if [ -x "$host" ]; then
-  python=${WARPFUSE_PYTHON:-$(command -v python3)}
-  torch=$("$python" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
-  # The build's own paths may not exist here; its libraries are found in this machine's torch.
-  libraries=$torch/lib$(printf ':%s' "$(dirname "$torch")"/nvidia/*/lib)
-  export LD_LIBRARY_PATH=$BUILD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-else
-  build
-  python=$WARPFUSE_PYTHON
-fi
+use_build warpfuse
 report() { "$python" "$ROOT/scripts/report.py" "$@"; }
 
 runs=$(mktemp -d)

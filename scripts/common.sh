@@ -45,3 +45,20 @@ build() {
   say "build"
   cmake --build "$BUILD" "$@"
 }
+
+# On a machine with a GPU: takes the build that came along if the program is in it, else makes one.
+# Sets python to the one whose torch the build runs on.
+use_build() { # program
+  command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "${0##*/}: no GPU on this machine"
+  if [ -x "$BUILD/bin/$1" ]; then
+    python=${WARPFUSE_PYTHON:-$(command -v python3)}
+    local torch libraries
+    torch=$("$python" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
+    # The build's own paths may not exist here; its libraries are found in this machine's torch.
+    libraries=$torch/lib$(printf ':%s' "$(dirname "$torch")"/nvidia/*/lib)
+    export LD_LIBRARY_PATH=$BUILD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  else
+    build
+    python=$WARPFUSE_PYTHON
+  fi
+}

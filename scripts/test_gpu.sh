@@ -18,18 +18,7 @@ while [ $# -gt 0 ]; do
     *) die "test_gpu.sh: unknown argument $1; see --help" ;;
   esac
 done
-command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "test_gpu.sh: no GPU on this machine"
-
-if [ -x "$BUILD/bin/warpfuse_tests" ]; then
-  python=${WARPFUSE_PYTHON:-$(command -v python3)}
-  torch=$("$python" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
-  # The build's own paths may not exist here; its libraries are found in this machine's torch.
-  libraries=$torch/lib$(printf ':%s' "$(dirname "$torch")"/nvidia/*/lib)
-  export LD_LIBRARY_PATH=$BUILD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-else
-  build
-  python=$WARPFUSE_PYTHON
-fi
+use_build warpfuse_tests
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "info/gpu_probe.h"
+#include "common/gpu_probe.h"
 #include "info/info.h"
 
 namespace warpfuse {
@@ -25,7 +25,7 @@ std::string gpus_json() {
             std::to_string(gpu.minor) +
             "\", \"memory_bytes\": " + std::to_string(gpu.totalGlobalMem) +
             ", \"multiprocessors\": " + std::to_string(gpu.multiProcessorCount) +
-            ", \"has_kernel\": " + (has_kernel_for_current_gpu() ? "true" : "false") + "}";
+            ", \"has_kernel\": " + (code_version_for_current_gpu() > 0 ? "true" : "false") + "}";
   }
   cudaSetDevice(current);
   return text + "]";

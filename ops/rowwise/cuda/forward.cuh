@@ -9,9 +9,8 @@
 
 namespace warpfuse::cuda {
 
-/// What a row of softmax computes; the tiers (registers.cuh, ahead.cuh, stream.cuh)
-/// decide where the row lives meanwhile. They
-/// call
+/// What a row of softmax computes; the tiers (registers.cuh, ahead.cuh, stream.cuh) decide where
+/// the row lives meanwhile. They call
 ///   row(step)                  once,
 ///   fetch or stage, then keep  for the packs that row.layout.read(pack) names,
 ///   edge                       for the row's edges,

@@ -45,7 +45,7 @@ cudaError_t allow(const void* kernel, const LaunchShape& shape) {
       return error;
     }
   }
-  return allow_shared_memory(kernel, shape.shared_bytes);
+  return shape.shared_bytes > 0 ? allow_shared_memory(kernel, shape.shared_bytes) : cudaSuccess;
 }
 
 cudaLaunchConfig_t configuration(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[2]) {

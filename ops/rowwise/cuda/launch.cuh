@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "common/workspace.h"
 #include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/device_limits.h"
@@ -32,30 +35,26 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
   const int lanes_log2 = std::countr_zero(static_cast<unsigned>(plan.lanes));
   const LaunchShape shape{Tier::warp, plan.lane_packs, (steps + rows_of_block - 1) / rows_of_block,
                           plan.threads};
+  const auto launch = [&](auto kernel) {
+    return launch_kernel(kernel, shape, stream, function, steps, plan.lanes, lanes_log2);
+  };
   switch (plan.lane_packs) {
     case 0:
       return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
     case 1:
-      return launch_kernel(warp_kernel<1, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<1, Function>);
     case 2:
-      return launch_kernel(warp_kernel<2, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<2, Function>);
     case 3:
-      return launch_kernel(warp_kernel<3, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<3, Function>);
     case 4:
-      return launch_kernel(warp_kernel<4, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<4, Function>);
     case 5:
-      return launch_kernel(warp_kernel<5, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<5, Function>);
     case 6:
-      return launch_kernel(warp_kernel<6, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<6, Function>);
     case 8:
-      return launch_kernel(warp_kernel<8, Function>, shape, stream, function, steps, plan.lanes,
-                           lanes_log2);
+      return launch(warp_kernel<8, Function>);
     default:
       return cudaErrorInvalidConfiguration;
   }
@@ -90,20 +89,23 @@ template <typename Function>
 cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int64_t steps = function.arrange(rows, 1);
-  LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
-                    plan.threads, plan.blocks,     plan.shared_bytes};
+  const LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
+                          plan.threads, plan.blocks,     plan.shared_bytes};
   if (plan.ahead) {
     return launch_ahead(function, steps, plan, shape, stream);
   }
+  const auto launch = [&](auto kernel) {
+    return launch_kernel(kernel, shape, stream, function, plan.blocks);
+  };
   switch (plan.lane_packs) {
     case 1:
-      return launch_kernel(block_kernel<1, Function>, shape, stream, function, plan.blocks);
+      return launch(block_kernel<1, Function>);
     case 2:
-      return launch_kernel(block_kernel<2, Function>, shape, stream, function, plan.blocks);
+      return launch(block_kernel<2, Function>);
     case 4:
-      return launch_kernel(block_kernel<4, Function>, shape, stream, function, plan.blocks);
+      return launch(block_kernel<4, Function>);
     case 8:
-      return launch_kernel(block_kernel<8, Function>, shape, stream, function, plan.blocks);
+      return launch(block_kernel<8, Function>);
     default:
       return cudaErrorInvalidConfiguration;
   }

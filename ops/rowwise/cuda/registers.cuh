@@ -17,7 +17,6 @@ __device__ __forceinline__ void reduce_and_write(const Function& function,
                                                  typename Function::Edge& edge) {
   const int rank = group.rank(), size = group.size();
   const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
-
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
       if (row.layout.read(rank + i * size)) {

@@ -99,6 +99,15 @@ __device__ void write_part(const Function& function, typename Function::Row& row
   }
 }
 
+/// All of a row by one group.
+template <typename Function, typename Group>
+__device__ __forceinline__ void read_and_write(const Function& function,
+                                               typename Function::Row& row, Group& group) {
+  const RowPart all(row.layout, 0, 1);
+  const auto partial = read_part(function, row, all, group);
+  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
+}
+
 /// Tier warp for rows that do not fit its registers: a warp reads its row twice.
 template <typename Function>
 __global__ void __launch_bounds__(256) warp_stream_kernel(Function function, int64_t steps) {
@@ -109,9 +118,7 @@ __global__ void __launch_bounds__(256) warp_stream_kernel(Function function, int
     return;
   }
   auto row = function.row(step);
-  const RowPart all(row.layout, 0, 1);
-  const auto partial = read_part(function, row, all, group);
-  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
+  read_and_write(function, row, group);
 }
 
 /// Tier stream: a block reads its row twice.
@@ -120,9 +127,7 @@ __global__ void __launch_bounds__(512) stream_kernel(Function function) {
   wait_for_previous_kernel();
   BlockGroup group(1);
   auto row = function.row(blockIdx.x);
-  const RowPart all(row.layout, 0, 1);
-  const auto partial = read_part(function, row, all, group);
-  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
+  read_and_write(function, row, group);
 }
 
 /// Tier stream for few rows: `parts` blocks a row leave what they found in `summaries` [rows,

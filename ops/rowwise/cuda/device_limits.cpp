@@ -1,15 +1,14 @@
-#include <cuda_runtime.h>
+#include "rowwise/cuda/device_limits.h"
+
+#include <cuda_runtime_api.h>
 
 #include <array>
 #include <mutex>
 
-#include "rowwise/cuda/device_limits.h"
+#include "common/gpu_probe.h"
 
 namespace warpfuse::cuda {
 namespace {
-
-// Compiled as all kernels are: says which architecture's code runs on a device.
-__global__ void probe_kernel() {}
 
 int attribute(cudaDeviceAttr which, int device, int otherwise) {
   int value = 0;
@@ -17,13 +16,11 @@ int attribute(cudaDeviceAttr which, int device, int otherwise) {
 }
 
 DeviceLimits ask(int device) {
-  constexpr int kStatic = 4096;  // bytes of static shared memory that kernels have at most
+  constexpr int kStatic = 4096;  // bytes of static shared memory that row kernels have at most
   const int shared =
       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
   // Code for older GPUs that the driver translated has none of Hopper's instructions.
-  cudaFuncAttributes code{};
-  const bool hopper_code =
-      cudaFuncGetAttributes(&code, probe_kernel) == cudaSuccess && code.ptxVersion >= 90;
+  const bool hopper_code = code_version_for_current_gpu() >= 90;
   const int major = attribute(cudaDevAttrComputeCapabilityMajor, device, 0);
   const bool clusters = hopper_code && attribute(cudaDevAttrClusterLaunch, device, 0) != 0;
   // Every GPU with clusters takes 8 blocks; the large ones take 16 where a kernel asks for it.

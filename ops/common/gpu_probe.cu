@@ -1,6 +1,6 @@
 #include <cuda_runtime.h>
 
-#include "info/gpu_probe.h"
+#include "common/gpu_probe.h"
 
 namespace warpfuse {
 namespace {
@@ -10,13 +10,13 @@ __global__ void probe_kernel() {}
 
 }  // namespace
 
-bool has_kernel_for_current_gpu() {
+int code_version_for_current_gpu() {
   cudaFuncAttributes attributes{};
   if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
     cudaGetLastError();
-    return false;
+    return 0;
   }
-  return true;
+  return attributes.ptxVersion;
 }
 
 }  // namespace warpfuse

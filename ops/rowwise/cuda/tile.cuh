@@ -1,0 +1,142 @@
+#pragma once
+
+#include <type_traits>
+
+#include "rowwise/cuda/group.cuh"
+#include "rowwise/cuda/memory.cuh"
+#include "rowwise/cuda/pack.cuh"
+#include "rowwise/layout.h"
+
+namespace warpfuse::cuda {
+
+// The tile of the tier column: kVector * width neighbouring rows. `width` threads read its elements
+// of one column, and the other threads of the block, and the other blocks of the cluster, have
+// other columns of it.
+
+/// All threads of a tile; those that are `width` apart have the same rows.
+class TileGroup {
+ public:
+  __device__ TileGroup(int width, int blocks) : width_(width), group_(blocks) {}
+
+  __device__ int width() const { return width_; }
+  __device__ int blocks() const { return group_.blocks(); }
+  __device__ int block() const { return group_.block(); }
+  /// Which of the grid's groups this is, and how many there are.
+  __device__ int index() const { return group_.index(); }
+  __device__ int groups() const { return group_.groups(); }
+
+  /// Combines the values of the threads that have the same rows; each gets the result.
+  template <int kVector, typename C, typename Combine>
+  __device__ void combine(C (&values)[kVector], C identity, const Combine& combine) {
+    __shared__ C of_warps[32][kAcross + 1];
+    __shared__ C of_block[kAcross];
+    __shared__ C of_blocks[2][16][kAcross];  // in turn: a block ahead writes where none still reads
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int rows = width_ * kVector;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      for (int offset = 16; offset >= width_; offset /= 2) {
+        values[i] = combine(values[i], __shfl_xor_sync(0xffffffffu, values[i], offset));
+      }
+      if (lane < width_) {
+        of_warps[thread / 32][lane * kVector + i] = values[i];
+      }
+    }
+    __syncthreads();
+    // A warp a row, a lane for what each warp found of it.
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    for (int row = thread / 32; row < rows; row += warps) {
+      C value = lane < warps ? of_warps[lane][row] : identity;
+#pragma unroll
+      for (int offset = 16; offset > 0; offset /= 2) {
+        value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
+      }
+      if (lane == 0) {
+        of_block[row] = value;
+      }
+    }
+    __syncthreads();
+    C total = thread < rows ? of_block[thread] : identity;
+    if (blocks() > 1) {
+      group_.wait_for_start();
+      if (thread < rows) {
+        for (int i = 0; i < blocks(); ++i) {
+          BlockGroup::remote(&of_blocks[turn_][0][0], i)[block() * kAcross + thread] = total;
+        }
+      }
+      BlockGroup::arrive();
+      BlockGroup::wait();
+      if (thread < rows) {
+        total = identity;
+        for (int i = 0; i < blocks(); ++i) {
+          total = combine(total, of_blocks[turn_][i][thread]);
+        }
+        of_block[thread] = total;
+      }
+      turn_ ^= 1;
+      __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      values[i] = of_block[thread % width_ * kVector + i];
+    }
+    __syncthreads();
+  }
+
+ private:
+  static constexpr int kAcross = 64;  // rows of a tile at most
+
+  int width_;
+  BlockGroup group_;
+  int turn_ = 0;
+};
+
+/// Where a thread stands in its tile.
+struct TilePlace {
+  int64_t offset;     // of the thread's first row in the tensor
+  bool inside;        // there is such a row
+  int depth, depths;  // the thread's first column, and how far apart its columns are
+
+  __device__ TilePlace(const RowLayout& layout, int64_t tile, int vector, const TileGroup& group) {
+    const int width = group.width();
+    const int64_t across = static_cast<int64_t>(width) * vector;
+    const int64_t tiles = (layout.inner + across - 1) / across;
+    const int64_t at = tile % tiles * across + static_cast<int64_t>(threadIdx.x) % width * vector;
+    const int depths_of_block = static_cast<int>(blockDim.x) / width;
+    offset = tile / tiles * layout.columns * layout.inner + at;
+    inside = at < layout.inner;
+    depth = group.block() * depths_of_block + static_cast<int>(threadIdx.x) / width;
+    depths = depths_of_block * group.blocks();
+  }
+};
+
+/// kVector elements of neighbouring rows: 16 bytes, or one element.
+template <typename T, int kVector>
+struct Lanes {
+  using C = Compute<T>;
+  std::conditional_t<(kVector > 1), uint4, T> held;
+
+  __device__ void load(const T* at) {
+    if constexpr (kVector > 1) {
+      held = load_16_bytes(at);
+    } else {
+      held = *at;
+    }
+  }
+  __device__ void values(C (&out)[kVector]) const {
+    if constexpr (kVector > 1) {
+      unpack<T>(held, out);
+    } else {
+      out[0] = to_compute(held);
+    }
+  }
+  __device__ static void store(T* at, const C (&values)[kVector]) {
+    if constexpr (kVector > 1) {
+      store_16_bytes(at, pack_bits<T>(values));
+    } else {
+      *at = from_compute<T>(values[0]);
+    }
+  }
+};
+
+}  // namespace warpfuse::cuda
