@@ -8,11 +8,11 @@ from pathlib import Path
 from .errors import ReportError
 from .kernels import launch_table, seed_table, traffic_table
 from .model import Bench
+from .peers_table import peers_text
 from .plots import PLOTS
 from .tables import (
     cpu_table,
     masked_table,
-    peers_text,
     setup_table,
     softmax_table,
     targets_summary,

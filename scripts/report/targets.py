@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .beside import Beside, Compared
 from .errors import ReportError
 from .fields import Fields, read_json
 from .model import DIRECTIONS, Bench, Key, Row, read_key
@@ -33,7 +34,7 @@ class Processor:
 
 @dataclass(frozen=True)
 class Peers:
-    """The peers' file."""
+    """The peers' file, and the run in which peers were timed beside ours if there is one."""
 
     device: str
     measured: str
@@ -41,9 +42,17 @@ class Peers:
     processor: Processor
     best: dict[Found, Peer]
     targets: list["Target"]
+    beside: Beside | None = None
 
     def peer(self, row: Row) -> Peer | None:
-        return self.best.get((row.key, row.direction))
+        """The best of other runs; those that were run again beside ours are judged by that."""
+        found = self.best.get((row.key, row.direction))
+        again = found and self.beside and self.beside.holds(row, found.name)
+        return None if again else found
+
+    def compared(self, row: Row) -> Compared | None:
+        """Ours beside the fastest peer of the same run."""
+        return self.beside.compared(row) if self.beside else None
 
     def compare_time(self, row: Row) -> float | None:
         """Our time, taken as the peer's was where both ways were measured."""
@@ -91,8 +100,13 @@ def _empty_kernels(row: Row, bench: Bench, _peers: Peers) -> float | None:
 
 
 def _peer_speed_up(row: Row, _bench: Bench, peers: Peers) -> float | None:
+    ratios = []
+    if beside := peers.compared(row):
+        ratios.append(beside.ratio)
     peer, ours = peers.peer(row), peers.compare_time(row)
-    return peer.us / ours if peer and ours else None
+    if peer and ours:
+        ratios.append(peer.us / ours)
+    return min(ratios, default=None)
 
 
 # What is measured, and the figure in words.
@@ -171,8 +185,8 @@ def _target(fields: Fields) -> Target:
     )
 
 
-def load_peers(path: Path) -> Peers:
-    """The peers' file."""
+def load_peers(path: Path, run: Bench | None = None) -> Peers:
+    """The peers' file, and a run of peers beside ours."""
     fields = read_json(path, FORMAT)
     processor = fields.object("processor")
     best: dict[Found, Peer] = {}
@@ -190,6 +204,7 @@ def load_peers(path: Path) -> Peers:
         ),
         best=best,
         targets=[_target(entry) for entry in fields.objects("targets")],
+        beside=Beside(run) if run else None,
     )
 
 
@@ -204,4 +219,5 @@ def for_device(peers: Peers, bench: Bench) -> Peers:
         processor=peers.processor,
         best=peers.best if same and kind == "cuda" else {},
         targets=[target for target in peers.targets if same and target.device == kind],
+        beside=peers.beside if peers.beside and peers.beside.on(bench) else None,
     )
