@@ -40,6 +40,7 @@ def _compile(case: Case) -> str:
     config.autotune_local_cache = False  # the other processes disturb the times
     config.compile_threads = 1
     torch.set_grad_enabled(False)
+    torch.cuda.empty_cache()  # of the process's last case
     device = torch.device("cuda")
     rules = rules_of(case, device)
     inputs = inputs_of(case, rules, 1, device)[0]
@@ -49,9 +50,6 @@ def _compile(case: Case) -> str:
             call(*inputs)
         except Exception as error:  # the run itself reports it as refused
             failed = f"{name}: {_reason(error)}"
-    del inputs
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
     return failed
 
 
@@ -102,6 +100,7 @@ def _driver() -> str:
 
 def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
     """A row of the file: all implementations checked, then the right ones timed."""
+    torch.cuda.empty_cache()  # what the graphs of the last row held
     case, device = case_of(row), torch.device("cuda")
     rules = rules_of(case, device)
     inputs = inputs_of(case, rules, sets_for(case.input_bytes, timer.l2_bytes), device)
@@ -118,7 +117,7 @@ def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
     for name, variant in variants.items():
         if name in works:
             variant |= _in_us(times[name]) | {"event_p50_us": round(events[name], 4)}
-    result = {
+    return {
         "operator": case.operator,
         "direction": row.direction,
         "shape": list(case.shape),
@@ -130,9 +129,6 @@ def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
         "same_size_copy": _in_us(times["copy"]),
         "variants": list(variants.values()),
     }
-    del inputs, works, copy
-    torch.cuda.empty_cache()
-    return result
 
 
 def _checked(
