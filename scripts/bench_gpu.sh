@@ -57,7 +57,9 @@ fi
 
 say "other implementations beside ours ($SECONDS s so far)"
 code=0
-"$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --rows "$json" "${QUICK[@]}" || code=$?
+commit=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["versions"]["commit"])' "$json")
+"$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --commit "$commit" \
+  --rows "$json" "${QUICK[@]}" || code=$?
 case $code in
   0) ;;
   1) wrong=1 ;;
