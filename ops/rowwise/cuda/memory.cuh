@@ -10,7 +10,7 @@ namespace warpfuse::cuda {
 /// behind wait_for_previous_kernel().
 __device__ __forceinline__ uint4 load_16_bytes(const void* address) {
   uint4 bits;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                : "l"(address));
   return bits;
