@@ -27,9 +27,9 @@ using warpfuse::Tier;
 using warpfuse::Tuning;
 using warpfuse::TuningEntry;
 
-constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132};
-constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84};  // 8.6
-constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1};
+constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132, true};
+constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};  // 8.6
+constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1, false};
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
 RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0) {

@@ -210,7 +210,7 @@ Tuning parse_tuning(const std::string& text) {
         const bool covered = std::ranges::any_of(tuning.entries, [&](const TuningEntry& entry) {
           return entry.direction == direction && entry.element_bytes == bytes &&
                  entry.packs == kAny && entry.rows == kAny && entry.tier == tier &&
-                 entry.lane_packs == 0 && (tier == Tier::stream || entry.blocks == 1);
+                 entry.lane_packs == 0 && (tier == Tier::stream ? !entry.ahead : entry.blocks == 1);
         });
         if (!covered) {
           throw std::invalid_argument(

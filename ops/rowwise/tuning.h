@@ -14,7 +14,7 @@ enum class Tier {
   warp,     // in registers of 1..32 lanes, several rows a warp
   block,    // in registers or shared memory of one block
   cluster,  // in registers or shared memory of 2..16 blocks
-  stream,   // nowhere: it is read twice
+  stream,   // nowhere: it is read twice; or what has room of a few, in all multiprocessors
   column,   // dimension not the last: a tile of neighbouring rows
   naive,    // nowhere: a thread reads it three times
 };
@@ -35,7 +35,8 @@ struct TuningEntry {
   int threads;     // of a block
   int lane_packs;  // that a lane keeps in registers; 0: the row is in shared memory, or nowhere
   int blocks;      // that share a row; 0: as many as are of use, in the tier stream alone
-  bool ahead;      // the blocks stay, and the next row is on its way while one is worked on
+  bool ahead;      // the blocks stay, and the next row is on its way while one is worked on; in the
+                   // tier stream, all blocks run at once and keep what they can of a few rows
 
   bool operator==(const TuningEntry&) const = default;
 };
@@ -72,7 +73,7 @@ struct RowPlan {
   int lane_packs;       // packs in the registers of one lane; 0: none
   int threads;          // of a block
   int blocks;           // that share a row
-  bool ahead;           // the blocks stay for many rows
+  bool ahead;           // the blocks stay for many rows; in the tier stream, they all run at once
   size_t shared_bytes;  // dynamic shared memory of a block
 
   bool operator==(const RowPlan&) const = default;
@@ -94,6 +95,7 @@ struct RowLimits {
   size_t shared_bytes;  // dynamic, of a block
   int cluster_blocks;   // 1: no clusters
   int multiprocessors;
+  bool cooperative;  // all blocks of a kernel can be made to run at once
 };
 
 /// The plan for rows of this shape.
@@ -128,6 +130,9 @@ struct ColumnPlan {
 };
 
 ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning);
+
+/// Packs in a line of the L2 cache.
+inline constexpr int kLinePacks = 128 / 16;
 
 /// Packs that a lane reads at once in the tier stream.
 inline constexpr int kStreamLanePacks = 4;

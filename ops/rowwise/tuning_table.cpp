@@ -25,6 +25,7 @@ forward  2     13312  *     block    512     0          1      1
 forward  2     16384  *     cluster  256     0          4      1
 forward  2     32768  *     cluster  256     0          8      1
 forward  2     65536  *     cluster  256     0          16     1
+forward  2     *      *     stream   512     0          0      1
 forward  2     *      *     stream   256     0          0      0
 forward  2     128    *     column   256     8          1      0
 forward  2     512    *     column   512     8          1      0
@@ -48,6 +49,7 @@ forward  4     13312  *     block    1024    0          1      1
 forward  4     32768  *     cluster  1024    8          4      1
 forward  4     65536  *     cluster  256     0          16     1
 forward  4     131072 *     cluster  512     0          16     1
+forward  4     *      *     stream   512     0          0      1
 forward  4     *      *     stream   256     0          0      0
 forward  4     128    *     column   256     8          1      0
 forward  4     512    *     column   512     8          1      0
@@ -69,6 +71,7 @@ forward  8     2048   *     block    512     4          1      0
 forward  8     4096   *     block    1024    4          1      1
 forward  8     8192   *     cluster  1024    4          2      1
 forward  8     65536  *     cluster  512     0          16     1
+forward  8     *      *     stream   512     0          0      1
 forward  8     *      *     stream   256     0          0      0
 forward  8     128    *     column   256     8          1      0
 forward  8     512    *     column   512     8          1      0
@@ -93,6 +96,7 @@ backward 2     8192   *     cluster  512     4          4      1
 backward 2     16384  *     cluster  512     8          4      1
 backward 2     32768  *     cluster  256     8          16     1
 backward 2     65536  *     cluster  1024    4          16     1
+backward 2     *      *     stream   512     0          0      1
 backward 2     *      *     stream   256     0          0      0
 backward 2     128    *     column   256     8          1      0
 backward 2     512    *     column   512     8          2      0
@@ -112,6 +116,7 @@ backward 4     8192   *     cluster  512     4          4      0
 backward 4     16384  *     cluster  1024    4          4      1
 backward 4     32768  *     cluster  256     8          16     1
 backward 4     65536  *     cluster  1024    4          16     1
+backward 4     *      *     stream   512     0          0      1
 backward 4     *      *     stream   256     0          0      0
 backward 4     128    *     column   256     8          1      0
 backward 4     512    *     column   512     8          2      0
@@ -129,6 +134,7 @@ backward 8     1024   *     block    256     4          1      0
 backward 8     2048   *     block    512     4          1      0
 backward 8     8192   *     cluster  1024    4          2      1
 backward 8     65536  *     cluster  1024    4          16     1
+backward 8     *      *     stream   512     0          0      1
 backward 8     *      *     stream   256     0          0      0
 backward 8     128    *     column   256     8          1      0
 backward 8     512    *     column   512     8          2      0

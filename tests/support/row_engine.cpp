@@ -28,7 +28,7 @@ warpfuse::RowLimits device_row_limits() {
 #ifdef WARPFUSE_WITH_CUDA
   return warpfuse::cuda::device_limits().rows;
 #else
-  return {0, 1, 1};
+  return {0, 1, 1, false};
 #endif
 }
 
@@ -71,7 +71,8 @@ warpfuse::RowLimits row_limits() {
   const warpfuse::RowLimits device = device_row_limits();
   const warpfuse::Tuning& tuning = parsed_tuning();
   return {std::min(device.shared_bytes, tuning.shared_bytes),
-          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors};
+          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors,
+          device.cooperative};
 }
 
 warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor) {
@@ -118,7 +119,7 @@ warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
 }
 
 int launches_of(const warpfuse::RowPlan& plan) {
-  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 ? 2 : 1;
+  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 && !plan.ahead ? 2 : 1;
 }
 
 std::vector<std::string> algorithms_on(const at::Device& device) {

@@ -83,17 +83,20 @@ struct Backward {
     return row;
   }
 
-  __device__ void fetch(const Row& row, int pack, Bits& bits) const {
+  template <typename... Policy>
+  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
     const int64_t column = row.layout.column(pack);
-    bits.y = load_16_bytes(row.y + column);
-    bits.g = inputs_alike ? load_16_bytes(row.g + column) : gather_pack(row.g + column);
+    bits.y = load_16_bytes(row.y + column, policy...);
+    bits.g = inputs_alike ? load_16_bytes(row.g + column, policy...) : gather_pack(row.g + column);
   }
 
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
+  template <typename... Policy>
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
+                        Policy... policy) const {
     const int64_t column = row.layout.column(pack);
-    copy_16_bytes(staging.at(slot, 0), row.y + column);
+    copy_16_bytes(staging.at(slot, 0), row.y + column, policy...);
     if (inputs_alike) {
-      copy_16_bytes(staging.at(slot, 1), row.g + column);
+      copy_16_bytes(staging.at(slot, 1), row.g + column, policy...);
     } else {
       *staging.at(slot, 1) = gather_pack(row.g + column);
     }

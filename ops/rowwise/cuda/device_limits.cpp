@@ -26,7 +26,8 @@ DeviceLimits ask(int device) {
   // Every GPU with clusters takes 8 blocks; the large ones take 16 where a kernel asks for it.
   const int cluster_blocks = !clusters ? 1 : major == 9 || major == 10 ? 16 : 8;
   return {{static_cast<size_t>(shared), cluster_blocks,
-           attribute(cudaDevAttrMultiProcessorCount, device, 1)},
+           attribute(cudaDevAttrMultiProcessorCount, device, 1),
+           attribute(cudaDevAttrCooperativeLaunch, device, 0) != 0},
           hopper_code};
 }
 
@@ -38,7 +39,7 @@ const DeviceLimits& device_limits() {
   static std::array<DeviceLimits, kDevices> known;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) {
-    static const DeviceLimits least{{44 * 1024, 1, 1}, false};
+    static const DeviceLimits least{{44 * 1024, 1, 1, false}, false};
     return least;
   }
   std::call_once(asked[device], [&] { known[device] = ask(device); });

@@ -97,13 +97,18 @@ struct Forward {
     return row;
   }
 
-  __device__ void fetch(const Row& row, int pack, Bits& bits) const {
-    bits.x = load_16_bytes(row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
+  /// `policy` is what memory.cuh has for the L2 cache, or nothing.
+  template <typename... Policy>
+  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
+    bits.x = load_16_bytes(row.in_packs() + static_cast<int64_t>(pack) * kPack<T>, policy...);
   }
 
   /// Starts the copy of a pack to shared memory.
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
-    copy_16_bytes(staging.at(slot, 0), row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
+  template <typename... Policy>
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
+                        Policy... policy) const {
+    copy_16_bytes(staging.at(slot, 0), row.in_packs() + static_cast<int64_t>(pack) * kPack<T>,
+                  policy...);
   }
 
   __device__ void keep(Row& row, int pack, const Bits& bits, Kept& kept) const {

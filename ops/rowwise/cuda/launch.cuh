@@ -7,6 +7,7 @@
 #include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/resident.cuh"
 #include "rowwise/cuda/stream.cuh"
 #include "rowwise/tuning.h"
 
@@ -123,6 +124,19 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
   }
   auto* summaries =
       static_cast<Summary*>(workspace.allocate(steps * plan.blocks * sizeof(Summary)));
+  if (plan.ahead) {
+    const auto kernel = resident_kernel<Function>;
+    LaunchShape resident = shape;
+    resident.shared_bytes = plan.shared_bytes;
+    resident.cooperative = true;
+    // Where the process may use a part of the GPU only, the two kernels run in any number of waves.
+    if (resident_clusters(reinterpret_cast<const void*>(kernel), resident) >= resident.blocks) {
+      return launch_kernel(kernel, resident, stream, function, plan.blocks,
+                           static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                                            static_cast<size_t>(plan.threads)),
+                           summaries);
+    }
+  }
   const cudaError_t error =
       launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
   return error != cudaSuccess ? error

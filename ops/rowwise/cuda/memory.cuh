@@ -16,6 +16,28 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* address) {
   return bits;
 }
 
+/// What the L2 cache is to do with the lines of an access: give them up before others, as nothing
+/// asks for them again, or after others, as something soon does.
+__device__ __forceinline__ uint64_t evict_first() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint64_t evict_last() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+/// The same under a policy.
+__device__ __forceinline__ uint4 load_16_bytes(const void* address, uint64_t policy) {
+  uint4 bits;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+               : "l"(address), "l"(policy));
+  return bits;
+}
+
 /// One store of 16 bytes: an assignment through a pointer may be split.
 __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x), "r"(bits.y),
@@ -33,6 +55,14 @@ __device__ __forceinline__ void forget(uint4& bits) {
 __device__ __forceinline__ void copy_16_bytes(void* shared, const void* global) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+}
+
+/// The same under a policy.
+__device__ __forceinline__ void copy_16_bytes(void* shared, const void* global, uint64_t policy) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address),
+               "l"(global), "l"(policy)
+               : "memory");
 }
 
 /// Closes the group of copies since the last call.

@@ -4,6 +4,7 @@
 
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/types.cuh"
+#include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
@@ -75,6 +76,7 @@ struct PackedRow {
   int head;                   // edges before the first pack
   int edges;                  // before and after the packs
   int packs;                  // of the row
+  int line;                   // packs from the start of a cache line to the first
   int first, last;            // packs to be read
   int full_first, full_last;  // packs that are to be read entirely
 
@@ -84,6 +86,7 @@ struct PackedRow {
     head = static_cast<int>(min(columns, static_cast<int64_t>((kPack<T> - shift) % kPack<T>)));
     packs = static_cast<int>((columns - head) / kPack<T>);
     edges = static_cast<int>(columns - static_cast<int64_t>(packs) * kPack<T>);
+    line = static_cast<int>(reinterpret_cast<uintptr_t>(row + head) / 16 % kLinePacks);
     first = full_first = 0;
     last = full_last = packs;
   }
