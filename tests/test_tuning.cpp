@@ -68,6 +68,15 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
              : plan.shared_bytes > 0 ? "shared memory for nothing"
                                      : "";
     case Tier::stream:
+      if (plan.ahead) {
+        return !limits.cooperative || shape.rows * plan.blocks > limits.multiprocessors
+                   ? "more blocks than run at once"
+               : plan.blocks < 2 || plan.threads > 512 ? "size"
+               : plan.shared_bytes == 0 ||
+                       plan.shared_bytes % (plan.threads * shape.pack_bytes) != 0
+                   ? "room for parts of packs"
+                   : "";
+      }
       return plan.blocks < 1 || plan.threads > 512            ? "size"
              : plan.lane_packs != 0 || plan.shared_bytes != 0 ? "a place for nothing"
              : plan.blocks > 1 &&
@@ -188,6 +197,32 @@ TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
             1);
     }
   }
+}
+
+TEST_CASE("few long rows stay in shared memory where all multiprocessors have room", "[tuning]") {
+  const Tuning tuning = default_tuning();
+  const auto plan = [&](Direction direction, int64_t packs, int64_t rows,
+                        const RowLimits& limits = kHopper) {
+    return plan_rows(shape_of(direction, 2, packs, rows), limits, tuning);
+  };
+  const auto resident = [&](int blocks, int64_t slots, size_t pack_bytes) {
+    return RowPlan{
+        Tier::stream, 32, 0, 512, blocks, true, static_cast<size_t>(slots * 512) * pack_bytes};
+  };
+  // 16 x 1,000,003: 8 blocks a row; the backward's two inputs have room for 14 slots of 31.
+  CHECK((plan(Direction::forward, 125'000, 16) == resident(8, 28, 16)));
+  CHECK((plan(Direction::backward, 125'000, 16) == resident(8, 14, 32)));
+  CHECK((plan(Direction::forward, 2'097'157, 1) == resident(132, 28, 16)));
+  CHECK((plan(Direction::forward, 132 * 5000, 1) == resident(132, 10, 16)));
+  // Too short for a barrier, too long to keep much of, too many rows, too few of them for all
+  // blocks.
+  CHECK_FALSE(plan(Direction::forward, 132 * 1500, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, 132 * 60'000, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, 1'000'000, 67).ahead);
+  CHECK_FALSE(plan(Direction::forward, 70'000, 50).ahead);
+  CHECK_FALSE(plan(Direction::forward, 125'000, 16, {kHopper.shared_bytes, 16, 132, false}).ahead);
+  // A GPU with less shared memory keeps less.
+  CHECK(plan(Direction::forward, 84 * 15'000, 1, kAmpere).shared_bytes == size_t{12} * 512 * 16);
 }
 
 TEST_CASE("the first entry that fits shape and device is taken", "[tuning]") {

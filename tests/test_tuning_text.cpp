@@ -142,6 +142,7 @@ TEST_CASE("a table that leaves shapes without an entry is refused", "[tuning]") 
     const std::string tier = stream ? " stream 512 0 0 0" : " column 512 0 1 0";
     CHECK(parse_error(without + named + " 1000 *" + tier) != "no error");
     CHECK(parse_error(without + named + " * 1000" + tier) != "no error");
+    CHECK((!stream || parse_error(without + named + " * * stream 512 0 0 1") != "no error"));
     CHECK(parse_error(without + named +
                       (stream ? " * * block 1024 0 1 1" : " * * column 512 8 1 0")) != "no error");
     CHECK(parse_error(without + named +

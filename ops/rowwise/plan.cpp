@@ -25,7 +25,7 @@ bool plan_resident(const TuningEntry& entry, const RowShape& shape, const RowLim
   if (entry.blocks == 0) {
     // Shorter parts are read at once, so that a barrier costs more than a second kernel; of longer
     // ones little can be kept; and multiprocessors that idle cost more than is gained.
-    constexpr int kMostOfRoom = 4;
+    constexpr int kMostOfRoom = 3;
     if (part < int64_t{kStreamLanePacks} * entry.threads ||
         part > kMostOfRoom * room * entry.threads ||
         8 * parts * shape.rows < int64_t{7} * limits.multiprocessors) {

@@ -16,7 +16,9 @@ int attribute(cudaDeviceAttr which, int device, int otherwise) {
 }
 
 DeviceLimits ask(int device) {
-  constexpr int kStatic = 4096;  // bytes of static shared memory that row kernels have at most
+  // Bytes of static shared memory that row kernels have at most: what 32 warps and 16 blocks found,
+  // two of each in turn (BlockGroup::total).
+  constexpr int kStatic = 2 * (32 + 16) * static_cast<int>(kSplitPartBytes);
   const int shared =
       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
   // Code for older GPUs that the driver translated has none of Hopper's instructions.

@@ -2,12 +2,25 @@
 
 #include <cooperative_groups.h>
 
-#include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/stream.cuh"
 
 namespace warpfuse::cuda {
 
 // Tier stream for few rows in one kernel, whose blocks all run at once.
+
+/// The copies of a part are under way in so many groups: more than for shorter rows, as what is
+/// left to add after the last group has come is what all other blocks wait for.
+inline constexpr int kResidentGroups = 8;
+
+/// Waits for the first group + 1 of kResidentGroups groups.
+template <int kGroup = 0>
+__device__ __forceinline__ void wait_for_resident_group(int group) {
+  if (group == kGroup) {
+    wait_for_copies<kResidentGroups - 1 - kGroup>();
+  } else if constexpr (kGroup + 1 < kResidentGroups) {
+    wait_for_resident_group<kGroup + 1>(group);
+  }
+}
 
 /// The packs of a part that are to be read: [from, kept) are in shared memory, pack `line` + rank +
 /// slot * threads in a thread's slot, and [kept, to) are read in batches of kStreamLanePacks packs
@@ -44,9 +57,9 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   const ResidentPart part(row.layout, all, slots * threads);
   const Staging staging{memory + rank, threads, slots};
   // A thread adds up as many slots at once as there are packs in a batch.
-  const int group_slots = (slots + kCopyGroups * kStreamLanePacks - 1) /
-                          (kCopyGroups * kStreamLanePacks) * kStreamLanePacks;
-  for (int copies = 0; copies < kCopyGroups; ++copies) {
+  const int group_slots = (slots + kResidentGroups * kStreamLanePacks - 1) /
+                          (kResidentGroups * kStreamLanePacks) * kStreamLanePacks;
+  for (int copies = 0; copies < kResidentGroups; ++copies) {
     for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots); ++slot) {
       const int pack = part.line + rank + slot * threads;
       if (part.is_kept(pack)) {
@@ -76,8 +89,8 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
     fetch(pack, round == rounds - 1 ? evict_first() : evict_last());
     // While a batch is on its way, what was copied is added.
 #pragma unroll 1
-    for (; copies < (round + 1) * kCopyGroups / rounds; ++copies) {
-      wait_for_group(copies);
+    for (; copies < (round + 1) * kResidentGroups / rounds; ++copies) {
+      wait_for_resident_group(copies);
 #pragma unroll 1
       for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots);
            slot += kStreamLanePacks) {
