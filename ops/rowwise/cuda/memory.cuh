@@ -32,7 +32,7 @@ __device__ __forceinline__ uint64_t evict_last() {
 /// The same under a policy.
 __device__ __forceinline__ uint4 load_16_bytes(const void* address, uint64_t policy) {
   uint4 bits;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                : "l"(address), "l"(policy));
   return bits;
