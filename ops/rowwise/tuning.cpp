@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
-constexpr std::array kSpanLanePacks = {4, 8};
+constexpr std::array kSpanLanePacks = {1, 4, 8};
 constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
 
 template <typename Numbers>
@@ -58,7 +58,7 @@ std::string refusal(const TuningEntry& entry) {
     case Tier::span:
       return entry.element_bytes == 8 || entry.ahead ||
                      !contains(kSpanLanePacks, entry.lane_packs) || entry.blocks != 1
-                 ? "the tier span has 4 or 8 packs a lane, one block, nothing ahead, and not 8 "
+                 ? "the tier span has 1, 4 or 8 packs a lane, one block, nothing ahead, and not 8 "
                    "bytes"
                  : "";
     case Tier::block:

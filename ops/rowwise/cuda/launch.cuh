@@ -74,6 +74,8 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
     return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
   };
   switch (plan.lane_packs) {
+    case 1:
+      return launch(warps ? span_warp_kernel<1, Spans> : span_block_kernel<1, Spans>);
     case 4:
       return launch(warps ? span_warp_kernel<4, Spans> : span_block_kernel<4, Spans>);
     case 8:

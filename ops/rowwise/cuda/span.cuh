@@ -13,7 +13,6 @@ namespace warpfuse::cuda {
 
 /// The visible keys [begin, end) of a row.
 struct Span {
-  int64_t offset;  // of the row in the tensors
   int begin, end;
 };
 
@@ -35,14 +34,22 @@ class SpanOrder {
   __device__ int rows() const { return rows_; }
   __device__ int keys() const { return static_cast<int>(rules_.keys); }
 
-  __device__ Span row(int step) const {
+  /// Where a row lies; needs nothing from memory.
+  struct Place {
+    int64_t offset;  // of the row in the tensors
+    int batch, query;
+  };
+  __device__ Place place(int step) const {
     const int queries = static_cast<int>(rules_.queries);
     const int head_row = by_queries_.quotient(step), turn = step - head_row * queries;
     const int query = turn % 2 == 0 ? turn / 2 : queries - 1 - turn / 2;
-    const int batch = by_heads_.quotient(head_row);
-    const KeyInterval visible = rules_.visible<int>({batch, 0, query});
-    return {static_cast<int64_t>(head_row * queries + query) * keys(),
-            static_cast<int>(visible.begin), static_cast<int>(visible.end)};
+    return {static_cast<int64_t>(head_row * queries + query) * keys(), by_heads_.quotient(head_row),
+            query};
+  }
+
+  __device__ Span span(const Place& place) const {
+    const KeyInterval visible = rules_.visible<int>({place.batch, 0, place.query});
+    return {static_cast<int>(visible.begin), static_cast<int>(visible.end)};
   }
 
  private:
@@ -53,19 +60,21 @@ class SpanOrder {
 
 /// A row whose span takes kSlots packs of each lane; none are a row of zeros.
 template <int kSlots, typename Function, typename Group>
-__device__ __forceinline__ void span_of_slots(const Function& function, const Span& span, int packs,
-                                              Group& group) {
+__device__ __forceinline__ void span_of_slots(const Function& function, int64_t offset,
+                                              const Span& span, int packs, Group& group) {
   using T = typename Function::T;
   const int rank = group.rank(), size = group.size();
   const int first = span.begin / kPack<T>, last = (span.end + kPack<T> - 1) / kPack<T>;
   const int mine = first + rank;  // this lane's first pack of the span
   const auto store = [&](int pack, const uint4& bits) {
-    store_16_bytes(function.output + span.offset + static_cast<int64_t>(pack) * kPack<T>, bits);
+    store_16_bytes(function.output + offset + static_cast<int64_t>(pack) * kPack<T>, bits);
   };
   const auto store_zeros = [&] {
+#pragma unroll 1  // a few turns: unrolled, they are most of the code
     for (int pack = rank; pack < first; pack += size) {
       store(pack, {0, 0, 0, 0});
     }
+#pragma unroll 1
     for (int pack = mine + kSlots * size; pack < packs; pack += size) {
       store(pack, {0, 0, 0, 0});
     }
@@ -80,7 +89,7 @@ __device__ __forceinline__ void span_of_slots(const Function& function, const Sp
       Function::hide(bits[i],
                      [](uint4& pack, unsigned hidden) { pack = {hidden, hidden, hidden, hidden}; });
       const int pack = mine + i * size;
-      function.load(span.offset + static_cast<int64_t>(pack) * kPack<T>, i < kLast || pack < last,
+      function.load(offset + static_cast<int64_t>(pack) * kPack<T>, i < kLast || pack < last,
                     bits[i]);
     }
     store_zeros();  // while the loads are on their way
@@ -114,23 +123,57 @@ __device__ __forceinline__ void span_of_slots(const Function& function, const Sp
 
 /// The same for a number of slots that is known when it runs, the same for the group.
 template <int kMost, typename Function, typename Group>
-__device__ __forceinline__ void span_of_slots(int slots, const Function& function, const Span& span,
-                                              int packs, Group& group) {
+__device__ __forceinline__ void span_of_slots(int slots, const Function& function, int64_t offset,
+                                              const Span& span, int packs, Group& group) {
   if (slots == kMost) {
-    span_of_slots<kMost>(function, span, packs, group);
+    span_of_slots<kMost>(function, offset, span, packs, group);
   } else if constexpr (kMost > 0) {
-    span_of_slots<kMost - 1>(slots, function, span, packs, group);
+    span_of_slots<kMost - 1>(slots, function, offset, span, packs, group);
+  }
+}
+
+/// A row of at most one pack a lane, for few rows, whose time is that of their waits for memory:
+/// the loads do not wait for positions and lengths to say what of them is visible.
+template <typename Function, typename Group>
+__device__ __forceinline__ void span_at_once(const Function& function, const SpanOrder& order,
+                                             int step, Group& group) {
+  using T = typename Function::T;
+  const auto place = order.place(step);
+  const int first_key = group.rank() * kPack<T>;
+  const bool inside = first_key < order.keys();
+  typename Function::Bits bits[1];
+  Function::hide(bits[0],
+                 [](uint4& pack, unsigned hidden) { pack = {hidden, hidden, hidden, hidden}; });
+  function.load(place.offset + first_key, inside, bits[0]);
+  const Span span = order.span(place);
+  const PackMask<T> until_end(span.end - first_key), before_begin(span.begin - first_key);
+  Function::hide(bits[0], [&](uint4& pack, unsigned hidden) {
+    until_end.keep_first(pack, hidden);
+    before_begin.keep_rest(pack, hidden);
+  });
+  typename Function::template Kept<1> kept;
+  const auto result = function.reduce(bits, kept, group);
+  uint4 written = function.result(kept, 0, result);
+  until_end.keep_first(written, 0);
+  before_begin.keep_rest(written, 0);
+  if (inside) {
+    store_16_bytes(function.output + place.offset + first_key, written);
   }
 }
 
 template <int kLanePacks, typename Function, typename Group>
 __device__ __forceinline__ void span_row(const Function& function, const SpanOrder& order, int step,
                                          Group& group) {
-  constexpr int kKeys = kPack<typename Function::T>;
-  const Span span = order.row(step);
-  const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
-  const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
-  span_of_slots<kLanePacks>(slots, function, span, order.keys() / kKeys, group);
+  if constexpr (kLanePacks == 1) {
+    span_at_once(function, order, step, group);
+  } else {
+    constexpr int kKeys = kPack<typename Function::T>;
+    const auto place = order.place(step);
+    const Span span = order.span(place);
+    const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
+    const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
+    span_of_slots<kLanePacks>(slots, function, place.offset, span, order.keys() / kKeys, group);
+  }
 }
 
 /// A warp a row.
