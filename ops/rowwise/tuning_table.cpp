@@ -14,7 +14,7 @@ forward  2     32     264   warp     64      1          1      0
 forward  2     32     *     warp     64      4          1      0
 forward  2     128    264   span     128     1          1      0
 forward  2     128    264   block    128     1          1      0
-forward  2     64     *     span     128     4          1      0
+forward  2     128    *     span     128     4          1      0
 forward  2     256    *     span     64      4          1      0
 forward  2     512    *     span     128     4          1      0
 forward  2     1024   *     span     256     4          1      0
@@ -44,7 +44,7 @@ forward  4     32     264   warp     64      1          1      0
 forward  4     32     *     warp     64      4          1      0
 forward  4     128    264   span     128     1          1      0
 forward  4     128    264   block    128     1          1      0
-forward  4     64     *     span     128     4          1      0
+forward  4     128    *     span     128     4          1      0
 forward  4     256    *     span     64      4          1      0
 forward  4     512    *     span     128     4          1      0
 forward  4     1024   *     span     256     4          1      0
@@ -93,8 +93,7 @@ backward 2     32     264   warp     64      1          1      0
 backward 2     32     *     warp     64      4          1      0
 backward 2     128    264   span     128     1          1      0
 backward 2     128    264   block    128     1          1      0
-backward 2     64     *     span     128     4          1      0
-backward 2     128    *     span     64      4          1      0
+backward 2     128    *     span     128     4          1      0
 backward 2     512    *     span     64      8          1      0
 backward 2     1024   *     span     128     8          1      0
 backward 2     64     *     warp     128     2          1      0
@@ -120,7 +119,7 @@ backward 4     32     264   warp     64      1          1      0
 backward 4     32     *     warp     64      4          1      0
 backward 4     128    264   span     128     1          1      0
 backward 4     128    264   block    128     1          1      0
-backward 4     64     *     span     128     4          1      0
+backward 4     128    *     span     128     4          1      0
 backward 4     256    *     span     64      4          1      0
 backward 4     512    *     span     128     4          1      0
 backward 4     1024   *     span     256     4          1      0

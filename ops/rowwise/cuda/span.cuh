@@ -58,8 +58,8 @@ class SpanOrder {
   FastDivisor by_queries_, by_heads_;
 };
 
-/// A row whose span takes kSlots packs of each lane; none are a row of zeros.
-template <int kSlots, typename Function, typename Group>
+/// A row of at most kMost packs a lane, whose span takes kSlots of them; none are a row of zeros.
+template <int kSlots, int kMost, typename Function, typename Group>
 __device__ __forceinline__ void span_of_slots(const Function& function, int64_t offset,
                                               const Span& span, int packs, Group& group) {
   using T = typename Function::T;
@@ -70,13 +70,15 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
     store_16_bytes(function.output + offset + static_cast<int64_t>(pack) * kPack<T>, bits);
   };
   const auto store_zeros = [&] {
-#pragma unroll 1  // a few turns: unrolled, they are most of the code
+#pragma unroll 1  // with a window alone
     for (int pack = rank; pack < first; pack += size) {
       store(pack, {0, 0, 0, 0});
     }
-#pragma unroll 1
-    for (int pack = mine + kSlots * size; pack < packs; pack += size) {
-      store(pack, {0, 0, 0, 0});
+#pragma unroll
+    for (int i = kSlots; i < kMost; ++i) {
+      if (mine + i * size < packs) {
+        store(mine + i * size, {0, 0, 0, 0});
+      }
     }
   };
   if constexpr (kSlots == 0) {
@@ -122,13 +124,13 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
 }
 
 /// The same for a number of slots that is known when it runs, the same for the group.
-template <int kMost, typename Function, typename Group>
+template <int kSlots, int kMost, typename Function, typename Group>
 __device__ __forceinline__ void span_of_slots(int slots, const Function& function, int64_t offset,
                                               const Span& span, int packs, Group& group) {
-  if (slots == kMost) {
-    span_of_slots<kMost>(function, offset, span, packs, group);
-  } else if constexpr (kMost > 0) {
-    span_of_slots<kMost - 1>(slots, function, offset, span, packs, group);
+  if (slots == kSlots) {
+    span_of_slots<kSlots, kMost>(function, offset, span, packs, group);
+  } else if constexpr (kSlots > 0) {
+    span_of_slots<kSlots - 1, kMost>(slots, function, offset, span, packs, group);
   }
 }
 
@@ -172,7 +174,8 @@ __device__ __forceinline__ void span_row(const Function& function, const SpanOrd
     const Span span = order.span(place);
     const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
     const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
-    span_of_slots<kLanePacks>(slots, function, place.offset, span, order.keys() / kKeys, group);
+    span_of_slots<kLanePacks, kLanePacks>(slots, function, place.offset, span, order.keys() / kKeys,
+                                          group);
   }
 }
 
