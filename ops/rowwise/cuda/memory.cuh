@@ -22,7 +22,7 @@ __device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* addres
       "{\n"
       ".reg .pred wanted;\n"
       "setp.ne.u32 wanted, %5, 0;\n"
-      "@wanted ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "@wanted ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n"
       "}"
       : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
