@@ -39,7 +39,7 @@ WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation]") {
     for (const at::ScalarType dtype : kDtypes) {
       for (const int64_t keys : {1, 64, 1000, 10'001}) {
         for (const RowFunction& function : row_functions(2, 3, keys, dtype, device, Offsets{})) {
-          const warpfuse::RowPlan plan = plan_of(function.direction, function.rows);
+          const warpfuse::RowPlan plan = plan_of(function);
           INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
           const auto result = static_cast<int64_t>(function.rows.nbytes());
           const Allocated got = allocated_by(function.run, device);

@@ -125,7 +125,7 @@ WARPFUSE_GPU_TEST("rows shorter than a pack, and about as long", "[edges]") {
       for (int64_t keys = 1; keys <= 26; ++keys) {
         for (const RowFunction& function :
              row_functions(1, 9, keys, dtype, device, {.input = keys % 5, .second = keys % 3})) {
-          check_row_function(function, plan_of(function.direction, function.rows));
+          check_row_function(function, plan_of(function));
         }
       }
     }

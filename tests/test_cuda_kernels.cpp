@@ -44,7 +44,7 @@ struct Kernel {
     const TuningInUse tuning(tuning_with(text()));
     for (const RowFunction& function :
          row_functions(size.heads, size.queries, size.keys, dtype, device, offsets)) {
-      const RowPlan plan = plan_of(function.direction, function.rows);
+      const RowPlan plan = plan_of(function);
       INFO(text() << ": " << function.name << " of " << describe(function.rows));
       REQUIRE(plan.tier == tier);
       REQUIRE(plan.threads == threads);
@@ -154,7 +154,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       const auto packs = static_cast<int64_t>(row_limits().shared_bytes / (256 * pack_bytes) * 256);
       for (const RowFunction& function : row_functions(1, 2, packs * pack, dtype, device, {})) {
         if (function.direction == direction) {
-          const RowPlan plan = plan_of(direction, function.rows);
+          const RowPlan plan = plan_of(function);
           REQUIRE(plan.tier == Tier::block);
           REQUIRE(plan.shared_bytes == static_cast<size_t>(packs) * pack_bytes);
           check_row_function(function, plan);
@@ -162,7 +162,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       }
       for (const RowFunction& function :
            row_functions(1, 2, (packs + 1) * pack, dtype, device, {})) {
-        check_row_function(function, plan_of(function.direction, function.rows));
+        check_row_function(function, plan_of(function));
       }
     }
   }
@@ -215,7 +215,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
                            3;
       const int64_t queries = 2600 / kernel.blocks;  // twice that is more than run at once
       for (const RowFunction& function : row_functions(2, queries, keys, dtype, device, {})) {
-        const RowPlan plan = plan_of(function.direction, function.rows);
+        const RowPlan plan = plan_of(function);
         INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
         REQUIRE(plan.ahead);
         const auto launches = launches_during(function.run);
@@ -246,7 +246,7 @@ WARPFUSE_GPU_TEST("a row is split into as many parts as fill the GPU", "[kernels
   const TuningInUse tuning(tuning_with("stream 256 0 0 0"));
   for (const int64_t rows : {1, 3, 16}) {
     for (const RowFunction& function : row_functions(1, rows, 600'001, at::kHalf, device, {})) {
-      const RowPlan plan = plan_of(function.direction, function.rows);
+      const RowPlan plan = plan_of(function);
       CHECK(plan.blocks * rows >= std::min<int64_t>(row_limits().multiprocessors, rows * 70));
       check_row_function(function, plan);
     }

@@ -54,6 +54,12 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
              : int64_t{plan.lanes} * plan.lane_packs < shape.packs         ? "the row does not fit"
              : plan.lanes < shape.edges                                    ? "an edge has no lane"
                                                                            : "";
+    case Tier::span:
+      return !shape.span                                           ? "rows that are no spans"
+             : plan.lanes != 32 && plan.lanes != plan.threads      ? "lanes"
+             : plan.threads > 256 || plan.blocks != 1              ? "size"
+             : int64_t{plan.lanes} * plan.lane_packs < shape.packs ? "the row does not fit"
+                                                                   : "";
     case Tier::block:
     case Tier::cluster:
       if (plan.tier == Tier::block ? plan.blocks != 1
@@ -144,13 +150,16 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
           for (const int64_t packs : interesting_packs(tuning)) {
             const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
-              const RowShape shape = shape_of(direction, bytes, packs, rows, edges);
-              const RowPlan plan = plan_rows(shape, limits, tuning);
-              ++plans;
-              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
-                                << edges << " edges, " << rows << " rows, " << limits.shared_bytes
-                                << " bytes shared: " << plan.to_string());
+              RowShape shape = shape_of(direction, bytes, packs, rows, edges);
+              for (const bool span : {false, edges == 0}) {
+                shape.span = span;
+                const RowPlan plan = plan_rows(shape, limits, tuning);
+                ++plans;
+                if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                  FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
+                                  << edges << " edges, " << rows << " rows, " << limits.shared_bytes
+                                  << " bytes shared: " << plan.to_string());
+                }
               }
             }
           }
@@ -176,6 +185,32 @@ TEST_CASE("the library's table uses what a large GPU has", "[tuning]") {
     }
   }
   CHECK(tiers == std::set<std::string>{"warp", "block", "cluster", "stream"});
+}
+
+TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", "[tuning]") {
+  const Tuning tuning = parse_tuning(
+      std::string("forward 4 100 * span 64 4 1 0\nforward 4 * * span 96 8 1 0") + kLastEntries);
+  const auto plan = [&](int64_t packs, bool span) {
+    RowShape shape = shape_of(Direction::forward, 4, packs, 1000);
+    shape.span = span;
+    return plan_rows(shape, kLeast, tuning);
+  };
+  CHECK((plan(100, true) == RowPlan{Tier::span, 32, 4, 64, 1, false, 0}));
+  CHECK((plan(101, true) == RowPlan{Tier::span, 32, 8, 96, 1, false, 0}));
+  CHECK((plan(256, true) == RowPlan{Tier::span, 32, 8, 96, 1, false, 0}));
+  CHECK((plan(257, true) == RowPlan{Tier::span, 96, 8, 96, 1, false, 0}));
+  CHECK((plan(768, true) == RowPlan{Tier::span, 96, 8, 96, 1, false, 0}));
+  CHECK(plan(769, true).tier == Tier::stream);
+  CHECK(plan(100, false).tier == Tier::stream);
+  // The library's table: attention of 1024 keys and more.
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const int bytes : {2, 4}) {
+      RowShape shape = shape_of(direction, bytes, 1024 * bytes / 16, 96 * 1024);
+      CHECK(plan_rows(shape, kHopper, default_tuning()).tier != Tier::span);
+      shape.span = true;
+      CHECK(plan_rows(shape, kHopper, default_tuning()).tier == Tier::span);
+    }
+  }
 }
 
 TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {

@@ -59,6 +59,9 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
       plan->lane_packs = *kernel;
       return true;
     }
+    case Tier::span:
+      plan->lanes = shape.packs <= int64_t{32} * entry.lane_packs ? 32 : entry.threads;
+      return shape.span && shape.packs <= int64_t{plan->lanes} * entry.lane_packs;
     case Tier::block:
     case Tier::cluster: {
       if (plan->blocks > limits.cluster_blocks) {

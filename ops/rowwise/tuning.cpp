@@ -13,7 +13,9 @@ namespace warpfuse {
 namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr std::array kTiers = {Tier::warp, Tier::block, Tier::cluster, Tier::stream, Tier::column};
+constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
+                               Tier::cluster, Tier::stream, Tier::column};
+constexpr std::array kSpanLanePacks = {1, 4, 8};
 constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
 
 template <typename Numbers>
@@ -42,7 +44,9 @@ std::string refusal(const TuningEntry& entry) {
   const bool many = registers && (entry.tier == Tier::column ? !entry.ahead
                                   : entry.ahead              ? entry.lane_packs * pack_bytes > 128
                                                              : entry.lane_packs > 4);
-  const int most = entry.tier == Tier::warp ? 256 : many || entry.tier == Tier::stream ? 512 : 1024;
+  const int most = entry.tier == Tier::warp || entry.tier == Tier::span ? 256
+                   : many || entry.tier == Tier::stream                 ? 512
+                                                                        : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
@@ -51,6 +55,12 @@ std::string refusal(const TuningEntry& entry) {
       return !contains(kWarpLanePacks, entry.lane_packs) ? "no kernel has so many packs a lane"
              : entry.blocks != 1                         ? "the tier warp has one block"
                                                          : "";
+    case Tier::span:
+      return entry.element_bytes == 8 || entry.ahead ||
+                     !contains(kSpanLanePacks, entry.lane_packs) || entry.blocks != 1
+                 ? "the tier span has 1, 4 or 8 packs a lane, one block, nothing ahead, and not 8 "
+                   "bytes"
+                 : "";
     case Tier::block:
     case Tier::cluster:
       if (registers && (!contains(kBlockLanePacks, entry.lane_packs) ||
@@ -79,7 +89,7 @@ std::string refusal(const TuningEntry& entry) {
     case Tier::naive:
       break;
   }
-  return "the tier is warp, block, cluster, stream or column";
+  return "the tier is warp, span, block, cluster, stream or column";
 }
 
 template <typename Number>
@@ -163,6 +173,8 @@ const char* to_string(Tier tier) {
   switch (tier) {
     case Tier::warp:
       return "warp";
+    case Tier::span:
+      return "span";
     case Tier::block:
       return "block";
     case Tier::cluster:

@@ -12,6 +12,7 @@ namespace warpfuse {
 /// Where a row lives while it is reduced.
 enum class Tier {
   warp,     // in registers of 1..32 lanes, several rows a warp
+  span,     // what is visible of it, in registers of a warp or a block
   block,    // in registers or shared memory of one block
   cluster,  // in registers or shared memory of 2..16 blocks
   stream,   // nowhere: it is read twice; or what has room of a few, in all multiprocessors
@@ -25,6 +26,7 @@ enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
 /// of them, are run so. The first line that fits the shape and the device is taken. Lines of the
+/// tier span are for attention whose keys are hidden by position alone. Lines of the
 /// tier column are for softmax over a dimension that is not the last, and `packs` are its columns.
 struct TuningEntry {
   Direction direction;
@@ -69,7 +71,7 @@ void set_tuning(Tuning tuning);
 /// What a launch of the row engine looks like.
 struct RowPlan {
   Tier tier;
-  int lanes;            // of a warp that share a row, in the tier warp; 32 elsewhere
+  int lanes;            // that share a row, in the tiers warp and span; 32 elsewhere
   int lane_packs;       // packs in the registers of one lane; 0: none
   int threads;          // of a block
   int blocks;           // that share a row
@@ -88,6 +90,7 @@ struct RowShape {
   int64_t edges;  // elements of a row at most that are in no pack
   int64_t rows;
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
+  bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
 };
 
 /// What the device and its kernels allow.

@@ -12,6 +12,11 @@ limit cluster_blocks 16
 # direction bytes packs rows  tier    threads lane_packs blocks ahead
 forward  2     32     264   warp     64      1          1      0
 forward  2     32     *     warp     64      4          1      0
+forward  2     128    132   span     128     1          1      0
+forward  2     128    *     span     128     4          1      0
+forward  2     256    *     span     64      4          1      0
+forward  2     512    *     span     128     4          1      0
+forward  2     1024   *     span     256     4          1      0
 forward  2     128    264   block    128     1          1      0
 forward  2     128    2112  block    64      2          1      0
 forward  2     128    *     warp     64      4          1      0
@@ -38,6 +43,11 @@ forward  2     *      *     column   512     0          1      0
 
 forward  4     32     264   warp     64      1          1      0
 forward  4     32     *     warp     64      4          1      0
+forward  4     128    132   span     128     1          1      0
+forward  4     128    *     span     128     4          1      0
+forward  4     256    *     span     64      4          1      0
+forward  4     512    *     span     128     4          1      0
+forward  4     1024   *     span     256     4          1      0
 forward  4     128    264   block    128     1          1      0
 forward  4     128    *     warp     64      4          1      0
 forward  4     256    *     block    64      4          1      0
@@ -84,6 +94,10 @@ forward  8     *      *     column   512     0          1      0
 
 backward 2     32     264   warp     64      1          1      0
 backward 2     32     *     warp     64      4          1      0
+backward 2     128    132   span     128     1          1      0
+backward 2     128    *     span     128     4          1      0
+backward 2     512    *     span     64      8          1      0
+backward 2     1024   *     span     128     8          1      0
 backward 2     128    264   block    128     1          1      0
 backward 2     64     *     warp     128     2          1      0
 backward 2     128    *     block    64      4          1      0
@@ -107,6 +121,11 @@ backward 2     *      *     column   512     0          1      0
 
 backward 4     32     264   warp     64      1          1      0
 backward 4     32     *     warp     64      4          1      0
+backward 4     128    132   span     128     1          1      0
+backward 4     128    *     span     128     4          1      0
+backward 4     256    *     span     64      4          1      0
+backward 4     512    *     span     128     4          1      0
+backward 4     1024   *     span     256     4          1      0
 backward 4     128    264   block    128     1          1      0
 backward 4     128    *     block    128     1          1      0
 backward 4     512    *     block    128     4          1      0

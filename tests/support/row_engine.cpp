@@ -38,6 +38,9 @@ std::string tuning_with(const std::string& run) {
   std::ostringstream text;
   for (const char* direction : {"forward", "backward"}) {
     for (const int bytes : {2, 4, 8}) {
+      if (bytes == 8 && run.starts_with("span")) {
+        continue;
+      }
       text << direction << ' ' << bytes << " * * " << run << '\n';
     }
   }
@@ -75,7 +78,7 @@ warpfuse::RowLimits row_limits() {
           device.cooperative};
 }
 
-warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor) {
+warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
   const int bytes = static_cast<int>(tensor.element_size()), pack = 16 / bytes;
   const int64_t columns = tensor.size(-1);
   const bool aligned =
@@ -85,11 +88,13 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
           columns / pack,
           aligned ? columns % pack : std::min(columns, int64_t{2} * (pack - 1)),
           tensor.numel() / columns,
-          direction == warpfuse::Direction::forward ? 16U : 32U};
+          direction == warpfuse::Direction::forward ? 16U : 32U,
+          span};
 }
 
-warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
-  return warpfuse::plan_rows(row_shape(direction, tensor), device_row_limits(), parsed_tuning());
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
+  return warpfuse::plan_rows(row_shape(direction, tensor, span), device_row_limits(),
+                             parsed_tuning());
 }
 
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor) {

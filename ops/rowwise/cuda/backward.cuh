@@ -5,6 +5,8 @@
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/mask.cuh"
+#include "rowwise/cuda/span.cuh"
+#include "rowwise/cuda/span_functions.cuh"
 
 namespace warpfuse::cuda {
 
@@ -27,6 +29,7 @@ struct Backward {
   static constexpr bool kKeptInBits = true;
   static constexpr bool kMaxOfBits = false;
   static constexpr bool kRules = Mask::kRules;
+  static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4;
 
   struct Summary {
     C sum;
@@ -70,6 +73,16 @@ struct Backward {
         result_alike(aligned_alike(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
   int64_t arrange(int64_t rows, int rows_of_block) { return mask.arrange(rows, rows_of_block); }
+
+  bool spans(int64_t rows) const {
+    if constexpr (kSpans) {
+      return inputs_alike && result_alike && is_aligned(output, columns) &&
+             SpanOrder::fits(mask.rules, rows);
+    }
+    return false;
+  }
+  SpanBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
+  const KeyRules& rules() const { return mask.rules; }
 
   __device__ Row row(int64_t step) const {
     const auto interval = mask.row(step, columns);

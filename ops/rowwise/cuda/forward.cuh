@@ -5,6 +5,8 @@
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/load.cuh"
+#include "rowwise/cuda/span.cuh"
+#include "rowwise/cuda/span_functions.cuh"
 #include "rowwise/cuda/store.cuh"
 
 namespace warpfuse::cuda {
@@ -40,6 +42,9 @@ struct Forward {
   static constexpr bool kMaxOfBits = sizeof(T) == 2 && std::is_same_v<Load, PlainLoad<T>>;
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
+  /// The tier span has this function.
+  static constexpr bool kSpans =
+      kRules && !Load::Mask::kTensor && Store::kKeepsExponential && sizeof(T) <= 4;
 
   /// What lanes, warps and blocks tell each other of their part of the row.
   struct Summary {
@@ -85,6 +90,18 @@ struct Forward {
   int64_t arrange(int64_t rows, int rows_of_block) {
     return load.mask.arrange(rows, rows_of_block);
   }
+
+  /// Whether it has these rows: packs are aligned in all of them, and the largest score is the
+  /// largest before the scale.
+  bool spans(int64_t rows) const {
+    if constexpr (kSpans) {
+      return alike && is_aligned(input, columns) && input_stride == columns && load.scale > 0 &&
+             load.scale < C(INFINITY) && SpanOrder::fits(load.mask.rules, rows);
+    }
+    return false;
+  }
+  SpanForward<T> for_spans() const { return {input, output, load.scale}; }
+  const KeyRules& rules() const { return load.mask.rules; }
 
   __device__ Row row(int64_t step) const {
     const auto interval = load.mask.row(step, columns);

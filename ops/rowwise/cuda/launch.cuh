@@ -20,13 +20,14 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
                   int64_t stride) {
   using T = typename Function::T;
   const int64_t columns = function.columns;
-  const bool aligned = reinterpret_cast<uintptr_t>(start) % 16 == 0 && stride % kPack<T> == 0;
+  const bool aligned = is_aligned(start, stride);
   return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
           static_cast<int>(sizeof(T)),
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
           rows,
-          sizeof(typename Function::Bits)};
+          sizeof(typename Function::Bits),
+          function.spans(rows)};
 }
 
 template <typename Function>
@@ -56,6 +57,30 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
       return launch(warp_kernel<6, Function>);
     case 8:
       return launch(warp_kernel<8, Function>);
+    default:
+      return cudaErrorInvalidConfiguration;
+  }
+}
+
+template <typename Function>
+cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& plan,
+                        cudaStream_t stream) {
+  const bool warps = plan.lanes == 32;
+  const int64_t rows_of_block = warps ? plan.threads / 32 : 1;
+  const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
+                          plan.threads};
+  const auto spans = function.for_spans();
+  using Spans = std::remove_const_t<decltype(spans)>;
+  const auto launch = [&](auto kernel) {
+    return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
+  };
+  switch (plan.lane_packs) {
+    case 1:
+      return launch(warps ? span_warp_kernel<1, Spans> : span_block_kernel<1, Spans>);
+    case 4:
+      return launch(warps ? span_warp_kernel<4, Spans> : span_block_kernel<4, Spans>);
+    case 8:
+      return launch(warps ? span_warp_kernel<8, Spans> : span_block_kernel<8, Spans>);
     default:
       return cudaErrorInvalidConfiguration;
   }
@@ -151,6 +176,11 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   switch (plan.tier) {
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
+    case Tier::span:
+      if constexpr (Function::kSpans) {
+        return launch_span(function, rows, plan, stream);
+      }
+      return cudaErrorInvalidConfiguration;
     case Tier::stream:
       return launch_stream(function, rows, plan, workspace, stream);
     default:

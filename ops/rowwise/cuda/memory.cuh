@@ -38,6 +38,18 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* address, uint64_t pol
   return bits;
 }
 
+/// The same into `bits` where `wanted`, else they stay: no branch, so that loads follow each other.
+__device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* address, uint4& bits) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %5, 0;\n"
+      "@wanted ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
+      : "l"(address), "r"(static_cast<unsigned>(wanted)));
+}
+
 /// One store of 16 bytes: an assignment through a pointer may be split.
 __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x), "r"(bits.y),

@@ -118,6 +118,12 @@ struct PackedRow {
   }
 };
 
+/// Whether rows that are `stride` elements apart all start at a pack.
+template <typename T>
+__host__ __device__ inline bool is_aligned(const T* rows, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(rows) % 16 == 0 && stride % kPack<T> == 0;
+}
+
 /// Whether packs of two tensors whose rows are `stride_a` and `stride_b` elements apart are aligned
 /// alike in every row.
 template <typename T>
