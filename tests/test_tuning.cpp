@@ -16,6 +16,7 @@ using warpfuse::ColumnPlan;
 using warpfuse::ColumnShape;
 using warpfuse::default_tuning;
 using warpfuse::Direction;
+using warpfuse::kColumnAheadPacks;
 using warpfuse::parse_tuning;
 using warpfuse::plan_columns;
 using warpfuse::plan_rows;
@@ -97,7 +98,7 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
 /// The same for rows that are not contiguous.
 std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLimits& limits) {
   const int64_t rows = int64_t{plan.width} * plan.vector;  // of a tile
-  if (plan.threads < 32 || plan.threads > (plan.ahead ? 1024 : 512) || plan.threads % 32 != 0) {
+  if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
     return "threads";
   }
   if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
@@ -115,7 +116,7 @@ std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLim
   if (plan.lane_packs == 0) {
     return plan.blocks == 1 ? "" : "blocks for what is read twice";
   }
-  const size_t copied = plan.ahead ? size_t{16} * plan.threads * plan.lane_packs : 0;
+  const size_t copied = plan.ahead ? size_t{16} * plan.threads * kColumnAheadPacks : 0;
   return copied > limits.shared_bytes     ? "more shared memory than there is"
          : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
          : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
@@ -357,7 +358,7 @@ TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", 
 
 TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 5000 * column 512 8 1 0\n"
-                                                 "forward 4 * * column 1024 8 2 1") +
+                                                 "forward 4 * * column 512 16 2 1") +
                                      kLastEntries);
   const auto plan = [&](int64_t columns, int vector, const RowLimits& limits = kHopper) {
     return plan_columns({Direction::forward, 4, columns, 3, 1024, vector}, limits, tuning);
@@ -367,7 +368,7 @@ TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", 
   CHECK((plan(513, 4) == ColumnPlan{512, 8, 1, 4, 4, false, 192}));
   CHECK((plan(4096, 4) == ColumnPlan{512, 8, 1, 4, 1, false, 768}));
   CHECK((plan(100, 1) == ColumnPlan{512, 8, 1, 1, 32, false, 96}));
-  CHECK((plan(4097, 4) == ColumnPlan{1024, 8, 2, 4, 2, true, 384}));
+  CHECK((plan(4097, 4) == ColumnPlan{512, 16, 2, 4, 2, true, 384}));
   CHECK((plan(4097, 1) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));  // no copies of elements
   CHECK((plan(4097, 4, kAmpere) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));
 }

@@ -155,7 +155,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }
-    const size_t staged = size_t{16} * entry.threads * entry.lane_packs;
+    const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks;
     if (entry.ahead && (shape.vector == 1 || staged > lowered.shared_bytes)) {
       continue;
     }

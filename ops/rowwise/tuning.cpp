@@ -34,16 +34,13 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
     return "threads of the tier warp are a power of two";  // as RowOrder's groups of rows are
   }
-  if (entry.tier == Tier::column && entry.ahead && entry.direction == Direction::backward) {
-    return "no backward kernel copies tiles ahead";
-  }
   const bool registers = entry.lane_packs > 0;
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
   const int pack_bytes =
       entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
-  const bool many = registers && (entry.tier == Tier::column ? !entry.ahead
-                                  : entry.ahead              ? entry.lane_packs * pack_bytes > 128
-                                                             : entry.lane_packs > 4);
+  const bool many =
+      registers && (entry.tier == Tier::column ||
+                    (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4));
   const int most = entry.tier == Tier::warp || entry.tier == Tier::span ? 256
                    : many || entry.tier == Tier::stream                 ? 512
                                                                         : 1024;
@@ -80,12 +77,16 @@ std::string refusal(const TuningEntry& entry) {
       return registers                                 ? "the tier stream keeps no packs"
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
                                                        : "";
-    case Tier::column:
-      return entry.lane_packs != 0 && entry.lane_packs != kColumnSlots
+    case Tier::column: {
+      const int ahead = kColumnAheadPacks / (entry.direction == Direction::forward ? 1 : 2);
+      return entry.ahead && entry.lane_packs != ahead
+                 ? "tiles ahead keep " + std::to_string(ahead) + " columns"
+             : !entry.ahead && registers && entry.lane_packs != kColumnSlots
                  ? "the tier column keeps 0 or " + std::to_string(kColumnSlots) + " columns"
              : entry.blocks < 1 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
                  ? "a tile has 1, 2, 4, 8 or 16 blocks"
                  : "";
+    }
     case Tier::naive:
       break;
   }

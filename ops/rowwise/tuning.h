@@ -143,6 +143,10 @@ inline constexpr int kStreamLanePacks = 4;
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;
 
+/// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
+/// their way ahead: forward of so many columns, backward of half of them.
+inline constexpr int kColumnAheadPacks = 16;
+
 /// Packs in the registers of a lane that kernels of the tier warp are compiled for.
 inline constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};
 

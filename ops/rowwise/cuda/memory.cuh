@@ -77,6 +77,13 @@ __device__ __forceinline__ void copy_16_bytes(void* shared, const void* global, 
                : "memory");
 }
 
+/// The same where other blocks want the rest of the 128-byte line: it is fetched to the L2 cache.
+__device__ __forceinline__ void copy_16_bytes_of_line(void* shared, const void* global) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(address), "l"(global)
+               : "memory");
+}
+
 /// Closes the group of copies since the last call.
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
