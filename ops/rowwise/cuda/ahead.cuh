@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
-  const int rank = group.rank(), size = group.size(), threads = static_cast<int>(blockDim.x);
-  const Staging staging{memory + threadIdx.x, threads, kLanePacks};
+  const int rank = group.rank(), size = group.size();
+  const Staging staging(memory, kLanePacks);
   const int64_t stride = group.groups();
   typename Function::Edge edge = Function::no_edge();
   bool visible = false;  // the edge that was read ahead is
@@ -70,33 +70,24 @@ __device__ __forceinline__ void wait_for_group(int group) {
   }
 }
 
-/// Calls visit(slot, pack) for the slots [from, to) that hold packs below `last`, four at a time
-/// where none of the four is missing.
-template <typename Visit>
+template <int kCount>
+using Count = std::integral_constant<int, kCount>;
+
+/// Calls visit(count, slot, pack) for the slots [from, to): for kAtOnce at once where all of them
+/// hold packs of [first, last), else for one that may hold any.
+template <int kAtOnce, typename Visit>
 __device__ __forceinline__ void for_slots(int from, int to, int rank, int size, int first, int last,
                                           const Visit& visit) {
-  constexpr int kAtOnce = 4;
-  int slot = from;
-  for (; slot + kAtOnce <= to && rank + (slot + kAtOnce - 1) * size < last; slot += kAtOnce) {
-    if (rank + slot * size >= first) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        visit(slot + i, rank + (slot + i) * size);
-      }
+  int slot = from, pack = rank + from * size;
+  while (slot < to) {
+    if (slot + kAtOnce <= to && pack >= first && pack + (kAtOnce - 1) * size < last) {
+      visit(Count<kAtOnce>(), slot, pack);
+      slot += kAtOnce;
+      pack += kAtOnce * size;
     } else {
-#pragma unroll 1
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (rank + (slot + i) * size >= first) {
-          visit(slot + i, rank + (slot + i) * size);
-        }
-      }
-    }
-  }
-#pragma unroll 1
-  for (; slot < to; ++slot) {
-    const int pack = rank + slot * size;
-    if (pack >= first && pack < last) {
-      visit(slot, pack);
+      visit(Count<1>(), slot, pack);
+      ++slot;
+      pack += size;
     }
   }
 }
@@ -110,16 +101,26 @@ __global__ void __launch_bounds__(1024)
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
-  const int rank = group.rank(), size = group.size(), threads = static_cast<int>(blockDim.x);
-  const Staging staging{memory + threadIdx.x, threads, slots};
+  const int rank = group.rank(), size = group.size();
+  const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;
+  constexpr int kAtOnce = 64 / sizeof(typename Function::Bits);  // as registers have room for
   const int64_t stride = group.groups();
   int64_t step = group.index();
   auto row = function.row(step);
+  const auto for_part = [&](int part, int first, int last, const auto& visit) {
+    for_slots<kAtOnce>(part * group_slots, min(slots, (part + 1) * group_slots), rank, size, first,
+                       last, visit);
+  };
   for (int part = 0; part < kCopyGroups; ++part) {
-    for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size,
-              row.layout.first, row.layout.last,
-              [&](int slot, int pack) { function.stage(row, pack, staging, slot); });
+    for_part(part, row.layout.first, row.layout.last, [&](auto count, int slot, int pack) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        if (count > 1 || row.layout.read(pack)) {
+          function.stage(row, pack + i * size, staging, slot + i);
+        }
+      }
+    });
     commit_copies();
   }
   typename Function::Edge edge =
@@ -130,24 +131,33 @@ __global__ void __launch_bounds__(1024)
         if constexpr (first_time) {
           wait_for_group(part);
         }
-        for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size,
-                  row.layout.first, row.layout.last, [&](int slot, int pack) {
-                    auto bits = Function::staged(staging, slot);
-                    typename Function::Kept kept;
-                    if constexpr (first_time && Function::kMaxOfBits) {
-                      visit(bits);
-                      return;
-                    }
-                    if constexpr (first_time || !Function::kKeptInBits) {
-                      function.keep(row, pack, bits, kept);
-                    } else {
-                      Function::kept_in_bits(bits, kept);
-                    }
-                    visit(kept);
-                    if constexpr (Function::kKeptInBits) {
-                      Function::keep_staged(kept, staging, slot);
-                    }
-                  });
+        for_part(part, row.layout.first, row.layout.last, [&](auto count, int slot, int pack) {
+          if (count == 1 && !row.layout.read(pack)) {
+            return;
+          }
+          typename Function::Bits bits[count];
+#pragma unroll
+          for (int i = 0; i < count; ++i) {
+            bits[i] = Function::staged(staging, slot + i);
+          }
+#pragma unroll
+          for (int i = 0; i < count; ++i) {
+            typename Function::Kept kept;
+            if constexpr (first_time && Function::kMaxOfBits) {
+              visit(bits[i]);
+              continue;
+            }
+            if constexpr (first_time || !Function::kKeptInBits) {
+              function.keep(row, pack + i * size, bits[i], kept);
+            } else {
+              Function::kept_in_bits(bits[i], kept);
+            }
+            visit(kept);
+            if constexpr (Function::kKeptInBits) {
+              Function::keep_staged(kept, staging, slot + i);
+            }
+          }
+        });
       }
       visit(edge);
     });
@@ -157,26 +167,39 @@ __global__ void __launch_bounds__(1024)
     }
     const typename Function::Edge next_edge =
         rank < next.layout.edges ? function.edge(next, rank) : Function::no_edge();
+    const int both_first = max(row.layout.first, next.layout.first);
+    const int both_last = min(row.layout.last, next.layout.last);
     for (int part = 0; part < kCopyGroups; ++part) {
-      for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size, 0,
-                max(row.layout.packs, next.layout.packs), [&](int slot, int pack) {
-                  typename Function::Kept kept;
-                  if (row.layout.read(pack)) {
-                    const auto bits = Function::staged(staging, slot);
-                    if constexpr (Function::kKeptInBits) {
-                      Function::kept_in_bits(bits, kept);
-                    } else {
-                      function.keep(row, pack, bits, kept);
-                      function.prepare(kept, result);
-                    }
-                  }
-                  if (next.layout.read(pack)) {
-                    function.stage(next, pack, staging, slot);
-                  }
-                  if (pack < row.layout.packs) {
-                    function.write(row, pack, kept, result);
-                  }
-                });
+      for_part(part, both_first, both_last, [&](auto count, int slot, int pack) {
+        typename Function::Bits bits[count];
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          if (count > 1 || row.layout.read(pack)) {
+            bits[i] = Function::staged(staging, slot + i);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          if (count > 1 || next.layout.read(pack)) {
+            function.stage(next, pack + i * size, staging, slot + i);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          typename Function::Kept kept;
+          if (count > 1 || row.layout.read(pack)) {
+            if constexpr (Function::kKeptInBits) {
+              Function::kept_in_bits(bits[i], kept);
+            } else {
+              function.keep(row, pack + i * size, bits[i], kept);
+              function.prepare(kept, result);
+            }
+          }
+          if (count > 1 || pack < row.layout.packs) {
+            function.write(row, pack + i * size, kept, result);
+          }
+        }
+      });
       commit_copies();
     }
     if (rank < row.layout.edges) {

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(1024)
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   TileGroup group(width, blocks);
-  const Staging staging{memory + threadIdx.x, static_cast<int>(blockDim.x), kSlots};
+  const Staging staging(memory, kSlots);
   const auto start = [&](int64_t tile) {
     const TilePlace place(layout, tile, kPack<T>, group);
 #pragma unroll
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(1024)
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      x[i].held = *staging.at(i, 0);
+      x[i].held = staging.load(i, 0);
     }
     if (tile + group.groups() < tiles) {
       start(tile + group.groups());
