@@ -87,6 +87,7 @@ struct RowShape {
   int64_t edges;  // elements of a row at most that are in no pack
   int64_t rows;
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
+  int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
 };
 
 /// What the device and its kernels allow.

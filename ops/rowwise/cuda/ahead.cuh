@@ -36,13 +36,19 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   for (; step < steps; step += stride) {
     auto row = function.row(step);
     Function::see_visible(row, visible);
+    typename Function::Bits bits[kLanePacks];
     typename Function::Kept kept[kLanePacks];
     auto kept_edge = edge;
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
+      bits[i] =
+          Function::staged(staging, i);  // empty slots too: all reads are on their way at once
+    }
+#pragma unroll
+    for (int i = 0; i < kLanePacks; ++i) {
       if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, Function::staged(staging, i), kept[i]);
+        function.keep(row, rank + i * size, bits[i], kept[i]);
       }
     }
     if (step + stride < steps) {
@@ -73,30 +79,30 @@ __device__ __forceinline__ void wait_for_group(int group) {
 template <int kCount>
 using Count = std::integral_constant<int, kCount>;
 
-/// Calls visit(count, slot, pack) for the slots [from, to): for kAtOnce at once where all of them
-/// hold packs of [first, last), else for one that may hold any.
-template <int kAtOnce, typename Visit>
-__device__ __forceinline__ void for_slots(int from, int to, int rank, int size, int first, int last,
+/// Calls visit(count, slot) for the slots [from, to): for kAtOnce at once where whole(slot) says
+/// that all of them hold packs, else for one that may hold any.
+template <int kAtOnce, typename Whole, typename Visit>
+__device__ __forceinline__ void for_slots(int from, int to, const Whole& whole,
                                           const Visit& visit) {
-  int slot = from, pack = rank + from * size;
+  int slot = from;
   while (slot < to) {
-    if (slot + kAtOnce <= to && pack >= first && pack + (kAtOnce - 1) * size < last) {
-      visit(Count<kAtOnce>(), slot, pack);
+    if (slot + kAtOnce <= to && whole(slot)) {
+      visit(Count<kAtOnce>(), slot);
       slot += kAtOnce;
-      pack += kAtOnce * size;
     } else {
-      visit(Count<1>(), slot, pack);
+      visit(Count<1>(), slot);
       ++slot;
-      pack += size;
     }
   }
 }
 
-/// Tiers block and cluster: the blocks of a row have it in their shared memory, as it came, pack
-/// i * size + rank in slot i of a thread. The blocks stay for other rows: as soon as a slot is
-/// written, the copy of the next row's pack is started there.
+/// Tiers block and cluster: the blocks of a row have it in their shared memory, as it came. The
+/// packs of a thread are those in its place of each run of as many packs as there are threads,
+/// which start with a line of the cache, whatever the row does: accesses of warps that straddle
+/// lines cost 6 %. The blocks stay for other rows: as soon as a slot is read for the last time, the
+/// copy of the next row's pack is started there.
 template <typename Function>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint4) ? 1024 : 512)
     shared_kernel(Function function, int64_t steps, int blocks, int slots) {
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
@@ -105,22 +111,31 @@ __global__ void __launch_bounds__(1024)
   const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;
   constexpr int kAtOnce = 64 / sizeof(typename Function::Bits);  // as registers have room for
+  const auto pack_in = [&](const typename Function::Row& row, int slot) {
+    return rank - row.layout.line + slot * size;
+  };
+  const auto all_read = [&](const typename Function::Row& row, int slot) {
+    const int pack = pack_in(row, slot);
+    return pack >= row.layout.first && pack + (kAtOnce - 1) * size < row.layout.last;
+  };
+  const auto for_part = [&](int part, const auto& whole, const auto& visit) {
+    for_slots<kAtOnce>(part * group_slots, min(slots, (part + 1) * group_slots), whole, visit);
+  };
   const int64_t stride = group.groups();
   int64_t step = group.index();
   auto row = function.row(step);
-  const auto for_part = [&](int part, int first, int last, const auto& visit) {
-    for_slots<kAtOnce>(part * group_slots, min(slots, (part + 1) * group_slots), rank, size, first,
-                       last, visit);
-  };
   for (int part = 0; part < kCopyGroups; ++part) {
-    for_part(part, row.layout.first, row.layout.last, [&](auto count, int slot, int pack) {
+    for_part(
+        part, [&](int slot) { return all_read(row, slot); },
+        [&](auto count, int slot) {
+          const int pack = pack_in(row, slot);
 #pragma unroll
-      for (int i = 0; i < count; ++i) {
-        if (count > 1 || row.layout.read(pack)) {
-          function.stage(row, pack + i * size, staging, slot + i);
-        }
-      }
-    });
+          for (int i = 0; i < count; ++i) {
+            if (count > 1 || row.layout.read(pack)) {
+              function.stage(row, pack + i * size, staging, slot + i);
+            }
+          }
+        });
     commit_copies();
   }
   typename Function::Edge edge =
@@ -131,33 +146,36 @@ __global__ void __launch_bounds__(1024)
         if constexpr (first_time) {
           wait_for_group(part);
         }
-        for_part(part, row.layout.first, row.layout.last, [&](auto count, int slot, int pack) {
-          if (count == 1 && !row.layout.read(pack)) {
-            return;
-          }
-          typename Function::Bits bits[count];
+        for_part(
+            part, [&](int slot) { return all_read(row, slot); },
+            [&](auto count, int slot) {
+              const int pack = pack_in(row, slot);
+              if (count == 1 && !row.layout.read(pack)) {
+                return;
+              }
+              typename Function::Bits bits[count];
 #pragma unroll
-          for (int i = 0; i < count; ++i) {
-            bits[i] = Function::staged(staging, slot + i);
-          }
+              for (int i = 0; i < count; ++i) {
+                bits[i] = Function::staged(staging, slot + i);
+              }
 #pragma unroll
-          for (int i = 0; i < count; ++i) {
-            typename Function::Kept kept;
-            if constexpr (first_time && Function::kMaxOfBits) {
-              visit(bits[i]);
-              continue;
-            }
-            if constexpr (first_time || !Function::kKeptInBits) {
-              function.keep(row, pack + i * size, bits[i], kept);
-            } else {
-              Function::kept_in_bits(bits[i], kept);
-            }
-            visit(kept);
-            if constexpr (Function::kKeptInBits) {
-              Function::keep_staged(kept, staging, slot + i);
-            }
-          }
-        });
+              for (int i = 0; i < count; ++i) {
+                typename Function::Kept kept;
+                if constexpr (first_time && Function::kMaxOfBits) {
+                  visit(bits[i]);
+                  continue;
+                }
+                if constexpr (first_time || !Function::kKeptInBits) {
+                  function.keep(row, pack + i * size, bits[i], kept);
+                } else {
+                  Function::kept_in_bits(bits[i], kept);
+                }
+                visit(kept);
+                if constexpr (Function::kKeptInBits) {
+                  Function::keep_staged(kept, staging, slot + i);
+                }
+              }
+            });
       }
       visit(edge);
     });
@@ -167,39 +185,40 @@ __global__ void __launch_bounds__(1024)
     }
     const typename Function::Edge next_edge =
         rank < next.layout.edges ? function.edge(next, rank) : Function::no_edge();
-    const int both_first = max(row.layout.first, next.layout.first);
-    const int both_last = min(row.layout.last, next.layout.last);
     for (int part = 0; part < kCopyGroups; ++part) {
-      for_part(part, both_first, both_last, [&](auto count, int slot, int pack) {
-        typename Function::Bits bits[count];
+      for_part(
+          part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
+          [&](auto count, int slot) {
+            const int pack = pack_in(row, slot), next_pack = pack_in(next, slot);
+            typename Function::Bits bits[count];
 #pragma unroll
-        for (int i = 0; i < count; ++i) {
-          if (count > 1 || row.layout.read(pack)) {
-            bits[i] = Function::staged(staging, slot + i);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < count; ++i) {
-          if (count > 1 || next.layout.read(pack)) {
-            function.stage(next, pack + i * size, staging, slot + i);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < count; ++i) {
-          typename Function::Kept kept;
-          if (count > 1 || row.layout.read(pack)) {
-            if constexpr (Function::kKeptInBits) {
-              Function::kept_in_bits(bits[i], kept);
-            } else {
-              function.keep(row, pack + i * size, bits[i], kept);
-              function.prepare(kept, result);
+            for (int i = 0; i < count; ++i) {
+              if (count > 1 || row.layout.read(pack)) {
+                bits[i] = Function::staged(staging, slot + i);
+              }
             }
-          }
-          if (count > 1 || pack < row.layout.packs) {
-            function.write(row, pack + i * size, kept, result);
-          }
-        }
-      });
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+              if (count > 1 || next.layout.read(next_pack)) {
+                function.stage(next, next_pack + i * size, staging, slot + i);
+              }
+            }
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+              typename Function::Kept kept;
+              if (count > 1 || row.layout.read(pack)) {
+                if constexpr (Function::kKeptInBits) {
+                  Function::kept_in_bits(bits[i], kept);
+                } else {
+                  function.keep(row, pack + i * size, bits[i], kept);
+                  function.prepare(kept, result);
+                }
+              }
+              if (count > 1 || (pack >= 0 && pack < row.layout.packs)) {
+                function.write(row, pack + i * size, kept, result);
+              }
+            }
+          });
       commit_copies();
     }
     if (rank < row.layout.edges) {

@@ -134,7 +134,9 @@ struct Forward {
   __device__ static bool saw_visible(const Row& row) { return row.visible; }
   __device__ static void see_visible(Row& row, bool visible) { row.visible |= visible; }
 
-  __device__ static Bits staged(const Staging& staging, int slot) { return {staging.load(slot, 0)}; }
+  __device__ static Bits staged(const Staging& staging, int slot) {
+    return {staging.load(slot, 0)};
+  }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
     uint4 bits;
     memcpy(&bits, &kept, sizeof(bits));

@@ -46,8 +46,8 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 
 /// A thread's packs in shared memory: planes of 16-byte slots, one for each input, in which the
-/// slots of neighbouring threads lie side by side. By address: of a pointer the compiler derives the
-/// address anew for each access.
+/// slots of neighbouring threads lie side by side. By address: of a pointer the compiler derives
+/// the address anew for each access.
 class Staging {
  public:
   __device__ Staging(uint4* memory, int slots)

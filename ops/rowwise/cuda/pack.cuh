@@ -15,6 +15,9 @@ constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kEdges = 2 * (kPack<T> - 1);
 
+/// Packs in a line of the cache.
+inline constexpr int kLinePacks = 8;
+
 // --- bits <-> values --------------------------------------------------------------------------
 
 __device__ __forceinline__ void unpack_word(unsigned word, float* values, __half) {
@@ -75,6 +78,7 @@ struct PackedRow {
   int head;                   // edges before the first pack
   int edges;                  // before and after the packs
   int packs;                  // of the row
+  int line;                   // packs from the start of a line of the cache to the first pack
   int first, last;            // packs to be read
   int full_first, full_last;  // packs that are to be read entirely
 
@@ -84,6 +88,7 @@ struct PackedRow {
     head = static_cast<int>(min(columns, static_cast<int64_t>((kPack<T> - shift) % kPack<T>)));
     packs = static_cast<int>((columns - head) / kPack<T>);
     edges = static_cast<int>(columns - static_cast<int64_t>(packs) * kPack<T>);
+    line = static_cast<int>((reinterpret_cast<uintptr_t>(row + head) / 16) % kLinePacks);
     first = full_first = 0;
     last = full_last = packs;
   }

@@ -71,8 +71,8 @@ __device__ __forceinline__ Compute<T> decay(Compute<T> d) {
   }
 }
 
-/// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is e^(x - max) but
-/// for a factor that is the same for all x, which correction() takes away.
+/// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is e^(x - max)
+/// but for a factor that is the same for all x, which correction() takes away.
 template <typename T, bool kAsRead>
 struct Relative {
   Compute<T> max;
