@@ -16,6 +16,10 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   BlockGroup group(blocks);
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, kLanePacks);
+  // Where a block with a row of half precision fills a multiprocessor, its exponentials take longer
+  // than the next row does to come: reads that begin with the writes are spread better, by 5 %.
+  constexpr bool kLate = kLanePacks * sizeof(typename Function::Kept) > 128 &&
+                         sizeof(typename Function::Kept) > sizeof(typename Function::Bits);
   const int64_t stride = group.groups();
   typename Function::Edge edge = Function::no_edge();
   bool visible = false;  // the edge that was read ahead is
@@ -51,10 +55,17 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
         function.keep(row, rank + i * size, bits[i], kept[i]);
       }
     }
-    if (step + stride < steps) {
-      start(step + stride);
+    const auto start_next = [&] {
+      if (step + stride < steps) {
+        start(step + stride);
+      }
+    };
+    if constexpr (kLate) {
+      reduce_and_write(function, row, group, kept, kept_edge, start_next);
+    } else {
+      start_next();
+      reduce_and_write(function, row, group, kept, kept_edge, [] {});
     }
-    reduce_and_write(function, row, group, kept, kept_edge);
   }
 }
 
