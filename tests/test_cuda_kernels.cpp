@@ -134,10 +134,10 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
     small.check_packs(slots * 64, 1, 3, device);
     small.check_packs(slots * 64 - 40, 1, 3, device);
   }
-  const Kernel large{Tier::block, 1024, 0, 1, true};
-  large.check_packs(1024, 1, 3, device);
+  const Kernel large{Tier::block, 512, 0, 1, true};
+  large.check_packs(512, 1, 3, device);
   if (row_limits().shared_bytes >= size_t{96} * 1024) {
-    large.check_packs(int64_t{3} * 1024, 1, 3, device);
+    large.check_packs(int64_t{6} * 512, 1, 3, device);
   }
   for (const at::ScalarType dtype : kDtypes) {
     large.check({3, 5, 1}, {}, dtype, device);
@@ -193,8 +193,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
     for (const at::ScalarType dtype : kDtypes) {
       shared.check({3, 5, 19}, {}, dtype, device);
     }
-    const Kernel large{Tier::cluster, 1024, 0, blocks, true};
-    large.check({1, 2, int64_t{1024} * blocks * 4 + 33}, {}, at::kFloat, device);
+    const Kernel large{Tier::cluster, 512, 0, blocks, true};
+    large.check({1, 2, int64_t{512} * blocks * 8 + 33}, {}, at::kFloat, device);
   }
 }
 

@@ -33,15 +33,20 @@ constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};  // 8.6
 constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1, false};
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
-RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0) {
-  return {direction, bytes, packs, edges, rows, direction == Direction::forward ? 16U : 32U};
+RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0,
+                  int64_t shift = 0) {
+  const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
+  return {direction, bytes, packs, edges, rows, pack_bytes, false, shift};
 }
 
 /// What is wrong with the plan of a shape; empty when all of the row has its place.
 std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& limits) {
   const int64_t threads = int64_t{plan.threads} * plan.blocks;
   const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
-  const size_t copied = static_cast<size_t>(slots * plan.threads) * shape.pack_bytes;
+  // In shared memory a row lies as it does in lines of the cache.
+  const int64_t shared = std::max<int64_t>(1, (shape.packs + shape.shift + threads - 1) / threads);
+  const size_t copied =
+      static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads) * shape.pack_bytes;
   if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
     return "threads";
   }
@@ -151,15 +156,18 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
           for (const int64_t packs : interesting_packs(tuning)) {
             const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
-              RowShape shape = shape_of(direction, bytes, packs, rows, edges);
-              for (const bool span : {false, edges == 0}) {
-                shape.span = span;
-                const RowPlan plan = plan_rows(shape, limits, tuning);
-                ++plans;
-                if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                  FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
-                                  << edges << " edges, " << rows << " rows, " << limits.shared_bytes
-                                  << " bytes shared: " << plan.to_string());
+              for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
+                RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
+                for (const bool span : {false, edges == 0}) {
+                  shape.span = span;
+                  const RowPlan plan = plan_rows(shape, limits, tuning);
+                  ++plans;
+                  if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                    FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
+                                    << edges << " edges, " << shift << " packs into a line, "
+                                    << rows << " rows, " << limits.shared_bytes
+                                    << " bytes shared: " << plan.to_string());
+                  }
                 }
               }
             }

@@ -83,6 +83,8 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * block 1024 8 1 0", "threads are a multiple of 32 up to 512"},
       {"forward 2 256 * block 1024 8 1 1", "threads are a multiple of 32 up to 512"},
       {"backward 4 256 * block 1024 8 1 1", "threads are a multiple of 32 up to 512"},
+      {"backward 4 256 * block 1024 0 1 1", "threads are a multiple of 32 up to 512"},
+      {"backward 2 256 * cluster 544 0 2 1", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * cluster 1024 8 2 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * stream 1024 0 0 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * column 1024 8 1 0", "threads are a multiple of 32 up to 512"},

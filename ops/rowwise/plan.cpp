@@ -72,9 +72,10 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
         return false;
       }
       if (entry.ahead) {
-        const int64_t slots = entry.lane_packs > 0
-                                  ? entry.lane_packs
-                                  : std::max<int64_t>(1, ceil_divide(shape.packs, threads));
+        const int64_t slots =
+            entry.lane_packs > 0
+                ? entry.lane_packs
+                : std::max<int64_t>(1, ceil_divide(shape.packs + shape.shift, threads));
         plan->shared_bytes = static_cast<size_t>(slots * entry.threads) * shape.pack_bytes;
       }
       return plan->shared_bytes <= limits.shared_bytes;

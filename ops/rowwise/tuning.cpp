@@ -38,9 +38,11 @@ std::string refusal(const TuningEntry& entry) {
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
   const int pack_bytes =
       entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
+  const bool shared = !registers && (entry.tier == Tier::block || entry.tier == Tier::cluster);
   const bool many =
-      registers && (entry.tier == Tier::column ||
-                    (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4));
+      (shared && entry.direction == Direction::backward) ||
+      (registers && (entry.tier == Tier::column ||
+                     (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4)));
   const int most = entry.tier == Tier::warp || entry.tier == Tier::span ? 256
                    : many || entry.tier == Tier::stream                 ? 512
                                                                         : 1024;

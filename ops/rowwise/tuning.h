@@ -91,6 +91,7 @@ struct RowShape {
   int64_t rows;
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
   bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
+  int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
 };
 
 /// What the device and its kernels allow.

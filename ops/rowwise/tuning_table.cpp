@@ -117,6 +117,7 @@ backward 2     512    *     block    128     4          1      0
 backward 2     1024   *     block    256     4          1      0
 backward 2     2048   *     block    512     4          1      0
 backward 2     4096   *     block    1024    4          1      0
+backward 2     6656   *     cluster  256     0          2      1
 backward 2     8192   *     cluster  512     4          4      1
 backward 2     16384  *     cluster  512     8          4      1
 backward 2     32768  *     cluster  256     8          16     1
@@ -147,6 +148,7 @@ backward 4     512    *     block    128     4          1      0
 backward 4     2048   *     block    512     4          1      0
 backward 4     4096   *     block    1024    4          1      0
 backward 4     8192   *     cluster  512     4          4      0
+backward 4     13312  *     cluster  512     0          2      1
 backward 4     16384  *     cluster  1024    4          4      1
 backward 4     32768  *     cluster  256     8          16     1
 backward 4     65536  *     cluster  1024    4          16     1

@@ -83,13 +83,16 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
   const int64_t columns = tensor.size(-1);
   const bool aligned =
       reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && columns % pack == 0;
+  const bool lines =
+      reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 128 == 0 && columns * bytes % 128 == 0;
   return {direction,
           bytes,
           columns / pack,
           aligned ? columns % pack : std::min(columns, int64_t{2} * (pack - 1)),
           tensor.numel() / columns,
           direction == warpfuse::Direction::forward ? 16U : 32U,
-          span};
+          span,
+          lines ? 0 : 7};
 }
 
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {

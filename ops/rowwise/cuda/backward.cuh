@@ -111,7 +111,7 @@ struct Backward {
     if (inputs_alike) {
       copy_16_bytes(staging.at(slot, 1), row.g + column, policy...);
     } else {
-      *staging.at(slot, 1) = gather_pack(row.g + column);
+      staging.store(slot, 1, gather_pack(row.g + column));
     }
   }
 
@@ -150,12 +150,12 @@ struct Backward {
   __device__ static void see_visible(Row&, bool) {}
 
   __device__ static Bits staged(const Staging& staging, int slot) {
-    return {*staging.at(slot, 0), *staging.at(slot, 1)};
+    return {staging.load(slot, 0), staging.load(slot, 1)};
   }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
     if constexpr (Mask::kRules) {
-      *staging.at(slot, 0) = kept.y;
-      *staging.at(slot, 1) = kept.g;
+      staging.store(slot, 0, kept.y);
+      staging.store(slot, 1, kept.g);
     }
   }
   __device__ static void kept_in_bits(const Bits& bits, Kept& kept) { kept = bits; }

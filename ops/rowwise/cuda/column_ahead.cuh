@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(512)
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   TileGroup group(width, blocks);
-  const Staging staging{memory + threadIdx.x, static_cast<int>(blockDim.x), kSlots};
+  const Staging staging(memory, kSlots);
   const int64_t stride = group.groups();
   const int64_t apart = static_cast<int64_t>(blockDim.x) / width * blocks * layout.inner;
 
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(512)
       if (i < here.count) {
 #pragma unroll
         for (int plane = 0; plane < kInputs; ++plane) {
-          bits[i][plane] = *staging.at(i, plane);
+          bits[i][plane] = staging.load(i, plane);
         }
       } else if constexpr (!Function::kAsks) {
 #pragma unroll

@@ -21,13 +21,16 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
   using T = typename Function::T;
   const int64_t columns = function.columns;
   const bool aligned = is_aligned(start, stride);
+  const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
+                     stride % (kLinePacks * kPack<T>) == 0;
   return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
           static_cast<int>(sizeof(T)),
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
           rows,
           sizeof(typename Function::Bits),
-          function.spans(rows)};
+          function.spans(rows),
+          lines ? 0 : kLinePacks - 1};
 }
 
 template <typename Function>

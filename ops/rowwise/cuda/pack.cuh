@@ -76,7 +76,7 @@ struct PackedRow {
   int head;                   // edges before the first pack
   int edges;                  // before and after the packs
   int packs;                  // of the row
-  int line;                   // packs from the start of a cache line to the first
+  int line;                   // packs from the start of a line of the cache to the first pack
   int first, last;            // packs to be read
   int full_first, full_last;  // packs that are to be read entirely
 

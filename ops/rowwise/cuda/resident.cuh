@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   auto row = function.row(index);
   const RowPart all(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
   const ResidentPart part(row.layout, all, slots * threads);
-  const Staging staging{memory + rank, threads, slots};
+  const Staging staging(memory, slots);
   // A thread adds up as many slots at once as there are packs in a batch.
   const int group_slots = (slots + kResidentGroups * kStreamLanePacks - 1) /
                           (kResidentGroups * kStreamLanePacks) * kStreamLanePacks;
