@@ -32,9 +32,9 @@ struct LogprobResults {
 
 /// A gradient for each result; undefined: none.
 struct LogprobGradients {
-  at::Tensor logprob;
-  at::Tensor lse;
-  at::Tensor entropy;
+  at::Tensor logprob = at::Tensor();
+  at::Tensor lse = at::Tensor();
+  at::Tensor entropy = at::Tensor();
 };
 
 /// The public operator of the form: its one or two results.
