@@ -147,7 +147,8 @@ WARPFUSE_DEVICE_TEST("a second differentiation is an error that says so", "[logp
         std::string::npos);
 }
 
-WARPFUSE_DEVICE_TEST("fused_logprob keeps nothing where no gradient is asked for", "[logprob][gradient]") {
+WARPFUSE_DEVICE_TEST("fused_logprob keeps nothing where no gradient is asked for",
+                     "[logprob][gradient]") {
   const at::Tensor x = random_tensor({4, 33}, at::kFloat, device);
   const at::Tensor targets = random_targets({4}, 33, device);
   for (const std::string& form : kLogprobForms) {

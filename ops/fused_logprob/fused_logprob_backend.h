@@ -50,15 +50,16 @@ class FusedLogprob {
                      bool statistics) {
     check_logprob(op, inputs);
     const at::Tensor& logits = inputs.logits;
+    check_columns(op, inputs);
     if (check_targets || logits.is_cpu()) {
       check_target_values(op, inputs);
     }
     Backend::calls[static_cast<int>(inputs.form)].add();
     const auto options = logits.options().dtype(logprob_dtype(logits));
     const auto results = [&](bool wanted) {
-      return wanted ? at::empty(inputs.targets.sizes(), options) : at::empty({0}, options);
+      return wanted ? at::empty(inputs.targets.sizes(), options) : at::Tensor();
     };
-    Results out{at::empty(inputs.targets.sizes(), options),
+    Results out{results(true),
                 results(inputs.form == LogprobForm::lse),
                 results(inputs.form == LogprobForm::entropy),
                 {}};
@@ -70,10 +71,10 @@ class FusedLogprob {
     if (inputs.targets.numel() == 0) {
       return out;
     }
-    const at::Tensor x = readable(op, logits);
+    const at::Tensor x = readable(logits);
     const at::Tensor targets = inputs.targets.contiguous();
     const auto pointer = [](const at::Tensor& tensor) {
-      return tensor.defined() && tensor.numel() > 0 ? tensor.mutable_data_ptr() : nullptr;
+      return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
     };
     Backend::forward(op, logits.device(),
                      {x.const_data_ptr(), to_dtype(x.scalar_type()), *logit_rows(x),
@@ -118,7 +119,10 @@ class FusedLogprob {
     const LogprobInputs inputs{logits,      targets,     ignore_index,
                                temperature, vocab_start, logprob_form("_fused_logprob", form)};
     const Results out = run(public_name(inputs.form), inputs, check_targets, true);
-    return {out.logprob, out.lse, out.entropy, out.statistics};
+    const auto or_empty = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor : at::empty({0}, out.logprob.options());
+    };
+    return {out.logprob, or_empty(out.lse), or_empty(out.entropy), out.statistics};
   }
 
   // --- backward -------------------------------------------------------------------------------
@@ -126,6 +130,7 @@ class FusedLogprob {
   // grad_logits may be the logits.
   static void run_backward(const char* op, const LogprobInputs& inputs,
                            const LogprobGradients& gradients, const at::Tensor& grad_logits) {
+    check_columns(op, inputs);
     if (inputs.logits.is_cpu()) {
       check_target_values(op, inputs);
     }
@@ -133,7 +138,7 @@ class FusedLogprob {
     if (inputs.targets.numel() == 0) {
       return;
     }
-    const at::Tensor x = readable(op, inputs.logits);
+    const at::Tensor x = readable(inputs.logits);
     const at::Tensor targets = inputs.targets.contiguous();
     const auto contiguous = [](const OptionalTensor& tensor) {
       return tensor.has_value() && tensor->defined() ? tensor->contiguous() : at::Tensor();
@@ -192,9 +197,12 @@ class FusedLogprob {
 
   // --- logits ---------------------------------------------------------------------------------
 
-  static at::Tensor readable(const char* op, const at::Tensor& logits) {
-    WARPFUSE_CHECK(logits.size(-1) > 0, op, "logits", "at least one column",
-                   c10::str("shape ", logits.sizes()));
+  static void check_columns(const char* op, const LogprobInputs& inputs) {
+    WARPFUSE_CHECK(inputs.logits.size(-1) > 0 || inputs.targets.numel() == 0, op, "logits",
+                   "at least one column", c10::str("shape ", inputs.logits.sizes()));
+  }
+
+  static at::Tensor readable(const at::Tensor& logits) {
     return logit_rows(logits).has_value() ? logits : logits.contiguous();
   }
 };
