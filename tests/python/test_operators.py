@@ -9,6 +9,8 @@ Exit code 77: the device is not there.
 import argparse
 import importlib.util
 import os
+import pathlib
+import re
 import sys
 import sysconfig
 import unittest
@@ -262,6 +264,32 @@ class Operators(unittest.TestCase):
                     logprob = operator("fused_logprob")(x, targets)
                     self.assertEqual(logprob.dtype, torch.float32)
                     self.assertEqual(torch.autograd.grad(logprob.sum(), x)[0].dtype, source)
+
+    def test_examples_of_the_documents(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        examples = [
+            example
+            for name in ("README.md", "docs/fused_logprob.md")
+            for example in re.findall(r"```python\n(.*?)```", (root / name).read_text(), re.S)
+        ]
+        self.assertGreaterEqual(len(examples), 5)
+        for example in examples:
+            with self.subTest(example), torch.device(DEVICE):
+                names = {"torch": torch}
+                exec(example, names)
+                self.assertTrue(names["logprob"].isfinite().all())
+                for name in ("logits", "head"):
+                    if name in names and names[name].is_leaf and names[name].requires_grad:
+                        self.assertTrue(names[name].grad.ne(0).any())
+        # The C++ example is part of a program that is built and run elsewhere.
+        program = (root / "tests/consumer/main.cpp").read_text()
+        (example,) = re.findall(
+            r"```cpp\n(#include <warpfuse/fused_logprob.h>.*?)```",
+            (root / "README.md").read_text(),
+            re.S,
+        )
+        for line in example.splitlines():
+            self.assertIn(line, program)
 
     def test_scripting(self):
         @torch.jit.script
