@@ -12,40 +12,9 @@ namespace {
 
 using namespace cuda;
 
-#ifdef BCS
-__device__ __forceinline__ void store_cs(void* address, const uint4& bits) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x), "r"(bits.y),
-               "r"(bits.z), "r"(bits.w)
-               : "memory");
-}
-#define STORE store_cs
-#else
-#define STORE store_16_bytes
-#endif
-#ifndef BTHREADS
-#define BTHREADS 256
-#endif
-#ifndef BPACKS
-#define BPACKS 4
-#endif
-#ifndef BMIN
-#define BMIN 4
-#endif
-constexpr int kThreads = BTHREADS;   // of a block
-#ifndef BSEG
-#define BSEG 4096
-#endif
-constexpr int kSegmentPacks = BSEG;
-constexpr int kLanePacks = BPACKS;  // that a thread reads before it works on them
-
-/// 16 bytes that may be written in place later by this thread.
-__device__ __forceinline__ uint4 load_own_16_bytes(const void* address) {
-  uint4 bits;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-               : "l"(address));
-  return bits;
-}
+constexpr int kThreads = 256;        // of a block
+constexpr int kLanePacks = 2;        // that a thread works on at once; as many are on their way
+constexpr int kSegmentPacks = 2048;  // of a row, that a block has
 
 /// The 16 bytes `shift` bytes after the start of 32 that are `low` and then `high`.
 template <typename T>
@@ -78,8 +47,8 @@ struct AlignedPack {
   __device__ uint4 bits(const T*, bool) const { return own; }
 };
 
-/// How it reads packs that lie across those of memory: it reads the one in which its own begins, and
-/// has the rest from the next lane, whose pack is the next unless it is the `last` of the warp.
+/// How it reads packs that lie across those of memory: it reads the one in which its own begins,
+/// and has the rest from the next lane, whose pack is the next unless it is the `last` of the warp.
 template <typename T>
 struct ShiftedPack {
   uint4 own, next;
@@ -106,14 +75,14 @@ struct ShiftedPack {
   }
 };
 
-/// A row by `lanes` threads, or by the blocks of `segments`. `kAlike`: the packs of the gradient lie
-/// in memory as those of the logits do; else a row has 32 threads at least.
+/// A row by `lanes` threads, or by the blocks of `segments`. `kAlike`: the packs of the gradient
+/// lie in memory as those of the logits do; else a row has 32 threads at least.
 template <typename T, bool kEntropy, bool kAlike>
-__global__ void __launch_bounds__(kThreads, BMIN)
+__global__ void __launch_bounds__(kThreads, 5)
     gradient_kernel(FusedLogprobBackwardArguments arguments, Temperature<Compute<T>> temperature,
                     int segments, int lanes_log2) {
   using C = Compute<T>;
-  constexpr int kPacks = kAlike ? kLanePacks : kLanePacks / 2;
+  constexpr int kPacks = kAlike ? kLanePacks : 1;
   wait_for_previous_kernel();
   const int lanes = 1 << lanes_log2;
   const int64_t index = static_cast<int64_t>(blockIdx.x / segments) * (kThreads >> lanes_log2) +
@@ -136,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, BMIN)
   using Reader = std::conditional_t<kAlike, AlignedPack<T>, ShiftedPack<T>>;
   const int in_warp = kAlike ? 0 : rank % 32;
   const auto is_last = [&](int pack) { return in_warp == 31 || pack == end - 1; };
-  const auto read = [&](int first, Reader (&packs)[kPacks]) {
+  const auto read = [&](int first, Reader(&packs)[kPacks]) {
     if (gradient.zero()) {
       return;
     }
@@ -151,10 +120,8 @@ __global__ void __launch_bounds__(kThreads, BMIN)
   Reader packs[kPacks];
   read(begin + rank, packs);
   for (int first = begin + rank; first - in_warp < end; first += kPacks * lanes) {
-#ifndef NOBAHEAD
     Reader next[kPacks];
     read(first + kPacks * lanes, next);
-#endif
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = first + i * lanes;
@@ -170,15 +137,10 @@ __global__ void __launch_bounds__(kThreads, BMIN)
           gradient.apply(column, values);
           bits = pack_bits<T>(values);
         }
-        STORE(dx + column, bits);
+        stream_16_bytes(dx + column, bits);
       }
-#ifndef NOBAHEAD
       packs[i] = next[i];
-#endif
     }
-#ifdef NOBAHEAD
-    read(first + kPacks * lanes, packs);
-#endif
   }
   if (segment == 0) {
     for (int edge = rank; edge < layout.edges; edge += lanes) {
@@ -195,11 +157,12 @@ __global__ void __launch_bounds__(kThreads, BMIN)
 
 template <typename T, bool kEntropy, bool kAlike>
 cudaError_t launch_gradient(const FusedLogprobBackwardArguments& arguments, cudaStream_t stream) {
-  // Whichever way a row lies, it has one pack fewer than this at least.
+  // A row has these packs at most; how many it has depends on where it lies.
   const int64_t packs = arguments.layout.columns / kPack<T>;
   const int64_t least = kAlike ? 1 : 32;
   const int lanes = static_cast<int>(std::clamp<int64_t>(
-      std::bit_ceil(static_cast<uint64_t>((packs + kLanePacks - 1) / kLanePacks)), least, kThreads));
+      std::bit_ceil(static_cast<uint64_t>((packs + kLanePacks - 1) / kLanePacks)), least,
+      kThreads));
   const int64_t rows_of_block = kThreads / lanes;
   const int64_t segments = lanes < kThreads ? 1 : (packs + kSegmentPacks - 1) / kSegmentPacks;
   const LaunchShape shape{Tier::block, 0,

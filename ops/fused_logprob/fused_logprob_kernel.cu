@@ -1,8 +1,7 @@
-#include "fused_logprob/fused_logprob_kernel.h"
-
 #include <algorithm>
-#include <cfloat>
+#include <bit>
 
+#include "fused_logprob/fused_logprob_kernel.h"
 #include "fused_logprob/logprob_chunk.cuh"
 #include "fused_logprob/logprob_row.cuh"
 #include "rowwise/cuda/device_limits.h"
@@ -15,16 +14,26 @@ namespace {
 
 using namespace cuda;
 
-/// A row in chunks of `pieces` pieces each, whose summaries are kept until all are there.
+constexpr int kMaxThreads = 256;   // of a block
+constexpr int kMaxChunks = 2048;   // whose summaries fit every GPU's shared memory
+constexpr int kMaxWarpChunks = 8;  // of a row that one warp reads
+
+/// A row in chunks, whose summaries are kept until all are there. A function of columns and dtype.
 struct RowCut {
-  int64_t all_pieces;
   int64_t pieces;  // of a chunk; of the last one perhaps fewer
   int chunks;
+
+  static RowCut of(int64_t columns, int piece_columns) {
+    const int64_t all = (columns + piece_columns - 1) / piece_columns;
+    const int64_t pieces =
+        std::bit_ceil(static_cast<uint64_t>((all + kMaxChunks - 1) / kMaxChunks));
+    return {pieces, static_cast<int>((all + pieces - 1) / pieces)};
+  }
 };
 
 /// Summarizes the chunks first, first + step, .. of a row by one warp. Calls found(chunk, summary),
-/// the summary in every lane.
-template <typename T, bool kEntropy, typename Found>
+/// the summary in every lane. kLong: a chunk has more than one piece.
+template <typename T, bool kEntropy, bool kLong, typename Found>
 __device__ void summarize_chunks(const T* row, int64_t columns, const RowCut& cut, int first,
                                  int step, Compute<T> scale, const Found& found) {
   const auto read = [&](Piece<T>& piece, int64_t index) {
@@ -35,14 +44,27 @@ __device__ void summarize_chunks(const T* row, int64_t columns, const RowCut& cu
     return;
   }
   Piece<T> piece;
-  read(piece, first);
-  for (int chunk = first; chunk < cut.chunks; chunk += step) {
-    Piece<T> next;  // on its way while the other is worked on
-    if (chunk + step < cut.chunks) {
-      read(next, chunk + step);
+  if constexpr (kLong) {
+    using Total = Summary<Compute<T>, kEntropy>;
+    for (int chunk = first; chunk < cut.chunks; chunk += step) {
+      const int64_t begin = chunk * cut.pieces;
+      Total total = Total::nothing();
+      for (int64_t i = begin; i < begin + cut.pieces && i * kPieceColumns<T> < columns; ++i) {
+        read(piece, i);
+        total = Total::join(total, summarize<kEntropy>(piece, scale), scale);
+      }
+      found(chunk, total);
     }
-    found(chunk, summarize<kEntropy>(piece, scale));
-    piece = next;
+  } else {
+    read(piece, first);
+    for (int chunk = first; chunk < cut.chunks; chunk += step) {
+      Piece<T> next;  // on its way while the other is worked on
+      if (chunk + step < cut.chunks) {
+        read(next, chunk + step);
+      }
+      found(chunk, summarize<kEntropy>(piece, scale));
+      piece = next;
+    }
   }
 }
 
@@ -67,40 +89,61 @@ __device__ Summary<C, kEntropy> join_chunks(const Summary<C, kEntropy>* of_chunk
   return total;
 }
 
-/// Rows of one chunk: a warp each.
+/// What the kernels know of one row.
+template <typename T>
+struct Row {
+  int64_t index;
+  const T* logits;
+  RowTarget target;
+  bool read;  // else nothing of it is asked that depends on its logits
+
+  __device__ Row(const FusedLogprobArguments& arguments, int64_t index)
+      : index(index),
+        logits(static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index)),
+        target(arguments.targets, arguments.layout.columns, index),
+        read(target.kind != RowTarget::ignored || arguments.lse != nullptr) {}
+
+  __device__ Compute<T> target_logit() const {
+    return target.kind == RowTarget::column ? to_compute(logits[target.index]) : Compute<T>(0);
+  }
+};
+
+/// A row by one warp.
 template <typename T, bool kEntropy>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(kMaxThreads)
     warp_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature, RowCut cut) {
-  using C = Compute<T>;
+  using Total = Summary<Compute<T>, kEntropy>;
+  __shared__ Total memory[kMaxThreads / 32][kMaxWarpChunks];
   wait_for_previous_kernel();
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  const unsigned warp = threadIdx.x / 32;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (index >= arguments.layout.rows) {
     return;
   }
-  const int64_t columns = arguments.layout.columns;
-  const T* row = static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
-  const RowTarget target(arguments.targets, columns, index);
-  auto total = Summary<C, kEntropy>::nothing();
-  if (target.kind != RowTarget::ignored || arguments.lse != nullptr) {
-    Piece<T> piece;
-    piece.read(row, columns, true);
-    total = summarize<kEntropy>(piece, temperature.log2_scale);
+  const Row<T> row(arguments, index);
+  const bool writes = threadIdx.x % 32 == 0;
+  if (!row.read) {
+    if (writes) {
+      write_row(arguments, index, row.target, Compute<T>(0), Total::of_ignored(), temperature);
+    }
+    return;
   }
-  if (threadIdx.x % 32 == 0) {
-    const C logit = target.kind == RowTarget::column ? to_compute(row[target.index]) : C(0);
-    write_row<C, kEntropy>(arguments, index, target, logit, total, temperature);
+  summarize_chunks<T, kEntropy, false>(row.logits, arguments.layout.columns, cut, 0, 1,
+                                       temperature.log2_scale, [&](int chunk, const Total& total) {
+                                         if (writes) {
+                                           memory[warp][chunk] = total;
+                                         }
+                                       });
+  __syncwarp();
+  const Total total = join_chunks(memory[warp], cut.chunks, temperature.log2_scale);
+  if (writes) {
+    write_row(arguments, index, row.target, row.target_logit(), total, temperature);
   }
 }
 
-#ifndef WARPS
-#define WARPS 8
-#endif
-#ifndef MINB
-#define MINB 4
-#endif
 /// A row by a block, or by a cluster of `blocks`.
-template <typename T, bool kEntropy>
-__global__ void __launch_bounds__(WARPS * 32, MINB)
+template <typename T, bool kEntropy, bool kLong>
+__global__ void __launch_bounds__(kMaxThreads, 4)
     block_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature, RowCut cut,
                  int blocks) {
   using C = Compute<T>;
@@ -108,49 +151,87 @@ __global__ void __launch_bounds__(WARPS * 32, MINB)
   extern __shared__ uint4 memory[];
   Total* const of_chunks = reinterpret_cast<Total*>(memory);  // [chunks], in the first block
   wait_for_previous_kernel();
-  const BlockGroup group(blocks);
-  const int64_t index = blockIdx.x / blocks;
-  const int64_t columns = arguments.layout.columns;
-  const T* row = static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
-  const RowTarget target(arguments.targets, columns, index);
-  if (target.kind != RowTarget::ignored || arguments.lse != nullptr) {
-    const int warps = group.size() / 32;
+  BlockGroup group(blocks);
+  const Row<T> row(arguments, group.index());
+  if (row.read) {
     Total* const summaries = blocks > 1 ? BlockGroup::remote(of_chunks, 0) : of_chunks;
-    bool started = blocks == 1;
-    summarize_chunks<T, kEntropy>(row, columns, cut, group.rank() / 32, warps,
-                                  temperature.log2_scale, [&](int chunk, const Total& total) {
-                                    if (!started) {
-                                      BlockGroup::wait();
-                                      started = true;
-                                    }
-                                    if (threadIdx.x % 32 == 0) {
-                                      summaries[chunk] = total;
-                                    }
-                                  });
-    if (!started) {
-      BlockGroup::wait();
-    }
-  } else if (blocks > 1) {
-    BlockGroup::wait();
+    summarize_chunks<T, kEntropy, kLong>(
+        row.logits, arguments.layout.columns, cut, group.rank() / 32, group.size() / 32,
+        temperature.log2_scale, [&](int chunk, const Total& total) {
+          if (blocks > 1) {
+            group.wait_for_start();
+          }
+          if (threadIdx.x % 32 == 0) {
+            summaries[chunk] = total;
+          }
+        });
   }
-  const bool last = group.rank() < 32;
-  C logit = 0;
-  if (last && target.kind == RowTarget::column) {
-    logit = to_compute(row[target.index]);
-  }
+  const bool joins = group.rank() < 32;
+  const C logit = joins ? row.target_logit() : C(0);  // on its way meanwhile
   if (blocks > 1) {
+    group.wait_for_start();
     BlockGroup::arrive();
     BlockGroup::wait();
   } else {
     __syncthreads();
   }
-  if (last) {
-    const Total total = join_chunks(of_chunks, cut.chunks, temperature.log2_scale);
+  if (joins) {
+    const Total total =
+        row.read ? join_chunks(of_chunks, cut.chunks, temperature.log2_scale) : Total::of_ignored();
     if (threadIdx.x == 0) {
-      write_row<C, kEntropy>(arguments, index, target, logit, total, temperature);
+      write_row(arguments, row.index, row.target, logit, total, temperature);
     }
   }
 }
 
+/// How many blocks share a row. `resident`: blocks that run at once.
+int blocks_of_row(int64_t rows, int chunks, int64_t resident) {
+  constexpr int kLeastChunks = 6;  // of a block: with fewer, joining them takes longer than reading
+  const int most = device_limits().rows.cluster_blocks;
+  int blocks = 1;
+  const auto may_double = [&] { return 2 * blocks <= most && 2 * blocks * kLeastChunks <= chunks; };
+  while (may_double() && rows * 2 * blocks <= resident) {
+    blocks *= 2;
+  }
+  // A few rounds of blocks end ragged: twice as many blocks, half as long, end more evenly.
+  return rows > resident && rows < 3 * resident && may_double() ? 2 : blocks;
+}
+
+template <typename T, bool kEntropy>
+cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t stream) {
+  const int64_t rows = arguments.layout.rows;
+  const auto temperature = make_temperature<Compute<T>>(arguments.temperature);
+  const RowCut cut = RowCut::of(arguments.layout.columns, kPieceColumns<T>);
+  constexpr int64_t kRowsOfBlock = kMaxThreads / 32;
+  LaunchShape shape{Tier::warp, 0, (rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxThreads};
+  const auto warps = warp_kernel<T, kEntropy>;
+  if (cut.chunks == 1 ||
+      (cut.chunks <= kMaxWarpChunks &&
+       shape.blocks >= 2 * resident_clusters(reinterpret_cast<const void*>(warps), shape))) {
+    return launch_kernel(warps, shape, stream, arguments, temperature, cut);
+  }
+  const auto kernel =
+      cut.pieces > 1 ? block_kernel<T, kEntropy, true> : block_kernel<T, kEntropy, false>;
+  shape.threads = 32 * std::min(cut.chunks, 4);
+  shape.shared_bytes = cut.chunks * sizeof(Summary<Compute<T>, kEntropy>);
+  const int64_t resident = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  shape.cluster = blocks_of_row(rows, cut.chunks, resident);
+  shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
+  shape.blocks = rows * shape.cluster;
+  if (shape.cluster > 1 && shape.blocks <= device_limits().rows.multiprocessors) {
+    shape.threads = kMaxThreads;  // a multiprocessor has no other block
+  }
+  return launch_kernel(kernel, shape, stream, arguments, temperature, cut, shape.cluster);
+}
+
 }  // namespace
+
+cudaError_t fused_logprob_cuda(const FusedLogprobArguments& arguments, cudaStream_t stream) {
+  return dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return arguments.entropy != nullptr ? launch_forward<T, true>(arguments, stream)
+                                        : launch_forward<T, false>(arguments, stream);
+  });
+}
+
 }  // namespace warpfuse

@@ -10,8 +10,8 @@ namespace warpfuse::cuda {
 // columns alone: not from addresses, nor from which warp of which block has the piece. So a row's
 // result has the same bits wherever the row lies and whatever other rows there are.
 
-/// What a lane reads at once: two columns of half precision, or one. The row's column 0 is the first
-/// of a word, wherever it lies in memory.
+/// What a lane reads at once: two columns of half precision, or one. The row's column 0 is the
+/// first of a word, wherever it lies in memory.
 template <typename T>
 struct WordOf {
   using type = unsigned;
@@ -26,30 +26,11 @@ using Word = typename WordOf<T>::type;
 template <typename T>
 constexpr int kWordColumns = sizeof(T) == 2 ? 2 : 1;
 
-#ifndef WORDS
-#define WORDS 16
-#endif
 /// Words of a piece that a lane has in registers.
 template <typename T>
-constexpr int kPieceWords = sizeof(T) == 8 ? 8 : WORDS;
+constexpr int kPieceWords = sizeof(T) == 8 ? 8 : 16;
 template <typename T>
 constexpr int kPieceColumns = 32 * kPieceWords<T> * kWordColumns<T>;
-
-#ifdef NOALLOC
-#define LDW "ld.global.nc.L1::no_allocate"
-#else
-#define LDW "ld.global.nc"
-#endif
-__device__ __forceinline__ unsigned load_word(const unsigned* address) {
-  unsigned bits;
-  asm volatile(LDW ".u32 %0, [%1];" : "=r"(bits) : "l"(address));
-  return bits;
-}
-__device__ __forceinline__ unsigned long long load_word(const unsigned long long* address) {
-  unsigned long long bits;
-  asm volatile(LDW ".u64 %0, [%1];" : "=l"(bits) : "l"(address));
-  return bits;
-}
 
 // --- columns of a word ------------------------------------------------------------------------
 
@@ -172,8 +153,7 @@ struct Piece {
 #pragma unroll
     for (int i = 0; i < kPieceWords<T>; ++i) {
       const unsigned of_first_lane = i + 1 < kPieceWords<T> ? words[i + 1] : after;
-      const unsigned upper =
-          __shfl_sync(0xffffffffu, lane() == 0 ? of_first_lane : words[i], next);
+      const unsigned upper = __shfl_sync(0xffffffffu, lane() == 0 ? of_first_lane : words[i], next);
       words[i] = __byte_perm(words[i], upper, 0x5432);
     }
   }
@@ -219,11 +199,7 @@ __device__ Summary<Compute<T>, kEntropy> summarize(const Piece<T>& piece, Comput
     unpack_word(piece.words[i], values, T());
 #pragma unroll
     for (int j = 0; j < kWordColumns<T>; ++j) {
-#ifdef FFMA
-      const C d = fma(values[j], scale, -reference * scale);
-#else
       const C d = (values[j] - reference) * scale;
-#endif
       const C power = power_of_two(d);
       const int which = (i * kWordColumns<T> + j) % kSums;
       sums[which] += power;

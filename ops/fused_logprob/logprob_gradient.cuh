@@ -5,8 +5,8 @@
 
 namespace warpfuse::cuda {
 
-/// The gradient of one row's logits. With p = softmax(logits / T), H its entropy and g the gradients
-/// of the results, that of column j is
+/// The gradient of one row's logits. With p = softmax(logits / T), H its entropy and g the
+/// gradients of the results, that of column j is
 ///   (g_logprob * (j == target) + p_j * (g_lse - g_logprob - g_entropy * (log(p_j) + H))) / T
 template <typename C, bool kEntropy>
 class RowGradient {

@@ -29,11 +29,14 @@ __device__ __forceinline__ double power_of_two(double exponent) { return exp2(ex
 /// What some columns of a row add up to. Kept as it is found: `sum` in units of 2^(scale * max).
 template <typename C, bool kEntropy>
 struct Summary {
-  C max;                   // of the logits; -inf where there are none
-  C sum;                   // of 2^d, d = scale * (x - reference(max))
-  C weighted;              // of 2^d * d; with kEntropy alone
+  C max;       // of the logits; -inf where there are none
+  C sum;       // of 2^d, d = scale * (x - reference(max))
+  C weighted;  // of 2^d * d; with kEntropy alone
 
   __device__ static Summary nothing() { return {lowest<C>(), C(0), C(0)}; }
+
+  /// Of a row that is not read: its statistics are zeros.
+  __device__ static Summary of_ignored() { return {C(0), C(1), C(0)}; }
 
   /// What exponents are relative to: the maximum, or zero where that is infinite, so that -inf
   /// logits give zeros and +inf ones an infinite sum.
