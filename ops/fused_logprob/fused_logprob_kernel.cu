@@ -16,6 +16,7 @@ using namespace cuda;
 
 constexpr int kMaxThreads = 256;   // of a block
 constexpr int kMaxChunks = 2048;   // whose summaries fit every GPU's shared memory
+constexpr int kLeastChunks = 6;    // of a block that shares its row
 constexpr int kMaxWarpChunks = 8;  // of a row that one warp reads
 
 /// A row in chunks, whose summaries are kept until all are there. A function of columns and dtype.
@@ -32,7 +33,8 @@ struct RowCut {
 };
 
 /// Summarizes the chunks first, first + step, .. of a row by one warp. Calls found(chunk, summary),
-/// the summary in every lane. kLong: a chunk has more than one piece.
+/// the summary in every lane. kLong: a chunk may have more than one piece,
+/// which are read one after the other.
 template <typename T, bool kEntropy, bool kLong, typename Found>
 __device__ void summarize_chunks(const T* row, int64_t columns, const RowCut& cut, int first,
                                  int step, Compute<T> scale, const Found& found) {
@@ -108,8 +110,8 @@ struct Row {
   }
 };
 
-/// A row by one warp.
-template <typename T, bool kEntropy>
+/// A row by one warp. kOneChunk: there is no next one to read ahead, nor registers for it.
+template <typename T, bool kEntropy, bool kOneChunk>
 __global__ void __launch_bounds__(kMaxThreads)
     warp_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature, RowCut cut) {
   using Total = Summary<Compute<T>, kEntropy>;
@@ -128,12 +130,13 @@ __global__ void __launch_bounds__(kMaxThreads)
     }
     return;
   }
-  summarize_chunks<T, kEntropy, false>(row.logits, arguments.layout.columns, cut, 0, 1,
-                                       temperature.log2_scale, [&](int chunk, const Total& total) {
-                                         if (writes) {
-                                           memory[warp][chunk] = total;
-                                         }
-                                       });
+  summarize_chunks<T, kEntropy, kOneChunk>(row.logits, arguments.layout.columns, cut, 0, 1,
+                                           temperature.log2_scale,
+                                           [&](int chunk, const Total& total) {
+                                             if (writes) {
+                                               memory[warp][chunk] = total;
+                                             }
+                                           });
   __syncwarp();
   const Total total = join_chunks(memory[warp], cut.chunks, temperature.log2_scale);
   if (writes) {
@@ -184,17 +187,22 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   }
 }
 
-/// How many blocks share a row. `resident`: blocks that run at once.
-int blocks_of_row(int64_t rows, int chunks, int64_t resident) {
-  constexpr int kLeastChunks = 6;  // of a block: with fewer, joining them takes longer than reading
-  const int most = device_limits().rows.cluster_blocks;
-  int blocks = 1;
-  const auto may_double = [&] { return 2 * blocks <= most && 2 * blocks * kLeastChunks <= chunks; };
-  while (may_double() && rows * 2 * blocks <= resident) {
+/// How many blocks share a row, where there are no more rows than `resident` blocks run at once.
+int blocks_of_few_rows(int64_t rows, int chunks, int64_t resident) {
+  const int most = std::min(device_limits().rows.cluster_blocks, chunks / kLeastChunks);
+  // Two fill the GPU best; more of them do with half of the blocks that it takes.
+  int blocks = most >= 2 && rows * 2 <= resident ? 2 : 1;
+  while (blocks > 1 && 2 * blocks <= most && rows * 4 * blocks <= resident) {
     blocks *= 2;
   }
-  // A few rounds of blocks end ragged: twice as many blocks, half as long, end more evenly.
-  return rows > resident && rows < 3 * resident && may_double() ? 2 : blocks;
+  return blocks;
+}
+
+/// And where there are more.
+int blocks_of_many_rows(int64_t rows, int chunks, int64_t resident) {
+  // Few rounds of blocks end ragged: twice as many blocks, half as long, end more evenly.
+  const bool ragged = rows < 3 * resident && chunks >= 2 * kLeastChunks;
+  return ragged ? std::min(2, device_limits().rows.cluster_blocks) : 1;
 }
 
 template <typename T, bool kEntropy>
@@ -204,23 +212,29 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
   const RowCut cut = RowCut::of(arguments.layout.columns, kPieceColumns<T>);
   constexpr int64_t kRowsOfBlock = kMaxThreads / 32;
   LaunchShape shape{Tier::warp, 0, (rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxThreads};
-  const auto warps = warp_kernel<T, kEntropy>;
-  if (cut.chunks == 1 ||
-      (cut.chunks <= kMaxWarpChunks &&
-       shape.blocks >= 2 * resident_clusters(reinterpret_cast<const void*>(warps), shape))) {
+  if (cut.chunks == 1) {
+    return launch_kernel(warp_kernel<T, kEntropy, true>, shape, stream, arguments, temperature,
+                         cut);
+  }
+  const auto resident = [&](auto kernel) {
+    return resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  };
+  const auto warps = warp_kernel<T, kEntropy, false>;
+  if (cut.chunks <= kMaxWarpChunks && shape.blocks >= 2 * resident(warps)) {
     return launch_kernel(warps, shape, stream, arguments, temperature, cut);
   }
   const auto kernel =
       cut.pieces > 1 ? block_kernel<T, kEntropy, true> : block_kernel<T, kEntropy, false>;
-  shape.threads = 32 * std::min(cut.chunks, 4);
   shape.shared_bytes = cut.chunks * sizeof(Summary<Compute<T>, kEntropy>);
-  const int64_t resident = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-  shape.cluster = blocks_of_row(rows, cut.chunks, resident);
+  shape.threads = 32 * std::min(cut.chunks, kMaxThreads / 32);
+  if (rows <= resident(kernel)) {
+    shape.cluster = blocks_of_few_rows(rows, cut.chunks, resident(kernel));
+  } else {
+    shape.threads = 32 * std::min(cut.chunks, kMaxThreads / 64);
+    shape.cluster = blocks_of_many_rows(rows, cut.chunks, resident(kernel));
+  }
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
   shape.blocks = rows * shape.cluster;
-  if (shape.cluster > 1 && shape.blocks <= device_limits().rows.multiprocessors) {
-    shape.threads = kMaxThreads;  // a multiprocessor has no other block
-  }
   return launch_kernel(kernel, shape, stream, arguments, temperature, cut, shape.cluster);
 }
 
