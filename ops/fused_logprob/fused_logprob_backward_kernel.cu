@@ -4,6 +4,7 @@
 
 #include "fused_logprob/fused_logprob_kernel.h"
 #include "fused_logprob/logprob_gradient.cuh"
+#include "fused_logprob/logprob_memory.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 
@@ -36,6 +37,15 @@ __device__ __forceinline__ uint4 shifted(const uint4& low, const uint4& high, in
     }
   }
   return {words[0], words[1], words[2], words[3]};
+}
+
+/// Makes edges of the first and the last pack.
+template <typename T>
+__device__ void drop_outer_packs(PackedRow<T>& layout) {
+  const int dropped = min(layout.packs, 2);
+  layout.head += layout.packs > 0 ? kPack<T> : 0;
+  layout.edges += dropped * kPack<T>;
+  layout.packs -= dropped;
 }
 
 /// How a thread reads packs of the logits that lie in memory as the gradient's do.
@@ -97,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, 5)
   T* dx = static_cast<T*>(arguments.grad_logits) + row_offset(arguments.grad_layout, index);
   PackedRow<T> layout(dx, columns);
   if constexpr (!kAlike) {
-    layout.drop_outer_packs();  // to read them would be to read beyond the row
+    drop_outer_packs(layout);  // to read them would be to read beyond the row
   }
   const int begin = segment * kSegmentPacks;
   const int end = segments == 1 ? layout.packs : min(layout.packs, begin + kSegmentPacks);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "fused_logprob/logprob_memory.cuh"
 #include "fused_logprob/logprob_summary.cuh"
-#include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 

@@ -16,38 +16,10 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* address) {
   return bits;
 }
 
-/// 4 or 8 bytes likewise.
-__device__ __forceinline__ unsigned load_word(const unsigned* address) {
-  unsigned bits;
-  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(bits) : "l"(address));
-  return bits;
-}
-__device__ __forceinline__ unsigned long long load_word(const unsigned long long* address) {
-  unsigned long long bits;
-  asm volatile("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(bits) : "l"(address));
-  return bits;
-}
-
-/// 16 bytes that this kernel reads once, and that only this thread may write, afterwards.
-__device__ __forceinline__ uint4 load_own_16_bytes(const void* address) {
-  uint4 bits;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-               : "l"(address));
-  return bits;
-}
-
 /// One store of 16 bytes: an assignment through a pointer may be split.
 __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x), "r"(bits.y),
                "r"(bits.z), "r"(bits.w)
-               : "memory");
-}
-
-/// The same for bytes that nothing reads soon: what else is in the cache may stay.
-__device__ __forceinline__ void stream_16_bytes(void* address, const uint4& bits) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x),
-               "r"(bits.y), "r"(bits.z), "r"(bits.w)
                : "memory");
 }
 

@@ -97,15 +97,6 @@ struct PackedRow {
     full_last = pack_at(end);
   }
 
-  /// Makes edges of the first and the last pack, where all of the row is to be read.
-  __device__ void drop_outer_packs() {
-    const int dropped = min(packs, 2);
-    head += packs > 0 ? kPack<T> : 0;
-    edges += dropped * kPack<T>;
-    packs -= dropped;
-    last = full_last = packs;
-  }
-
   /// Makes it a row of nothing.
   __device__ void clear() { edges = packs = first = last = 0; }
 
