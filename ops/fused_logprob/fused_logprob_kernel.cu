@@ -187,9 +187,14 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   }
 }
 
+/// What a cluster may have at most.
+int cluster_limit() {
+  return std::min(device_limits().rows.cluster_blocks, tuning()->cluster_blocks);
+}
+
 /// How many blocks share a row, where there are no more rows than `resident` blocks run at once.
 int blocks_of_few_rows(int64_t rows, int chunks, int64_t resident) {
-  const int most = std::min(device_limits().rows.cluster_blocks, chunks / kLeastChunks);
+  const int most = std::min(cluster_limit(), chunks / kLeastChunks);
   // Two fill the GPU best; more of them do with half of the blocks that it takes.
   int blocks = most >= 2 && rows * 2 <= resident ? 2 : 1;
   while (blocks > 1 && 2 * blocks <= most && rows * 4 * blocks <= resident) {
@@ -202,7 +207,7 @@ int blocks_of_few_rows(int64_t rows, int chunks, int64_t resident) {
 int blocks_of_many_rows(int64_t rows, int chunks, int64_t resident) {
   // Few rounds of blocks end ragged: twice as many blocks, half as long, end more evenly.
   const bool ragged = rows < 3 * resident && chunks >= 2 * kLeastChunks;
-  return ragged ? std::min(2, device_limits().rows.cluster_blocks) : 1;
+  return ragged ? std::min(2, cluster_limit()) : 1;
 }
 
 template <typename T, bool kEntropy>
