@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "bench/interrupt.h"
+#include "runtime/interrupt.h"
 #include "bench/keeping_allocator.h"
 #include "bench/timer.h"
 #include "runtime/device.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/interrupt.h"
+#include "runtime/interrupt.h"
 #include "bench/timer.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/errors.h"

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 namespace warpfuse::host::bench {
@@ -94,33 +92,11 @@ void print_launches(const Json& rows) {
   }
 }
 
-Progress::Progress(size_t rows)
-    : rows_(rows),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()) {}
-
-Progress::~Progress() { clear(); }
+Progress::Progress(size_t rows) : rows_(rows), start_(std::chrono::steady_clock::now()) {}
 
 void Progress::show(size_t row, const Case& c) const {
-  if (!terminal_) {
-    return;
-  }
-  std::string left;
-  if (row > 0) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-    const auto seconds =
-        std::llround(spent.count() / static_cast<double>(row) * static_cast<double>(rows_ - row));
-    left = fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
-  }
-  fmt::print(stderr, "\r\033[K[{}/{}] {}{}", row + 1, rows_, text_of(c), left);
-  std::fflush(stderr);
-}
-
-void Progress::clear() const {
-  if (terminal_) {
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
+  line_.show(fmt::format("[{}/{}] {}{}", row + 1, rows_, text_of(c),
+                         time_left(start_, static_cast<double>(row), static_cast<double>(rows_))));
 }
 
 }  // namespace warpfuse::host::bench

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/baseline.h"
-#include "bench/interrupt.h"
+#include "runtime/interrupt.h"
 #include "bench/launch_log.h"
 #include "bench/plan.h"
 #include "bench/presets.h"
