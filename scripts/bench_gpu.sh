@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/performance.md shows of a GPU, on a machine with one: the presets
-# table, seed and sweep of `warpfuse bench` and, where Nsight Compute (ncu) works, memory traffic.
+# table, seed, sweep and logprob of `warpfuse bench` and, where Nsight Compute (ncu) works, memory traffic.
 # Writes docs/benchmarks/<gpu>.json, and from it the tables and plots (scripts/report.py). Uses the
 # build that came along in build/<preset>, else one that it makes; the torch is that of
 # WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the report names it.
@@ -43,6 +43,7 @@ measure() { # preset arguments...
 measure table all
 measure seed all --dtype float32,bfloat16 --backward
 measure sweep softmax
+measure logprob fused_logprob
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"
