@@ -134,8 +134,6 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
     judged = [(row, v) for row in bench.rows for v in verdicts(row, bench, peers)]
     unmeasured = dict.fromkeys(
         f"{name_of(target.key)} {target.key.dtype} {direction}"
-            " none ", " "
-        )
         for target in peers.targets
         if target.key
         for direction in target.directions
