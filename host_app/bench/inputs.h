@@ -24,7 +24,7 @@ struct InputSet {
 
   // fused_logprob, see logprob.h.
   at::Tensor targets;       // i64[..]
-  at::Tensor statistics;    // [rows, 2], backward: what the plugin's forward leaves for it
+  at::Tensor statistics;    // [.., 2], backward: what the plugin's forward leaves for it
   at::Tensor grad_rounded;  // [..], backward: grad_output in the logits' dtype, for ATen
   at::Tensor grad_negated;  // [..], and for ATen's loss, which is -log p
   at::Tensor total_weight;  // [], which nll_loss's backward asks for

@@ -179,14 +179,17 @@ void add_logprob_inputs(std::vector<InputSet>& inputs, const Case& c) {
       continue;
     }
     set.output = at::empty_like(set.scores);
-    set.statistics = at::empty({rows, 2}, options.dtype(result_dtype(c)));
+    std::vector<int64_t> pairs = leading;
+    pairs.push_back(2);
+    set.statistics = at::empty(pairs, options.dtype(result_dtype(c)));
+    const at::Tensor statistics = set.statistics.view({rows, 2});
     const at::Tensor logits = set.scores.view({rows, -1});
     const at::Tensor log_probs = set.output.view({rows, -1});
     for_each_piece(c, [&](int64_t start, int64_t length) {
       const at::Tensor x = logits.narrow(0, start, length).to(at::kDouble);
       const at::Tensor peak = x.amax(-1);
       const at::Tensor rest = (x - peak.unsqueeze(-1)).exp().sum(-1).log();
-      set.statistics.narrow(0, start, length).copy_(at::stack({peak, rest}, 1));
+      statistics.narrow(0, start, length).copy_(at::stack({peak, rest}, 1));
       log_probs.narrow(0, start, length).copy_(x - (peak + rest).unsqueeze(-1));
     });
   }

@@ -161,6 +161,7 @@ TEST_CASE("what fused_logprob's backward is given belongs together", "[bench]") 
   const InputSet inputs = inputs_of(c);
   const at::Tensor expected = at::log_softmax(inputs.scores, -1);
   CHECK((inputs.output - expected).abs().max().item<double>() < 1e-12);
+  REQUIRE(inputs.statistics.sizes() == at::IntArrayRef({3, 4, 2}));
   const at::Tensor lse = inputs.statistics.sum(-1).view({3, 4, 1});  // maximum + log of the sum
   CHECK((inputs.scores - lse - expected).abs().max().item<double>() < 1e-12);
   CHECK(inputs.grad_negated.equal(-inputs.grad_rounded));
