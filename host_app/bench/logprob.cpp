@@ -69,13 +69,12 @@ at::Tensor warpfuse_backward(const InputSet& in) {
 
 at::Tensor warpfuse_in_place(const InputSet& in) {
   static const auto op = detail::find_operator<void(
-      at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,
+      const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,
       const OptionalTensor&, const OptionalTensor&, const OptionalTensor&, int64_t, double, int64_t,
       c10::string_view)>("warpfuse::_fused_logprob_backward_");
-  at::Tensor logits = in.scores;
-  op.call(logits, in.targets, in.statistics, std::nullopt, in.grad_output, std::nullopt,
+  op.call(in.scores, in.targets, in.statistics, std::nullopt, in.grad_output, std::nullopt,
           std::nullopt, kIgnored, 1.0, 0, kForm);
-  return logits;
+  return in.scores;
 }
 
 // The set with the statistics of a forward that runs now.
