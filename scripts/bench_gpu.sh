@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/performance.md shows of a GPU, on a machine with one: the presets
-# table, seed and sweep of `warpfuse bench` and, where Nsight Compute (ncu) works, memory traffic;
-# then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
+# table, seed, sweep and logprob of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
+# traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
 # (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
 # torch is that of WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the
@@ -45,6 +45,7 @@ measure() { # preset arguments...
 measure table all
 measure seed all --dtype float32,bfloat16 --backward
 measure sweep softmax
+measure logprob fused_logprob
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"

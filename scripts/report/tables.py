@@ -101,7 +101,7 @@ def _beside(rows: list[Row], bench: Bench, peers: Peers, other: str, title: str)
 
 def softmax_table(bench: Bench, peers: Peers) -> str:
     """softmax and log_softmax over the shapes of the table."""
-    rows = [row for row in bench.preset("table") if row.key.operator != MASKED]
+    rows = [row for row in bench.preset("table") if row.key.operator in ("softmax", "log_softmax")]
     return _beside(rows, bench, peers, "aten", "ATen")
 
 
@@ -138,9 +138,7 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
     """How many of the figures are reached, and a line for each that is not; wrong results first."""
     judged = [(row, v) for row in bench.rows for v in verdicts(row, bench, peers)]
     unmeasured = dict.fromkeys(
-        f"{target.key.label} {target.key.mask} {target.key.dtype} {direction}".replace(
-            " none ", " "
-        )
+        f"{name_of(target.key)} {target.key.dtype} {direction}"
         for target in peers.targets
         if target.key
         for direction in target.directions

@@ -94,6 +94,15 @@ def _copy_ratio(row: Row, _bench: Bench, _peers: Peers) -> float | None:
     return row.copy / ours if row.copy and ours else None
 
 
+def _time(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    return row.time("warpfuse")
+
+
+def _extra_bytes(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    ours = row.variants.get("warpfuse")
+    return ours.extra_bytes if ours and ours.p50 else None
+
+
 def _empty_kernels(row: Row, bench: Bench, _peers: Peers) -> float | None:
     ours = row.time("warpfuse")
     return ours / bench.empty_kernel if bench.empty_kernel and ours else None
@@ -113,6 +122,8 @@ def _peer_speed_up(row: Row, _bench: Bench, peers: Peers) -> float | None:
 MEASURES = {
     "share": (_share, "{:.0%}"),
     "copy_ratio": (_copy_ratio, "{:.0%} of the copy"),
+    "us": (_time, "at most {:g} us"),
+    "extra_bytes": (_extra_bytes, "at most {:,.0f} bytes beside"),
     "empty_kernels": (_empty_kernels, "at most {:g} empty kernels"),
     "peer_speed_up": (_peer_speed_up, "best peer"),
     "chain_speed_up": (_speed_up("chain"), "{:g}x the chain"),

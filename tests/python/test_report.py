@@ -11,6 +11,7 @@ import synthetic_bench as made_up
 # First, since it makes the package report importable.
 from report_case import SHIPPED_PEERS, ReportCase, best, peers, plain, target
 
+from report.model import DIRECTIONS
 from report.numbers import microseconds, percent, times
 
 
@@ -188,7 +189,7 @@ class Figures(ReportCase):
             "18.4 Liger, graph<br>26.9 Triton tutorial, graph",
         )
         shipped = json.loads(SHIPPED_PEERS.read_text(encoding="utf-8"))
-        used = {entry[d]["peer"] for entry in shipped["peers"] for d in ("forward", "backward")}
+        used = {entry[d]["peer"] for entry in shipped["peers"] for d in DIRECTIONS if d in entry}
         self.assertEqual(used, set(shipped["versions"]))
 
 
