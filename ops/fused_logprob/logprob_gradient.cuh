@@ -59,7 +59,7 @@ class RowGradient {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const C exponent = log2_probability(values[i]);
-      values[i] = power_of_two(exponent) * (of_rest(exponent) - of_target_);
+      values[i] = probability(exponent) * (of_rest(exponent) - of_target_);
     }
     if (of_target < kCount) {
 #pragma unroll
@@ -76,6 +76,16 @@ class RowGradient {
 
   __device__ C log2_probability(C logit) const { return fma(logit - max_, scale_, -log2_sum_); }
 
+  /// The instruction flushes what is below 2^-126 to zero; the entropy's factor, which is the larger
+  /// the smaller p is, would show it.
+  __device__ static C probability(C exponent) {
+    if constexpr (kEntropy) {
+      return power_of_two(exponent + C(24)) * C(0x1p-24);
+    } else {
+      return power_of_two(exponent);
+    }
+  }
+
   /// What p is multiplied by for the lse and the entropy.
   __device__ C of_rest(C exponent) const {
     if constexpr (kEntropy) {
@@ -89,7 +99,7 @@ class RowGradient {
   __device__ C at_target(C logit) const {
     constexpr C kLn2 = static_cast<C>(0.69314718055994530942);
     const C exponent = log2_probability(logit);
-    return fma(power_of_two(exponent), of_rest(exponent), -expm1(exponent * kLn2) * of_target_);
+    return fma(probability(exponent), of_rest(exponent), -expm1(exponent * kLn2) * of_target_);
   }
 
   int64_t target_ = -1;
