@@ -43,9 +43,11 @@ std::string refusal(const TuningEntry& entry) {
       (shared && entry.direction == Direction::backward) ||
       (registers && (entry.tier == Tier::column ||
                      (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4)));
-  const int most = entry.tier == Tier::warp || entry.tier == Tier::span ? 256
-                   : many || entry.tier == Tier::stream                 ? 512
-                                                                        : 1024;
+  const bool small = entry.lane_packs > 4 && !entry.ahead && pack_bytes == 16 &&
+                     (entry.tier == Tier::block || entry.tier == Tier::cluster);
+  const int most = entry.tier == Tier::warp || entry.tier == Tier::span || small ? 256
+                   : many || entry.tier == Tier::stream                          ? 512
+                                                                                 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }

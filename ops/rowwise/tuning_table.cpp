@@ -59,6 +59,7 @@ forward  4     1024   *     block    256     4          1      0
 forward  4     2048   *     block    256     8          1      0
 forward  4     8192   *     block    1024    8          1      1
 forward  4     13312  *     block    1024    0          1      1
+forward  4     16384  *     cluster  1024    8          2      1
 forward  4     32768  *     cluster  1024    8          4      1
 forward  4     65536  *     cluster  256     0          16     1
 forward  4     131072 *     cluster  512     0          16     1

@@ -80,9 +80,20 @@ __global__ void __launch_bounds__(256)
   row_in_registers<kLanePacks>(function, row, group);
 }
 
+/// Threads of a block at most, and such blocks a multiprocessor at least, which bounds the
+/// registers: 64 with 4 packs a lane, 85 with 8 where values have the size of their bits, else 128.
+template <int kLanePacks, typename Function>
+struct BlockBounds {
+  static constexpr bool kSmall = kLanePacks > 4 && sizeof(typename Function::Kept) == 16 &&
+                                 sizeof(typename Function::Bits) == 16;
+  static constexpr int kThreads = kLanePacks <= 4 ? 1024 : kSmall ? 256 : 512;
+  static constexpr int kBlocks = kSmall ? 3 : 0;  // 0: as the compiler sees fit
+};
+
 /// Tiers block and cluster: the blocks of a row have it in their registers.
 template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(kLanePacks <= 4 ? 1024 : 512)
+__global__ void __launch_bounds__(BlockBounds<kLanePacks, Function>::kThreads,
+                                  BlockBounds<kLanePacks, Function>::kBlocks)
     block_kernel(Function function, int blocks) {
   wait_for_previous_kernel();
   BlockGroup group(blocks);
