@@ -101,7 +101,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
 
 WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", "[kernels]") {
   for (const int lane_packs : kBlockLanePacks) {
-    for (const int threads : {32, 96, lane_packs == 8 ? 512 : 1024}) {
+    for (const int threads : {32, 96, lane_packs == 8 ? 256 : 1024}) {
       Kernel{Tier::block, threads, lane_packs}.check_packs(int64_t{threads} * lane_packs, 1, 3,
                                                            device);
     }
@@ -136,7 +136,7 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
   }
   const Kernel large{Tier::block, 512, 0, 1, true};
   large.check_packs(512, 1, 3, device);
-  if (row_limits().shared_bytes >= size_t{96} * 1024) {
+  if (row_limits().shared_bytes >= size_t{112} * 1024) {  // a row may begin within a slot
     large.check_packs(int64_t{6} * 512, 1, 3, device);
   }
   for (const at::ScalarType dtype : kDtypes) {

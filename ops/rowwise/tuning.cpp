@@ -38,16 +38,14 @@ std::string refusal(const TuningEntry& entry) {
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
   const int pack_bytes =
       entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
-  const bool shared = !registers && (entry.tier == Tier::block || entry.tier == Tier::cluster);
-  const bool many =
-      (shared && entry.direction == Direction::backward) ||
-      (registers && (entry.tier == Tier::column ||
-                     (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4)));
-  const bool small = entry.lane_packs > 4 && !entry.ahead && pack_bytes == 16 &&
-                     (entry.tier == Tier::block || entry.tier == Tier::cluster);
-  const int most = entry.tier == Tier::warp || entry.tier == Tier::span || small ? 256
-                   : many || entry.tier == Tier::stream                          ? 512
-                                                                                 : 1024;
+  const bool rows = entry.tier == Tier::block || entry.tier == Tier::cluster;
+  const bool at_most_512 = entry.tier == Tier::stream ||
+                           (registers && entry.tier == Tier::column) ||
+                           (rows && !registers && entry.direction == Direction::backward) ||
+                           (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
+  const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::span ||
+                           (rows && !entry.ahead && entry.lane_packs > 4);
+  const int most = at_most_256 ? 256 : at_most_512 ? 512 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }

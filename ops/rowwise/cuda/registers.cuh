@@ -84,10 +84,11 @@ __global__ void __launch_bounds__(256)
 /// registers: 64 with 4 packs a lane, 85 with 8 where values have the size of their bits, else 128.
 template <int kLanePacks, typename Function>
 struct BlockBounds {
-  static constexpr bool kSmall = kLanePacks > 4 && sizeof(typename Function::Kept) == 16 &&
-                                 sizeof(typename Function::Bits) == 16;
-  static constexpr int kThreads = kLanePacks <= 4 ? 1024 : kSmall ? 256 : 512;
-  static constexpr int kBlocks = kSmall ? 3 : 0;  // 0: as the compiler sees fit
+  static constexpr bool kFew = kLanePacks <= 4;
+  static constexpr bool kSmall =
+      sizeof(typename Function::Kept) == 16 && sizeof(typename Function::Bits) == 16;
+  static constexpr int kThreads = kFew ? 1024 : 256;
+  static constexpr int kBlocks = kFew ? 0 : kSmall ? 3 : 2;  // 0: as the compiler sees fit
 };
 
 /// Tiers block and cluster: the blocks of a row have it in their registers.
