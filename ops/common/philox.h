@@ -11,20 +11,31 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-/// Philox4x32-10: the random bits that a key and a counter of 128 bits name. J. K. Salmon,
-/// M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/// All 64 bits, in one instruction of the GPU too.
+WARPFUSE_HOST_DEVICE inline uint64_t wide_product(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+  uint64_t product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+#else
+  return static_cast<uint64_t>(a) * b;
+#endif
+}
+
+/// Philox4x32-7: the random bits that a key and a counter of 128 bits name. J. K. Salmon,
+/// M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
+/// where seven rounds are the fewest that pass all tests of BigCrush.
 WARPFUSE_HOST_DEVICE inline PhiloxBlock philox(uint64_t key, uint64_t counter_low,
                                                uint64_t counter_high) {
-  constexpr int kRounds = 10;
+  constexpr int kRounds = 7;
   constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
   uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
   uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
-#pragma GCC unroll 10
   for (int round = 0; round < kRounds; ++round) {
-    const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * c0;
-    const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * c2;
+    const uint64_t product0 = wide_product(kMultiplier0, c0);
+    const uint64_t product1 = wide_product(kMultiplier1, c2);
     c0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ key0;
     c1 = static_cast<uint32_t>(product1);
     c2 = static_cast<uint32_t>(product0 >> 32) ^ c3 ^ key1;

@@ -5,7 +5,8 @@ namespace {
 
 // In the order of Tier.
 Counter counters[] = {Counter("tier.warp"),   Counter("tier.block"),  Counter("tier.cluster"),
-                      Counter("tier.stream"), Counter("tier.column"), Counter("tier.naive")};
+                      Counter("tier.stream"), Counter("tier.column"), Counter("tier.naive"),
+                      Counter("tier.elements")};
 
 }  // namespace
 

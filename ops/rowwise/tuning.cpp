@@ -77,6 +77,7 @@ std::string refusal(const TuningEntry& entry) {
                  ? "a tile has 1, 2, 4, 8 or 16 blocks"
                  : "";
     case Tier::naive:
+    case Tier::elements:
       break;
   }
   return "the tier is warp, block, cluster, stream or column";
@@ -173,6 +174,8 @@ const char* to_string(Tier tier) {
       return "column";
     case Tier::naive:
       return "naive";
+    case Tier::elements:
+      return "elements";
   }
   return "?";
 }

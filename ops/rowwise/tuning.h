@@ -11,12 +11,13 @@ namespace warpfuse {
 
 /// Where a row lives while it is reduced.
 enum class Tier {
-  warp,     // in registers of 1..32 lanes, several rows a warp
-  block,    // in registers or shared memory of one block
-  cluster,  // in registers or shared memory of 2..16 blocks
-  stream,   // nowhere: it is read twice
-  column,   // dimension not the last: a tile of neighbouring rows
-  naive,    // nowhere: a thread reads it three times
+  warp,      // in registers of 1..32 lanes, several rows a warp
+  block,     // in registers or shared memory of one block
+  cluster,   // in registers or shared memory of 2..16 blocks
+  stream,    // nowhere: it is read twice
+  column,    // dimension not the last: a tile of neighbouring rows
+  naive,     // nowhere: a thread reads it three times
+  elements,  // no row: element by element
 };
 
 const char* to_string(Tier tier);
