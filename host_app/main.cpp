@@ -20,7 +20,7 @@ void print_help() {
       "warpfuse runs traced models on libtorch with the fused operators of libwarpfuse.so.\n\n"
       "Usage: warpfuse <command> [options]\n\nCommands:\n");
   for (const Command& command : kCommands) {
-    fmt::print("  {:<10}{}\n", command.name, command.summary);
+    fmt::print("  {:<12}{}\n", command.name, command.summary);
   }
   fmt::print(
       "\n'warpfuse <command> --help' shows a command's options.\n\nExamples:\n"

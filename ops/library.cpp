@@ -14,12 +14,31 @@ constexpr const char* kSchemas[] = {
     "scaled_masked_softmax(Tensor scores, float scale=1.0, Tensor? attn_mask=None, "
     "str causal=\"none\", Tensor? query_positions=None, Tensor? key_lengths=None, int window=0, "
     "float? masked_value=None) -> Tensor",
+    "fused_logprob(Tensor logits, Tensor targets, int ignore_index=-100, float temperature=1.0, "
+    "bool check_targets=False) -> Tensor",
+    "fused_logprob_lse(Tensor logits, Tensor targets, int ignore_index=-100, "
+    "float temperature=1.0, bool check_targets=False, int vocab_start=0) -> "
+    "(Tensor logprob, Tensor lse)",
+    "fused_logprob_entropy(Tensor logits, Tensor targets, int ignore_index=-100, "
+    "float temperature=1.0, bool check_targets=False) -> (Tensor logprob, Tensor entropy)",
 
     "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_scaled_masked_softmax_backward(Tensor grad_output, Tensor output, float scale, "
     "Tensor? attn_mask, str causal, Tensor? query_positions, Tensor? key_lengths, int window, "
     "float? masked_value) -> Tensor",
+    // One form by name ("logprob", "lse", "entropy"), with what its backward needs. lse and entropy
+    // are empty in the forms that do not have them.
+    "_fused_logprob(Tensor logits, Tensor targets, int ignore_index, float temperature, "
+    "bool check_targets, int vocab_start, str form) -> "
+    "(Tensor logprob, Tensor lse, Tensor entropy, Tensor statistics)",
+    "_fused_logprob_backward(Tensor logits, Tensor targets, Tensor statistics, Tensor? entropy, "
+    "Tensor? grad_logprob, Tensor? grad_lse, Tensor? grad_entropy, int ignore_index, "
+    "float temperature, int vocab_start, str form) -> Tensor",
+    // The same, written over the logits.
+    "_fused_logprob_backward_(Tensor(a!) logits, Tensor targets, Tensor statistics, "
+    "Tensor? entropy, Tensor? grad_logprob, Tensor? grad_lse, Tensor? grad_entropy, "
+    "int ignore_index, float temperature, int vocab_start, str form) -> ()",
 
     // One algorithm by name: naive, warp, block, cluster, stream (CUDA); naive, vector (CPU).
     "_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/performance.md shows of a GPU, on a machine with one: the presets
-# table, seed and sweep of `warpfuse bench` and, where Nsight Compute (ncu) works, memory traffic.
-# Writes docs/benchmarks/<gpu>.json, and from it the tables and plots (scripts/report.py). Uses the
-# build that came along in build/<preset>, else one that it makes; the torch is that of
-# WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the report names it.
+# table, seed, sweep and logprob of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
+# traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
+# Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
+# (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
+# torch is that of WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the
+# report names it.
 #   --quick      fewer samples
 #   --json-only  measure, and leave tables and plots alone
 
@@ -43,6 +45,7 @@ measure() { # preset arguments...
 measure table all
 measure seed all --dtype float32,bfloat16 --backward
 measure sweep softmax
+measure logprob fused_logprob
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"
@@ -52,6 +55,18 @@ if [ -z "$ncu" ]; then
 elif ! report traffic --json "$json" --host "$host" --ncu "$ncu"; then
   say "not counted in full: see the line above"
 fi
+
+say "other implementations beside ours ($SECONDS s so far)"
+code=0
+commit=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["versions"]["commit"])' "$json")
+"$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --commit "$commit" \
+  --rows "$json" "${QUICK[@]}" || code=$?
+case $code in
+  0) ;;
+  1) wrong=1 ;;
+  3) say "not measured: see the line above" ;;
+  *) die "bench_gpu.sh: bench_peers.py failed with exit code $code" ;;
+esac
 
 if [ -z "$JSON_ONLY" ]; then
   say "tables and plots"

@@ -54,6 +54,11 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
         "--cpu", type=Path, help="a CPU's run; default: DOCS/benchmarks/cpu.json if it is there"
     )
     parser.add_argument("--peers", type=Path, help="default: DOCS/benchmarks/peers.json")
+    parser.add_argument(
+        "--peers-run",
+        type=Path,
+        help="peers timed beside ours; default: the GPU's run with -peers, if it is there",
+    )
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument(
         "--allow-partial", action="store_true", help="take runs that were interrupted"
@@ -85,7 +90,11 @@ def document(arguments: argparse.Namespace) -> int:
         if arguments.cpu or cpu_file.exists()
         else None
     )
-    peers = load_peers(arguments.peers or folder / "peers.json")
+    run = arguments.peers_run or gpu.path.with_name(f"{gpu.path.stem}-peers.json")
+    beside = (
+        load(run, "cuda", arguments.allow_partial) if arguments.peers_run or run.exists() else None
+    )
+    peers = load_peers(arguments.peers or folder / "peers.json", beside)
     files, skipped = generated_files(arguments.docs, gpu, cpu, peers, arguments.allow_partial)
     for line in skipped:
         print(f"report.py: {line}", file=sys.stderr)

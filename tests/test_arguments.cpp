@@ -5,6 +5,7 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -96,6 +97,31 @@ TEST_CASE("Meta tensors get the shape and dtype of the result, contiguous", "[me
   check_meta(masked_softmax(meta({0, 2, 3, 4}, at::kHalf), {}), {0, 2, 3, 4}, at::kHalf);
 }
 
+TEST_CASE("Meta logits get float32 results of the targets' shape", "[meta][logprob]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    const at::ScalarType result = dtype == at::kDouble ? at::kDouble : at::kFloat;
+    for (const at::ScalarType index : {at::kInt, at::kLong}) {
+      const at::Tensor x = meta({2, 7, 3}, dtype).transpose(1, 2);
+      const at::Tensor targets = meta({3, 2}, index).t();
+      for (const std::string& form : kLogprobForms) {
+        const LogprobArguments arguments{.temperature = 0.5, .form = form};
+        for (const at::Tensor& output : logprob(x, targets, arguments, true)) {
+          check_meta(output, {2, 3}, result);
+        }
+        const LogprobResults kept = logprob_with_statistics(x, targets, arguments);
+        check_meta(kept.statistics, {2, 3, 2}, result);
+        CHECK(kept.lse.numel() == (form == "lse" ? 6 : 0));
+        CHECK(kept.entropy.numel() == (form == "entropy" ? 6 : 0));
+        const LogprobGradients gradients{.logprob = kept.logprob};
+        check_meta(logprob_backward(x, targets, kept, gradients, arguments), {2, 3, 7}, dtype);
+        logprob_backward_in_place(x, targets, kept, gradients, arguments);
+      }
+    }
+    check_meta(logprob(meta({7}, dtype), meta({}, at::kLong), {})[0], {}, result);
+    check_meta(logprob(meta({0, 7}, dtype), meta({0}, at::kLong), {})[0], {0}, result);
+  }
+}
+
 WARPFUSE_DEVICE_TEST("autocast gives softmax and log_softmax the dtype that ATen's have",
                      "[autocast]") {
   for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {
@@ -123,6 +149,24 @@ WARPFUSE_DEVICE_TEST("autocast gives scaled_masked_softmax the dtype of its scor
     const at::Tensor scores = random_tensor({2, 3, 4, 33}, dtype, device);
     CHECK(masked_softmax(scores, {}).scalar_type() == dtype);
     check_masked_softmax(scores, {.attn_mask = random_tensor({4, 33}, at::kFloat, device)});
+  }
+}
+
+WARPFUSE_DEVICE_TEST("autocast leaves logits as they are, and results in float32",
+                     "[autocast][logprob]") {
+  for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {
+    const Autocast autocast(device.type(), cast);
+    for (const at::ScalarType dtype : kDtypes) {
+      const at::Tensor x = random_tensor({5, 33}, dtype, device);
+      const at::Tensor targets = random_targets({5}, 33, device);
+      for (const std::string& form : kLogprobForms) {
+        check_logprob(x, targets, {.form = form});
+        const at::Tensor variable = x.clone().set_requires_grad(true);
+        const at::Tensor output = logprob(variable, targets, {.form = form})[0];
+        const at::Tensor grad = torch::autograd::grad({output.sum()}, {variable})[0];
+        CHECK(grad.scalar_type() == dtype);
+      }
+    }
   }
 }
 

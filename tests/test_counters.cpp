@@ -1,5 +1,7 @@
 // The counters: each operator's, each branch's, reading and resetting; and every algorithm by name.
 
+#include <ATen/Parallel.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,6 +10,7 @@
 #include "support/devices.h"
 #include "support/errors.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -62,6 +65,15 @@ WARPFUSE_DEVICE_TEST("each call moves its operator's counter by one", "[counters
         1);
   CHECK(count_of("scaled_masked_softmax_backward",
                  [&] { masked_softmax(variable, {}).sum().backward(); }) == 1);
+  const at::Tensor targets = at::zeros({3}, at::TensorOptions(device).dtype(at::kLong));
+  for (const at::Tensor& logits : {x, variable}) {
+    CHECK(count_of("fused_logprob", [&] { logprob(logits, targets, {}); }) == 1);
+    CHECK(count_of("fused_logprob_lse", [&] { logprob(logits, targets, {.form = "lse"}); }) == 1);
+    CHECK(count_of("fused_logprob_entropy",
+                   [&] { logprob(logits, targets, {.form = "entropy"}); }) == 1);
+  }
+  CHECK(count_of("fused_logprob_backward",
+                 [&] { logprob(variable, targets, {})[0].sum().backward(); }) == 1);
   // A softmax is no log_softmax, and an error is no call.
   CHECK(count_of("log_softmax", [&] { warpfuse::softmax(x, 1); }) == 0);
   CHECK(count_of("softmax", [&] { error_of([&] { warpfuse::softmax(x, 9); }); }) == 0);
@@ -89,7 +101,7 @@ TEST_CASE("the counters of operators are all there", "[counters]") {
   for (const std::string name :
        {"softmax.cuda", "log_softmax.cuda", "scaled_masked_softmax.cuda", "softmax_backward.cuda",
         "log_softmax_backward.cuda", "scaled_masked_softmax_backward.cuda", "tier.warp",
-        "tier.block", "tier.cluster", "tier.stream", "tier.column", "tier.naive"}) {
+        "tier.span", "tier.block", "tier.cluster", "tier.stream", "tier.column", "tier.naive"}) {
     CHECK(all.count(name) == 1);
   }
 #endif
@@ -140,6 +152,31 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
     // Nothing to do, nothing done.
     CHECK(branch([&] { op(x.narrow(0, 0, 0), 1); }).empty());
   }
+}
+
+WARPFUSE_DEVICE_TEST("the counters of fused_logprob are all there", "[counters][logprob]") {
+  for (const std::string name :
+       {"fused_logprob", "fused_logprob_lse", "fused_logprob_entropy", "fused_logprob_backward"}) {
+    CHECK(counts().count(c10::str(name, ".", backend_name(device))) == 1);
+  }
+}
+
+TEST_CASE("few long rows of logits are shared by threads", "[counters][logprob]") {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(4);
+  const auto branch = [](int64_t rows, int64_t columns) -> std::string {
+    const at::Tensor targets = at::zeros({rows}, at::kLong);
+    const CounterDelta in_parts("cpu.logprob_parts");
+    const CounterDelta in_rows("cpu.logprob_rows");
+    logprob(at::zeros({rows, columns}), targets, {});
+    CHECK(in_parts() + in_rows() == 1);
+    return in_parts() == 1 ? "parts" : "rows";
+  };
+  CHECK(branch(1, 128'256) == "parts");
+  CHECK(branch(3, 128'256) == "parts");
+  CHECK(branch(4, 128'256) == "rows");
+  CHECK(branch(1, 1000) == "rows");
+  at::set_num_threads(threads);
 }
 
 WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithms]") {

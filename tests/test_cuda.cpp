@@ -3,6 +3,7 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -44,6 +45,16 @@ std::vector<Operation> operations(const at::Device& device) {
       {"masked backward",
        [=](const at::Tensor& x) { return masked_softmax_backward(x, x, {.attn_mask = mask}); }},
   };
+  const at::Tensor targets = random_targets({2, 3, 4}, 64, device);
+  for (const std::string& form : kLogprobForms) {
+    const LogprobArguments a{.form = form};
+    all.push_back({c10::str("fused_logprob ", form),
+                   [=](const at::Tensor& x) { return at::stack(logprob(x, targets, a)); }});
+    all.push_back({c10::str("fused_logprob backward ", form), [=](const at::Tensor& x) {
+                     const LogprobResults kept = logprob_with_statistics(x, targets, a);
+                     return logprob_backward(x, targets, kept, {.logprob = kept.logprob}, a);
+                   }});
+  }
   for (const std::string& name : algorithms_on(device)) {
     all.push_back({name, [=](const at::Tensor& x) { return softmax_algorithm(x, -1, name); }});
   }

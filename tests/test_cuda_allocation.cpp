@@ -3,6 +3,7 @@
 
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
 
@@ -39,11 +40,11 @@ WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation]") {
     for (const at::ScalarType dtype : kDtypes) {
       for (const int64_t keys : {1, 64, 1000, 10'001}) {
         for (const RowFunction& function : row_functions(2, 3, keys, dtype, device, Offsets{})) {
-          const warpfuse::RowPlan plan = plan_of(function.direction, function.rows);
+          const warpfuse::RowPlan plan = plan_of(function);
           INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
           const auto result = static_cast<int64_t>(function.rows.nbytes());
           const Allocated got = allocated_by(function.run, device);
-          if (launches_of(plan) == 1) {
+          if (plan.tier != warpfuse::Tier::stream || plan.blocks == 1) {
             CHECK(got.bytes == result);
             CHECK(got.blocks == 1);
           } else {
@@ -69,6 +70,36 @@ WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone", "[all
         const Allocated got = allocated_by(call, device);
         CHECK(got.bytes == static_cast<int64_t>(x.nbytes()));
         CHECK(got.blocks == 1);
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("fused_logprob takes 16 bytes a row and at most 64 KB, and in place no gradient",
+                  "[allocation][logprob]") {
+  constexpr int64_t kConstant = 64 * 1024;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [rows, columns] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 128'256}, {300, 50'257}, {5000, 1000}}) {
+      const at::Tensor x = random_tensor({rows, columns}, at::kFloat, device).to(dtype);
+      const at::Tensor targets = random_targets({rows}, columns, device);
+      for (const std::string& form : kLogprobForms) {
+        INFO(describe(x) << ", " << form);
+        const LogprobArguments a{.form = form};
+        const int64_t results = rows * 4 * (form == "logprob" ? 1 : 2);
+        CHECK(allocated_by([&] { logprob(x, targets, a); }, device).bytes <= results + kConstant);
+        const at::Tensor variable = x.detach().set_requires_grad(true);
+        std::vector<at::Tensor> kept;
+        CHECK(allocated_by([&] { kept = logprob(variable, targets, a); }, device).bytes <=
+              results + 16 * rows + kConstant);
+        const at::Tensor ones = at::ones_like(kept[0]);
+        CHECK(allocated_by([&] { torch::autograd::grad({kept[0]}, {variable}, {ones}); }, device)
+                  .bytes <= static_cast<int64_t>(x.nbytes()) + 16 * rows + kConstant);
+        const LogprobResults statistics = logprob_with_statistics(x, targets, a);
+        CHECK(allocated_by(
+                  [&] { logprob_backward_in_place(x, targets, statistics, {.logprob = ones}, a); },
+                  device)
+                  .bytes <= 16 * rows + kConstant);
       }
     }
   }

@@ -55,6 +55,16 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
   }
 }
 
+/// A table by which blocks that stay take all tiles that they can hold.
+std::string ahead_tuning(const std::string& threads, int blocks) {
+  std::string table;
+  for (const int bytes : {2, 4, 8}) {
+    table += c10::str("forward ", bytes, " * * column ", threads, "16 ", blocks, " 1\n");
+    table += c10::str("backward ", bytes, " * * column ", threads, "8 ", blocks, " 1\n");
+  }
+  return table + library_tuning();
+}
+
 }  // namespace
 
 WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column]") {
@@ -100,20 +110,19 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
   }
   for (const at::ScalarType dtype : kDtypes) {
     for (const int blocks : sizes) {
-      // Tiles that stay, for the forward alone, have other threads than those that do not.
-      for (const std::string run : {"128 8 ", "512 8 "}) {
-        for (const std::string ahead : {" 0", " 1"}) {
-          std::string table = tuning_with("column " + run + std::to_string(blocks) + " 0");
-          if (ahead == " 1") {
-            for (const int bytes : {2, 4, 8}) {
-              table = c10::str("forward ", bytes, " * * column ", run, blocks, ahead, "\n", table);
-            }
+      for (const std::string threads : {"128 ", "512 "}) {
+        for (const bool ahead : {false, true}) {
+          const TuningInUse tuning(
+              ahead ? ahead_tuning(threads, blocks)
+                    : tuning_with(c10::str("column ", threads, "8 ", blocks, " 0")));
+          const int64_t held = int64_t{threads == "128 " ? 1024 : 4096} * blocks;
+          std::set<int64_t> columns = {held / 32 + 1, held / 8, held / 4 - 1, held / 2, held};
+          if (ahead) {
+            columns.insert(2 * held);  // that the forward holds
           }
-          const TuningInUse tuning(table);
-          const int64_t held = int64_t{run == "128 8 " ? 1024 : 4096} * blocks;
-          for (const int64_t columns : {held / 32 + 1, held / 8, held / 4 - 1, held / 2, held}) {
-            check({2, columns, 24}, dtype, 0, device, &ran);
-            check({1, columns, 5}, dtype, 0, device, &ran);
+          for (const int64_t n : columns) {
+            check({2, n, 24}, dtype, 0, device, &ran);
+            check({1, n, 5}, dtype, 0, device, &ran);
           }
         }
       }
@@ -134,7 +143,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
     INFO(blocks << " blocks");
     CHECK(some(8, false, 0));
     CHECK(some(8, true, 0));
-    CHECK(some(8, true, 1));
+    CHECK(some(16, true, 1));  // forward
+    CHECK(some(8, true, 1));   // backward
     CHECK((blocks > 1 || some(0, false, 0)));
   }
   std::set<int> widths;
@@ -149,21 +159,65 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {
     if (blocks > row_limits().cluster_blocks) {
       continue;
     }
-    std::string table = library_tuning();
-    for (const int bytes : {2, 4, 8}) {
-      table = c10::str("forward ", bytes, " * * column 256 8 ", blocks, " 1\n", table);
-    }
-    const TuningInUse tuning(table);
+    const TuningInUse tuning(ahead_tuning("256 ", blocks));
     for (const at::ScalarType dtype : kDtypes) {
-      const int64_t columns = 2048 * blocks - 5;  // one thread wide
+      const int64_t columns = 2048 * blocks - 5;  // backward one thread wide, forward two
       const at::Tensor x = random_at(0, {300 / blocks, columns, 64}, dtype, device);
-      const ColumnPlan plan = column_plan_of(Direction::forward, {x});
-      REQUIRE(plan.ahead);
-      at::Tensor output;
-      const auto launches = launches_during([&] { output = warpfuse::softmax(x, 1); });
-      CHECK(is_launch_of(launches[0], plan));
-      CHECK(launches[0]["grid"].get<int64_t>() < plan.tiles * plan.blocks);
-      CHECK(mismatch(output, tensor_softmax(x, 1, false)) == "");
+      const at::Tensor grad = random_at(0, x.sizes(), dtype, device);
+      for (const bool log : {false, true}) {
+        const Expected expected = tensor_softmax(x, 1, log);
+        const at::Tensor y = expected.values.to(dtype);
+        const ColumnPlan forward = column_plan_of(Direction::forward, {x});
+        const ColumnPlan backward = column_plan_of(Direction::backward, {grad, y});
+        REQUIRE(forward.ahead);
+        REQUIRE(backward.ahead);
+        const Poison poison;
+        at::Tensor output;
+        at::Tensor grad_input;
+        const auto launches = launches_during([&] {
+          output = log ? warpfuse::log_softmax(x, 1) : warpfuse::softmax(x, 1);
+          grad_input = log ? log_softmax_backward(grad, y, 1) : softmax_backward(grad, y, 1);
+        });
+        REQUIRE(launches.size() == 2);
+        CHECK(is_launch_of(launches[0], forward));
+        CHECK(is_launch_of(launches[1], backward));
+        // Every block takes a second tile, and some a third.
+        CHECK(2 * launches[0]["grid"].get<int64_t>() < forward.tiles * forward.blocks);
+        CHECK(2 * launches[1]["grid"].get<int64_t>() < backward.tiles * backward.blocks);
+        CHECK(mismatch(output, expected) == "");
+        CHECK(mismatch(grad_input, tensor_softmax_backward(grad, y, 1, log)) == "");
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tiles that stay",
+                  "[column]") {
+  for (const int blocks : {1, 2}) {
+    if (blocks > row_limits().cluster_blocks) {
+      continue;
+    }
+    const TuningInUse tuning(ahead_tuning("128 ", blocks));
+    for (const at::ScalarType dtype : kDtypes) {
+      const int64_t columns = 1000 * blocks;
+      const at::Tensor x = random_at(0, {2, columns, 16}, dtype, device);
+      x.select(2, 1).fill_(-kInf);                            // a row
+      x.select(2, 2).narrow(1, 1, columns - 1).fill_(-kInf);  // all but its first element
+      x.select(2, 3).narrow(1, 0, columns - 1).fill_(-kInf);  // all but its last
+      x.select(2, 4).narrow(1, columns / 2, 1).fill_(kInf);
+      x.select(2, 5).narrow(1, columns / 2, 1).fill_(kNaN);
+      x.select(2, 6).narrow(1, columns / 3, columns / 3).fill_(-kInf);
+      x.select(2, 7).fill_(kNaN);
+      REQUIRE(column_plan_of(Direction::forward, {x}).ahead);
+      for (const SoftmaxOperator& op : kSoftmaxOperators) {
+        const at::Tensor output = op(x, 1);
+        for (int64_t row = 0; row < 16; ++row) {
+          INFO(op.name << ", " << toString(dtype) << ", row " << row << ", " << blocks
+                       << " blocks");
+          const at::Tensor one = x.select(2, row);
+          CHECK(mismatch(output.select(2, row), op.expected(one, 1)) == "");
+        }
+      }
     }
   }
 }

@@ -44,7 +44,7 @@ struct Kernel {
     const TuningInUse tuning(tuning_with(text()));
     for (const RowFunction& function :
          row_functions(size.heads, size.queries, size.keys, dtype, device, offsets)) {
-      const RowPlan plan = plan_of(function.direction, function.rows);
+      const RowPlan plan = plan_of(function);
       INFO(text() << ": " << function.name << " of " << describe(function.rows));
       REQUIRE(plan.tier == tier);
       REQUIRE(plan.threads == threads);
@@ -134,10 +134,10 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
     small.check_packs(slots * 64, 1, 3, device);
     small.check_packs(slots * 64 - 40, 1, 3, device);
   }
-  const Kernel large{Tier::block, 1024, 0, 1, true};
-  large.check_packs(1024, 1, 3, device);
+  const Kernel large{Tier::block, 512, 0, 1, true};
+  large.check_packs(512, 1, 3, device);
   if (row_limits().shared_bytes >= size_t{96} * 1024) {
-    large.check_packs(int64_t{3} * 1024, 1, 3, device);
+    large.check_packs(int64_t{6} * 512, 1, 3, device);
   }
   for (const at::ScalarType dtype : kDtypes) {
     large.check({3, 5, 1}, {}, dtype, device);
@@ -154,7 +154,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       const auto packs = static_cast<int64_t>(row_limits().shared_bytes / (256 * pack_bytes) * 256);
       for (const RowFunction& function : row_functions(1, 2, packs * pack, dtype, device, {})) {
         if (function.direction == direction) {
-          const RowPlan plan = plan_of(direction, function.rows);
+          const RowPlan plan = plan_of(function);
           REQUIRE(plan.tier == Tier::block);
           REQUIRE(plan.shared_bytes == static_cast<size_t>(packs) * pack_bytes);
           check_row_function(function, plan);
@@ -162,7 +162,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       }
       for (const RowFunction& function :
            row_functions(1, 2, (packs + 1) * pack, dtype, device, {})) {
-        check_row_function(function, plan_of(function.direction, function.rows));
+        check_row_function(function, plan_of(function));
       }
     }
   }
@@ -193,8 +193,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
     for (const at::ScalarType dtype : kDtypes) {
       shared.check({3, 5, 19}, {}, dtype, device);
     }
-    const Kernel large{Tier::cluster, 1024, 0, blocks, true};
-    large.check({1, 2, int64_t{1024} * blocks * 4 + 33}, {}, at::kFloat, device);
+    const Kernel large{Tier::cluster, 512, 0, blocks, true};
+    large.check({1, 2, int64_t{512} * blocks * 8 + 33}, {}, at::kFloat, device);
   }
 }
 
@@ -215,7 +215,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
                            3;
       const int64_t queries = 2600 / kernel.blocks;  // twice that is more than run at once
       for (const RowFunction& function : row_functions(2, queries, keys, dtype, device, {})) {
-        const RowPlan plan = plan_of(function.direction, function.rows);
+        const RowPlan plan = plan_of(function);
         INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
         REQUIRE(plan.ahead);
         const auto launches = launches_during(function.run);
@@ -246,7 +246,7 @@ WARPFUSE_GPU_TEST("a row is split into as many parts as fill the GPU", "[kernels
   const TuningInUse tuning(tuning_with("stream 256 0 0 0"));
   for (const int64_t rows : {1, 3, 16}) {
     for (const RowFunction& function : row_functions(1, rows, 600'001, at::kHalf, device, {})) {
-      const RowPlan plan = plan_of(function.direction, function.rows);
+      const RowPlan plan = plan_of(function);
       CHECK(plan.blocks * rows >= std::min<int64_t>(row_limits().multiprocessors, rows * 70));
       check_row_function(function, plan);
     }

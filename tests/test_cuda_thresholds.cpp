@@ -140,7 +140,7 @@ WARPFUSE_GPU_TEST("masked rows around every threshold", "[thresholds]") {
     for (const auto& [rows, columns] : around_thresholds(Direction::forward, dtype)) {
       for (const RowFunction& function :
            row_functions(1, rows, columns, dtype, device, {.input = columns % 2})) {
-        check_row_function(function, plan_of(function.direction, function.rows));
+        check_row_function(function, plan_of(function));
       }
     }
   }
@@ -156,7 +156,7 @@ WARPFUSE_GPU_TEST("inputs, gradients and masks that are aligned differently, in 
         for (const int64_t keys : {1, 29, 64, 517}) {
           for (const RowFunction& function : row_functions(2, 3, keys, dtype, device, offsets)) {
             INFO(run << ", " << offsets.input << " and " << offsets.second << " elements off");
-            check_row_function(function, plan_of(function.direction, function.rows));
+            check_row_function(function, plan_of(function));
           }
         }
       }

@@ -18,7 +18,8 @@ namespace {
 /// The tiers whose counters `call` moved.
 template <typename Call>
 std::vector<std::string> tiers_of(const Call& call) {
-  const std::vector<std::string> names = {"warp", "block", "cluster", "stream", "column", "naive"};
+  const std::vector<std::string> names = {"warp",   "span",   "block", "cluster",
+                                          "stream", "column", "naive"};
   std::vector<CounterDelta> deltas;
   for (const std::string& name : names) {
     deltas.emplace_back(c10::str("tier.", name));
@@ -63,14 +64,17 @@ WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right res
       check({3, 0}, -1, Names{});
     }
   }
-  for (const int64_t keys : {32, 8192, 60'000, 1'000'000}) {
+  for (const int64_t keys : {32, 1000, 1024, 8192, 60'000, 1'000'000}) {
     const at::Tensor scores = random_tensor({1, 2, 3, keys}, at::kFloat, device);
     const Names forward = tier_of(plan_of(Direction::forward, scores));
     const Names backward = tier_of(plan_of(Direction::backward, scores));
-    CHECK(tiers_of([&] { masked_softmax(scores, {}); }) == forward);
+    CHECK(tiers_of([&] { masked_softmax(scores, {}); }) ==
+          tier_of(plan_of(Direction::forward, scores, true)));
+    CHECK(tiers_of([&] { warpfuse::softmax(scores, -1); }) == forward);
     CHECK(tiers_of([&] { softmax_backward(scores, scores, -1); }) == backward);
     CHECK(tiers_of([&] { log_softmax_backward(scores, scores, -1); }) == backward);
-    CHECK(tiers_of([&] { masked_softmax_backward(scores, scores, {}); }) == backward);
+    CHECK(tiers_of([&] { masked_softmax_backward(scores, scores, {}); }) ==
+          tier_of(plan_of(Direction::backward, scores, true)));
   }
 }
 

@@ -134,7 +134,7 @@ WARPFUSE_GPU_TEST("more than 2^31 elements in long rows of every tier", "[large]
   const int64_t repeats = (int64_t{1} << 31) / period.numel() + 2;
   const at::Tensor x = period.repeat({repeats, 1});
   REQUIRE(x.numel() > int64_t{1} << 31);
-  std::vector<std::string> runs = {"block 1024 0 1 1", "stream 512 0 1 0"};
+  std::vector<std::string> runs = {"block 512 0 1 1", "stream 512 0 1 0"};
   if (row_limits().cluster_blocks >= 8) {
     runs.emplace_back("cluster 512 8 8 1");
     runs.emplace_back("cluster 512 0 8 1");

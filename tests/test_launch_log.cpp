@@ -49,13 +49,13 @@ WARPFUSE_GPU_TEST("what the log says of a launch is so", "[log]") {
     const TuningInUse tuning(tuning_with(run));
     for (const at::ScalarType dtype : kDtypes) {
       for (const RowFunction& function : row_functions(3, 70, 1000, dtype, device, Offsets{})) {
-        const warpfuse::RowPlan plan = plan_of(function.direction, function.rows);
+        const warpfuse::RowPlan plan = plan_of(function);
         for (const json& launch : launches_during(function.run)) {
           INFO(run << ": " << launch.dump());
           CHECK(is_launch_of(launch, plan));
           const int64_t rows = 210;
-          const int64_t all = plan.tier == warpfuse::Tier::warp ? rows * plan.lanes / plan.threads
-                                                                : rows * plan.blocks;
+          const bool warps = plan.tier == warpfuse::Tier::warp || plan.tier == warpfuse::Tier::span;
+          const int64_t all = warps ? rows * plan.lanes / plan.threads : rows * plan.blocks;
           const auto grid = launch["grid"].get<int64_t>();
           CHECK((plan.ahead ? grid > 0 && grid <= all : grid >= all));
           CHECK(launch["kernel"] == (plan.lane_packs > 0     ? "registers"

@@ -5,6 +5,7 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -53,6 +54,23 @@ std::vector<Call> calls(at::IntArrayRef shape, at::ScalarType dtype, const at::D
         {c10::str("scaled_masked_softmax ", describe(a)), [=] { return masked_softmax(x, a); }});
     result.push_back({c10::str("_scaled_masked_softmax_backward ", describe(a)),
                       [=] { return masked_softmax_backward(grad, masked_softmax(x, a), a); }});
+  }
+  std::vector<int64_t> leading = shape.vec();
+  leading.pop_back();
+  const at::Tensor targets = random_targets(leading, keys, device);
+  targets.view(-1)[3].fill_(-100);
+  for (const std::string& form : kLogprobForms) {
+    const LogprobArguments a{.temperature = 0.8, .form = form};
+    const LogprobResults kept = logprob_with_statistics(x, targets, a);
+    const LogprobGradients gradients = random_gradients(kept, form);
+    result.push_back({c10::str("_fused_logprob ", form), [=] {
+                        const LogprobResults all = logprob_with_statistics(x, targets, a);
+                        return at::cat({all.logprob.view(-1), all.lse.view(-1),
+                                        all.entropy.view(-1), all.statistics.view(-1)});
+                      }});
+    result.push_back({c10::str("fused_logprob ", form), [=] { return logprob(x, targets, a)[0]; }});
+    result.push_back({c10::str("_fused_logprob_backward ", form),
+                      [=] { return logprob_backward(x, targets, kept, gradients, a); }});
   }
   return result;
 }

@@ -111,7 +111,10 @@ void check_plain(Draw& draw, at::ScalarType dtype, const at::Device& device) {
 
 void check_masked(Draw& draw, at::ScalarType dtype, const at::Device& device) {
   const int64_t most = !device.is_cuda() ? 20'000 : draw.chance(0.1) ? 1'000'000 : 100'000;
-  const int64_t keys = draw.size(most);
+  int64_t keys = draw.size(most);
+  if (draw.chance(0.3)) {
+    keys = std::max<int64_t>(8, keys / 8 * 8);  // whole packs of any dtype
+  }
   const int64_t queries = draw.size(most / keys);
   const int64_t heads = draw.size(std::min<int64_t>(16, most / keys / queries));
   const int64_t batch = draw.size(std::min<int64_t>(5, most / keys / queries / heads));
@@ -138,7 +141,7 @@ WARPFUSE_DEVICE_TEST("random calls", "[random]") {
   Draw draw(seed);
   std::vector<std::string> branches = {"cpu.rows", "cpu.column"};
   if (device.is_cuda()) {
-    branches = {"tier.warp", "tier.block", "tier.stream", "tier.column"};
+    branches = {"tier.warp", "tier.span", "tier.block", "tier.stream", "tier.column"};
     if (row_limits().cluster_blocks > 1) {
       branches.emplace_back("tier.cluster");
     }

@@ -8,6 +8,7 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -26,6 +27,8 @@ WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
     at::Tensor softmax;
     at::Tensor log_softmax;
     at::Tensor masked;
+    at::Tensor targets;
+    at::Tensor logprob;
   };
   std::vector<Work> works;
   for (int i = 0; i < kThreads; ++i) {
@@ -36,6 +39,8 @@ WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
     work.softmax = warpfuse::softmax(work.input, i % 2 ? -1 : 1).cpu();
     work.log_softmax = warpfuse::log_softmax(work.input, -1).cpu();
     work.masked = masked_softmax(work.input, work.arguments).cpu();
+    work.targets = random_targets({4, 3, 7}, 30 + 17 * i, device);
+    work.logprob = warpfuse::fused_logprob(work.input, work.targets).cpu();
     works.push_back(work);
   }
   const CounterDelta counted("softmax." + backend_name(device));
@@ -48,6 +53,8 @@ WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
         wrong += !bit_mismatch(warpfuse::softmax(work.input, i % 2 ? -1 : 1), work.softmax).empty();
         wrong += !bit_mismatch(warpfuse::log_softmax(work.input, -1), work.log_softmax).empty();
         wrong += !bit_mismatch(masked_softmax(work.input, work.arguments), work.masked).empty();
+        wrong +=
+            !bit_mismatch(warpfuse::fused_logprob(work.input, work.targets), work.logprob).empty();
       }
     });
   }

@@ -16,6 +16,7 @@ using warpfuse::ColumnPlan;
 using warpfuse::ColumnShape;
 using warpfuse::default_tuning;
 using warpfuse::Direction;
+using warpfuse::kColumnAheadPacks;
 using warpfuse::parse_tuning;
 using warpfuse::plan_columns;
 using warpfuse::plan_rows;
@@ -27,20 +28,25 @@ using warpfuse::Tier;
 using warpfuse::Tuning;
 using warpfuse::TuningEntry;
 
-constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132};
-constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84};  // 8.6
-constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1};
+constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132, true};
+constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};  // 8.6
+constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1, false};
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
-RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0) {
-  return {direction, bytes, packs, edges, rows, direction == Direction::forward ? 16U : 32U};
+RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0,
+                  int64_t shift = 0) {
+  const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
+  return {direction, bytes, packs, edges, rows, pack_bytes, false, shift};
 }
 
 /// What is wrong with the plan of a shape; empty when all of the row has its place.
 std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& limits) {
   const int64_t threads = int64_t{plan.threads} * plan.blocks;
   const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
-  const size_t copied = static_cast<size_t>(slots * plan.threads) * shape.pack_bytes;
+  // In shared memory a row lies as it does in lines of the cache.
+  const int64_t shared = std::max<int64_t>(1, (shape.packs + shape.shift + threads - 1) / threads);
+  const size_t copied =
+      static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads) * shape.pack_bytes;
   if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
     return "threads";
   }
@@ -54,6 +60,12 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
              : int64_t{plan.lanes} * plan.lane_packs < shape.packs         ? "the row does not fit"
              : plan.lanes < shape.edges                                    ? "an edge has no lane"
                                                                            : "";
+    case Tier::span:
+      return !shape.span                                           ? "rows that are no spans"
+             : plan.lanes != 32 && plan.lanes != plan.threads      ? "lanes"
+             : plan.threads > 256 || plan.blocks != 1              ? "size"
+             : int64_t{plan.lanes} * plan.lane_packs < shape.packs ? "the row does not fit"
+                                                                   : "";
     case Tier::block:
     case Tier::cluster:
       if (plan.tier == Tier::block ? plan.blocks != 1
@@ -68,6 +80,15 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
              : plan.shared_bytes > 0 ? "shared memory for nothing"
                                      : "";
     case Tier::stream:
+      if (plan.ahead) {
+        return !limits.cooperative || shape.rows * plan.blocks > limits.multiprocessors
+                   ? "more blocks than run at once"
+               : plan.blocks < 2 || plan.threads > 512 ? "size"
+               : plan.shared_bytes == 0 ||
+                       plan.shared_bytes % (plan.threads * shape.pack_bytes) != 0
+                   ? "room for parts of packs"
+                   : "";
+      }
       return plan.blocks < 1 || plan.threads > 512            ? "size"
              : plan.lane_packs != 0 || plan.shared_bytes != 0 ? "a place for nothing"
              : plan.blocks > 1 &&
@@ -82,7 +103,7 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
 /// The same for rows that are not contiguous.
 std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLimits& limits) {
   const int64_t rows = int64_t{plan.width} * plan.vector;  // of a tile
-  if (plan.threads < 32 || plan.threads > (plan.ahead ? 1024 : 512) || plan.threads % 32 != 0) {
+  if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
     return "threads";
   }
   if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
@@ -100,7 +121,7 @@ std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLim
   if (plan.lane_packs == 0) {
     return plan.blocks == 1 ? "" : "blocks for what is read twice";
   }
-  const size_t copied = plan.ahead ? size_t{16} * plan.threads * plan.lane_packs : 0;
+  const size_t copied = plan.ahead ? size_t{16} * plan.threads * kColumnAheadPacks : 0;
   return copied > limits.shared_bytes     ? "more shared memory than there is"
          : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
          : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
@@ -135,13 +156,19 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
           for (const int64_t packs : interesting_packs(tuning)) {
             const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
-              const RowShape shape = shape_of(direction, bytes, packs, rows, edges);
-              const RowPlan plan = plan_rows(shape, limits, tuning);
-              ++plans;
-              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
-                                << edges << " edges, " << rows << " rows, " << limits.shared_bytes
-                                << " bytes shared: " << plan.to_string());
+              for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
+                RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
+                for (const bool span : {false, edges == 0}) {
+                  shape.span = span;
+                  const RowPlan plan = plan_rows(shape, limits, tuning);
+                  ++plans;
+                  if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                    FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
+                                    << edges << " edges, " << shift << " packs into a line, "
+                                    << rows << " rows, " << limits.shared_bytes
+                                    << " bytes shared: " << plan.to_string());
+                  }
+                }
               }
             }
           }
@@ -169,6 +196,32 @@ TEST_CASE("the library's table uses what a large GPU has", "[tuning]") {
   CHECK(tiers == std::set<std::string>{"warp", "block", "cluster", "stream"});
 }
 
+TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", "[tuning]") {
+  const Tuning tuning = parse_tuning(
+      std::string("forward 4 100 * span 64 4 1 0\nforward 4 * * span 96 8 1 0") + kLastEntries);
+  const auto plan = [&](int64_t packs, bool span) {
+    RowShape shape = shape_of(Direction::forward, 4, packs, 1000);
+    shape.span = span;
+    return plan_rows(shape, kLeast, tuning);
+  };
+  CHECK((plan(100, true) == RowPlan{Tier::span, 32, 4, 64, 1, false, 0}));
+  CHECK((plan(101, true) == RowPlan{Tier::span, 32, 8, 96, 1, false, 0}));
+  CHECK((plan(256, true) == RowPlan{Tier::span, 32, 8, 96, 1, false, 0}));
+  CHECK((plan(257, true) == RowPlan{Tier::span, 96, 8, 96, 1, false, 0}));
+  CHECK((plan(768, true) == RowPlan{Tier::span, 96, 8, 96, 1, false, 0}));
+  CHECK(plan(769, true).tier == Tier::stream);
+  CHECK(plan(100, false).tier == Tier::stream);
+  // The library's table: attention of 1024 keys and more.
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const int bytes : {2, 4}) {
+      RowShape shape = shape_of(direction, bytes, 1024 * bytes / 16, 96 * 1024);
+      CHECK(plan_rows(shape, kHopper, default_tuning()).tier != Tier::span);
+      shape.span = true;
+      CHECK(plan_rows(shape, kHopper, default_tuning()).tier == Tier::span);
+    }
+  }
+}
+
 TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
   const Tuning tuning = default_tuning();
   for (const Direction direction : {Direction::forward, Direction::backward}) {
@@ -188,6 +241,32 @@ TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
             1);
     }
   }
+}
+
+TEST_CASE("few long rows stay in shared memory where all multiprocessors have room", "[tuning]") {
+  const Tuning tuning = default_tuning();
+  const auto plan = [&](Direction direction, int64_t packs, int64_t rows,
+                        const RowLimits& limits = kHopper) {
+    return plan_rows(shape_of(direction, 2, packs, rows), limits, tuning);
+  };
+  const auto resident = [&](int blocks, int64_t slots, size_t pack_bytes) {
+    return RowPlan{
+        Tier::stream, 32, 0, 512, blocks, true, static_cast<size_t>(slots * 512) * pack_bytes};
+  };
+  // 16 x 1,000,003: 8 blocks a row; the backward's two inputs have room for 14 slots of 31.
+  CHECK((plan(Direction::forward, 125'000, 16) == resident(8, 28, 16)));
+  CHECK((plan(Direction::backward, 125'000, 16) == resident(8, 14, 32)));
+  CHECK((plan(Direction::forward, 2'097'157, 1) == resident(132, 28, 16)));
+  CHECK((plan(Direction::forward, 132 * 5000, 1) == resident(132, 10, 16)));
+  // Too short for a barrier, too long to keep much of, too many rows, too few of them for all
+  // blocks.
+  CHECK_FALSE(plan(Direction::forward, 132 * 1500, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, 132 * 60'000, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, 1'000'000, 67).ahead);
+  CHECK_FALSE(plan(Direction::forward, 70'000, 50).ahead);
+  CHECK_FALSE(plan(Direction::forward, 125'000, 16, {kHopper.shared_bytes, 16, 132, false}).ahead);
+  // A GPU with less shared memory keeps less.
+  CHECK(plan(Direction::forward, 84 * 15'000, 1, kAmpere).shared_bytes == size_t{12} * 512 * 16);
 }
 
 TEST_CASE("the first entry that fits shape and device is taken", "[tuning]") {
@@ -287,7 +366,7 @@ TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", 
 
 TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 5000 * column 512 8 1 0\n"
-                                                 "forward 4 * * column 1024 8 2 1") +
+                                                 "forward 4 * * column 512 16 2 1") +
                                      kLastEntries);
   const auto plan = [&](int64_t columns, int vector, const RowLimits& limits = kHopper) {
     return plan_columns({Direction::forward, 4, columns, 3, 1024, vector}, limits, tuning);
@@ -297,7 +376,7 @@ TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", 
   CHECK((plan(513, 4) == ColumnPlan{512, 8, 1, 4, 4, false, 192}));
   CHECK((plan(4096, 4) == ColumnPlan{512, 8, 1, 4, 1, false, 768}));
   CHECK((plan(100, 1) == ColumnPlan{512, 8, 1, 1, 32, false, 96}));
-  CHECK((plan(4097, 4) == ColumnPlan{1024, 8, 2, 4, 2, true, 384}));
+  CHECK((plan(4097, 4) == ColumnPlan{512, 16, 2, 4, 2, true, 384}));
   CHECK((plan(4097, 1) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));  // no copies of elements
   CHECK((plan(4097, 4, kAmpere) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));
 }

@@ -72,17 +72,20 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * block 128 4, 1 0", "not a number: 4,"},
       {"forward 4 256 * block 128 4 1! 0", "not a number: 1!"},
       {"forward 4 256 * warp 96 8 1 0", "threads of the tier warp are a power of two"},
-      {"backward 4 256 * column 128 8 1 1", "no backward kernel copies tiles ahead"},
-      {"forward 4 256 * tile 128 8 1 0", "the tier is warp, block, cluster, stream or column"},
-      {"forward 4 256 * naive 128 8 1 0", "the tier is warp, block, cluster, stream or column"},
+      {"forward 4 256 * tile 128 8 1 0",
+       "the tier is warp, span, block, cluster, stream or column"},
+      {"forward 4 256 * naive 128 8 1 0",
+       "the tier is warp, span, block, cluster, stream or column"},
       {"forward 4 256 * warp 16 8 1 0", "threads are a multiple of 32 up to 256"},
-      {"forward 4 256 * block 100 8 1 0", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * block 100 8 1 0", "threads are a multiple of 32 up to 256"},
       {"forward 4 256 * warp 512 8 1 0", "threads are a multiple of 32 up to 256"},
       {"forward 4 256 * block 2048 4 1 0", "threads are a multiple of 32 up to 1024"},
-      {"forward 4 256 * block 1024 8 1 0", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * block 1024 8 1 0", "threads are a multiple of 32 up to 256"},
       {"forward 2 256 * block 1024 8 1 1", "threads are a multiple of 32 up to 512"},
       {"backward 4 256 * block 1024 8 1 1", "threads are a multiple of 32 up to 512"},
-      {"forward 4 256 * cluster 1024 8 2 0", "threads are a multiple of 32 up to 512"},
+      {"backward 4 256 * block 1024 0 1 1", "threads are a multiple of 32 up to 512"},
+      {"backward 2 256 * cluster 544 0 2 1", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * cluster 1024 8 2 0", "threads are a multiple of 32 up to 256"},
       {"forward 4 256 * stream 1024 0 0 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * column 1024 8 1 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * warp 128 7 1 0", "no kernel has so many packs a lane"},
@@ -93,6 +96,11 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * block 128 0 1 0", "rows in shared memory are always on their way ahead"},
       {"forward 4 256 * cluster 128 0 2 0", "rows in shared memory are always on their way ahead"},
       {"forward 4 256 * warp 128 8 2 0", "the tier warp has one block"},
+      {"forward 4 256 * span 512 4 1 0", "threads are a multiple of 32 up to 256"},
+      {"forward 4 256 * span 128 2 1 0", "the tier span has 1, 4 or 8 packs a lane, one block"},
+      {"forward 4 256 * span 128 4 2 0", "the tier span has 1, 4 or 8 packs a lane, one block"},
+      {"forward 4 256 * span 128 4 1 1", "the tier span has 1, 4 or 8 packs a lane, one block"},
+      {"forward 8 256 * span 128 4 1 0", "the tier span has 1, 4 or 8 packs a lane, one block"},
       {"forward 4 256 * block 128 4 2 0", "the tier block has one block"},
       {"forward 4 256 * cluster 128 4 1 0", "a cluster has 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * cluster 128 4 3 0", "a cluster has 2, 4, 8 or 16 blocks"},
@@ -101,6 +109,11 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * stream 128 0 -1 0", "blocks are 0 (as many as fit) to 1024"},
       {"forward 4 256 * stream 128 0 1025 0", "blocks are 0 (as many as fit) to 1024"},
       {"forward 4 256 * column 128 4 1 0", "the tier column keeps 0 or 8 columns"},
+      {"forward 4 256 * column 128 16 1 0", "the tier column keeps 0 or 8 columns"},
+      {"forward 4 256 * column 128 8 1 1", "tiles ahead keep 16 columns"},
+      {"forward 4 256 * column 128 0 1 1", "tiles ahead keep 16 columns"},
+      {"backward 4 256 * column 128 16 1 1", "tiles ahead keep 8 columns"},
+      {"forward 4 256 * column 1024 16 1 1", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * column 128 8 0 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * column 128 8 12 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * block 128 4 1 2", "ahead is 0 or 1"},
@@ -142,6 +155,7 @@ TEST_CASE("a table that leaves shapes without an entry is refused", "[tuning]") 
     const std::string tier = stream ? " stream 512 0 0 0" : " column 512 0 1 0";
     CHECK(parse_error(without + named + " 1000 *" + tier) != "no error");
     CHECK(parse_error(without + named + " * 1000" + tier) != "no error");
+    CHECK((!stream || parse_error(without + named + " * * stream 512 0 0 1") != "no error"));
     CHECK(parse_error(without + named +
                       (stream ? " * * block 1024 0 1 1" : " * * column 512 8 1 0")) != "no error");
     CHECK(parse_error(without + named +

@@ -16,20 +16,23 @@ namespace warpfuse::host::bench {
 // Keeps the order in which keys are written.
 using Json = nlohmann::ordered_json;
 
-enum class Operator { softmax, log_softmax, scaled_masked_softmax };
-enum class Direction { forward, backward };
+enum class Operator { softmax, log_softmax, scaled_masked_softmax, fused_logprob };
+// both: a forward and its backward in one call, where a trainer has no use for one alone.
+enum class Direction { forward, backward, both };
 enum class Mask { none, causal, padding, boolean, additive, positions };
 
 template <typename Value, size_t n>
 using Names = std::array<std::pair<Value, std::string_view>, n>;
 
 // What the command line, the JSON and the table call them.
-inline constexpr Names<Operator, 3> kOperatorNames{
+inline constexpr Names<Operator, 4> kOperatorNames{
     {{Operator::softmax, "softmax"},
      {Operator::log_softmax, "log_softmax"},
-     {Operator::scaled_masked_softmax, "scaled_masked_softmax"}}};
-inline constexpr Names<Direction, 2> kDirectionNames{
-    {{Direction::forward, "forward"}, {Direction::backward, "backward"}}};
+     {Operator::scaled_masked_softmax, "scaled_masked_softmax"},
+     {Operator::fused_logprob, "fused_logprob"}}};
+inline constexpr Names<Direction, 3> kDirectionNames{{{Direction::forward, "forward"},
+                                                      {Direction::backward, "backward"},
+                                                      {Direction::both, "both"}}};
 inline constexpr Names<Mask, 6> kMaskNames{{{Mask::none, "none"},
                                             {Mask::causal, "causal"},
                                             {Mask::padding, "padding"},

@@ -12,11 +12,11 @@
 #include <cstring>
 #include <fstream>
 
-#include "bench/interrupt.h"
 #include "bench/keeping_allocator.h"
 #include "bench/timer.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
+#include "runtime/interrupt.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -110,7 +110,10 @@ class CpuTimer : public Timer {
   LargeCopy large_copy() override;
   std::optional<double> empty_kernel_us() override { return std::nullopt; }
   void release_memory() override { malloc_trim(0); }
-  void synchronize() override {}
+  std::optional<int64_t> peak_bytes(const std::function<void()>& action) override {
+    action();
+    return std::nullopt;
+  }
 
  private:
   struct Paced {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/interrupt.h"
 #include "bench/timer.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/errors.h"
+#include "runtime/interrupt.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -60,7 +60,9 @@ class CudaTimer : public Timer {
   std::optional<double> empty_kernel_us() override;
 
   void release_memory() override { runtime_.release_memory(); }
-  void synchronize() override { runtime_.synchronize(); }
+  std::optional<int64_t> peak_bytes(const std::function<void()>& action) override {
+    return runtime_.peak_bytes(action);
+  }
 
  private:
   struct Recorded {

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "bench/logprob.h"
 #include "bench/reference.h"
 #include "bench/rules.h"
 
@@ -101,8 +102,12 @@ std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t set
   if (c.op == Operator::scaled_masked_softmax) {
     add_masks(inputs, c, options);
   }
-  if (c.direction == Direction::forward) {
+  const bool logprob = c.op == Operator::fused_logprob;
+  if (logprob || c.direction == Direction::forward) {
     add_tensors(inputs, &InputSet::scores, c.shape.sizes, options, fill_randomly);
+    if (logprob) {
+      add_logprob_inputs(inputs, c);
+    }
     return inputs;
   }
   add_tensors(inputs, &InputSet::output, c.shape.sizes, options, fill_randomly);

@@ -12,8 +12,8 @@ namespace warpfuse::host::bench {
 
 // The tensors of one call.
 struct InputSet {
-  at::Tensor scores;       // forward
-  at::Tensor output;       // backward: the forward's result,
+  at::Tensor scores;       // forward; fused_logprob: the logits, in the backward too
+  at::Tensor output;       // backward: the forward's result (fused_logprob: ATen's, log_softmax),
   at::Tensor grad_output;  // and a random gradient of it
 
   // What the plugin's operator is given besides.
@@ -21,6 +21,13 @@ struct InputSet {
   // What ATen's chain needs, and the reference: true = hidden, broadcasts to the scores; undefined
   // where no key is hidden.
   at::Tensor hidden;
+
+  // fused_logprob, see logprob.h.
+  at::Tensor targets;       // i64[..]
+  at::Tensor statistics;    // [.., 2], backward: what the plugin's forward leaves for it
+  at::Tensor grad_rounded;  // [..], backward: grad_output in the logits' dtype, for ATen
+  at::Tensor grad_negated;  // [..], and for ATen's loss, which is -log p
+  at::Tensor total_weight;  // [], which nll_loss's backward asks for
 };
 
 // `sets` inputs of the row, random and each in memory of its own; equal from run to run on one

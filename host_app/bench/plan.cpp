@@ -52,14 +52,16 @@ std::optional<Operator> parse_operator(const std::string& text) {
   return op;
 }
 
-// The operators to run of an entry. softmax and log_softmax take each other's shapes.
+// softmax and log_softmax take each other's shapes; the others have their own.
+Operator family(Operator op) { return op == Operator::log_softmax ? Operator::softmax : op; }
+
+// The operators to run of an entry.
 std::vector<Operator> chosen_operators(std::optional<Operator> asked, const Entry& entry) {
   if (!asked) {
     return entry.operators;
   }
-  const auto is_masked = [](Operator op) { return op == Operator::scaled_masked_softmax; };
   const bool listed = std::ranges::any_of(
-      entry.operators, [&](Operator known) { return is_masked(known) == is_masked(*asked); });
+      entry.operators, [&](Operator known) { return family(known) == family(*asked); });
   return listed ? std::vector{*asked} : std::vector<Operator>{};
 }
 
@@ -83,8 +85,22 @@ std::vector<Entry> entries_named(const std::string& item) {
       {every_operator(), {*shape}, {c10::ScalarType::Float}, {Mask::none}, {Direction::forward}}};
 }
 
-bool is_scores(const Shape& shape) {
-  return shape.sizes.size() >= 2 && shape.sizes.size() <= 4 && shape.dim == -1;
+// The shapes that an operator takes, in words; none for one that takes all.
+const char* limits_of(Operator op) {
+  switch (op) {
+    case Operator::scaled_masked_softmax:
+      return "2 to 4 sizes, and no other dim than the last,";
+    case Operator::fused_logprob:
+      return "at least 2 sizes, and no other dim than the last,";
+    default:
+      return nullptr;
+  }
+}
+
+bool takes(Operator op, const Shape& shape) {
+  const size_t rank = shape.sizes.size();
+  const bool masked = op == Operator::scaled_masked_softmax;
+  return limits_of(op) == nullptr || (rank >= 2 && (!masked || rank <= 4) && shape.dim == -1);
 }
 
 void add_once(std::vector<Case>& cases, const Case& c) {
@@ -139,16 +155,19 @@ std::vector<Case> plan(const Request& request) {
         entry.directions = {Direction::forward, Direction::backward};
       }
       for (const Operator op : chosen_operators(asked, entry)) {
-        const bool masked = op == Operator::scaled_masked_softmax;
-        if (masked && !std::ranges::all_of(entry.shapes, is_scores)) {
+        if (!std::ranges::all_of(entry.shapes,
+                                 [op](const Shape& shape) { return takes(op, shape); })) {
           if (!asked) {
             continue;  // the other operators take it
           }
-          fail(ExitCode::usage,
-               "--shapes: expected 2 to 4 sizes, and no other dim than the last, for {}, got '{}'",
-               request.op, item);
+          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'", limits_of(op), request.op,
+               item);
         }
         Entry chosen = entry;
+        if (request.backward && op == Operator::fused_logprob) {
+          chosen.directions.push_back(Direction::both);
+        }
+        const bool masked = op == Operator::scaled_masked_softmax;
         chosen.masks = masked ? masks.value_or(entry.masks) : std::vector{Mask::none};
         add_cases(cases, op, chosen);
       }

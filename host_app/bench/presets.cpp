@@ -13,8 +13,9 @@ constexpr auto kBFloat16 = c10::ScalarType::BFloat16;
 
 std::vector<Operator> softmax() { return {Operator::softmax}; }
 std::vector<Operator> masked() { return {Operator::scaled_masked_softmax}; }
+std::vector<Operator> logprob() { return {Operator::fused_logprob}; }
 std::vector<Direction> forward() { return {Direction::forward}; }
-std::vector<Direction> both() { return {Direction::forward, Direction::backward}; }
+std::vector<Direction> each_way() { return {Direction::forward, Direction::backward}; }
 
 std::vector<Shape> shapes(std::initializer_list<std::string_view> texts) {
   std::vector<Shape> parsed;
@@ -51,7 +52,8 @@ std::vector<Entry> seed_rows() {
            shapes({"1x512x512", "1x1024x1024"}),
            {kFloat32},
            {Mask::none, Mask::causal, Mask::padding},
-           forward()}};
+           forward()},
+          {logprob(), shapes({"512x50257"}), {kFloat32}, {Mask::none}, forward()}};
 }
 
 std::vector<Entry> table_rows() {
@@ -61,12 +63,12 @@ std::vector<Entry> table_rows() {
                    "4096x32768", "4096x50257", "2048x131072", "512x262144"}),
            two,
            {Mask::none},
-           both()},
-          {softmax(), shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, both()},
-          {softmax(), shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, both()},
-          {masked(), shapes({"96x1024x1024"}), two, {Mask::causal}, both()},
-          {masked(), shapes({"12x4096x4096"}), {kBFloat16}, {Mask::causal}, both()},
-          {masked(), shapes({"8x12x1024x1024"}), {kBFloat16}, {Mask::padding}, both()},
+           each_way()},
+          {softmax(), shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, each_way()},
+          {softmax(), shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, each_way()},
+          {masked(), shapes({"96x1024x1024"}), two, {Mask::causal}, each_way()},
+          {masked(), shapes({"12x4096x4096"}), {kBFloat16}, {Mask::causal}, each_way()},
+          {masked(), shapes({"8x12x1024x1024"}), {kBFloat16}, {Mask::padding}, each_way()},
           {masked(), shapes({"1x12x1x1024"}), {kFloat16}, {Mask::positions}, forward()}};
 }
 
@@ -82,7 +84,24 @@ std::vector<Entry> cpu_rows() {
            shapes({"12x1024x1024"}),
            three,
            {Mask::none, Mask::causal, Mask::boolean, Mask::additive},
-           forward()}};
+           forward()},
+          {logprob(),
+           shapes({"512x50257", "64x32000", "4096x1000"}),
+           {kFloat32, kBFloat16},
+           {Mask::none},
+           {Direction::forward, Direction::backward, Direction::both}}};
+}
+
+// Heads of language models: batches of training, and one token of decoding.
+std::vector<Entry> logprob_rows() {
+  const std::vector<Direction> all{Direction::forward, Direction::backward, Direction::both};
+  return {{logprob(),
+           shapes({"4096x32000", "8192x50257", "8192x128256"}),
+           {kBFloat16},
+           {Mask::none},
+           all},
+          {logprob(), shapes({"2048x128000"}), {kFloat16}, {Mask::none}, all},
+          {logprob(), shapes({"1x128256"}), {kBFloat16}, {Mask::none}, forward()}};
 }
 
 std::vector<Entry> sweep_rows() {
@@ -93,10 +112,13 @@ std::vector<Entry> sweep_rows() {
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all{
-      {"seed", "1024x8192, and attention's 512 and 1024 with none, causal, padding", seed_rows()},
+      {"seed",
+       "1024x8192, attention's 512 and 1024 with none, causal, padding, and a head of 512x50257",
+       seed_rows()},
       {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table_rows()},
       {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu_rows()},
-      {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()}};
+      {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()},
+      {"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", logprob_rows()}};
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/logprob.h"
 #include "bench/rules.h"
 
 namespace warpfuse::host::bench {
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int64_t kPieceElements = int64_t{16} * 1024 * 1024;  // 128 MiB in double precision
 constexpr double kAtenFactor = 8;
+constexpr double kAtenLogprobFactor = 3;
 
 // The part of a tensor that a piece has; the tensor broadcasts to the row's shape.
 using Part = std::function<at::Tensor(const at::Tensor&)>;
@@ -93,6 +95,9 @@ double smallest_difference(c10::ScalarType dtype) {
 }  // namespace
 
 double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value) {
+  if (c.op == Operator::fused_logprob) {
+    return logprob_error(c, inputs, value);
+  }
   if (value.sizes() != at::IntArrayRef(c.shape.sizes) || value.scalar_type() != c.dtype) {
     return std::numeric_limits<double>::infinity();
   }
@@ -120,6 +125,17 @@ double tolerance_of(c10::ScalarType dtype, bool of_aten) {
     default:
       return 2e-5 * factor;
   }
+}
+
+double tolerance_of(const Case& c, bool of_aten) {
+  if (c.op != Operator::fused_logprob) {
+    return tolerance_of(c.dtype, of_aten);
+  }
+  if (c.direction != Direction::forward) {
+    return tolerance_of(c.dtype, of_aten) * (of_aten ? kAtenLogprobFactor : 1);
+  }
+  return of_aten || c.dtype == at::kDouble ? tolerance_of(c.dtype, of_aten)
+                                           : tolerance_of(at::kFloat, false);
 }
 
 void replace_by_forward(const Case& c, const InputSet& inputs) {

@@ -18,6 +18,8 @@ namespace warpfuse::host::bench {
 //   softmax, backward       scale * output * (|g| + sum |g * output|)
 //   log_softmax, backward   |g| + exp(output) * sum |g|
 //
+//   fused_logprob           see logprob.h
+//
 // A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count.
 
 // The largest error of all elements; NaN where `value` holds one, infinite for a wrong shape.
@@ -26,6 +28,11 @@ double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value);
 // What a right result may have: a little more than one rounding, float64 1e-12, float32 2e-5,
 // float16 7e-4, bfloat16 5e-3; eight times that for ATen, which rounds between its kernels.
 double tolerance_of(c10::ScalarType dtype, bool of_aten);
+
+// The same for a row. fused_logprob's forward is float32 for a 16-bit dtype too. ATen takes the
+// gradient from rounded log-probabilities, so that it is wrong by as much as they are: three times
+// more is allowed it there.
+double tolerance_of(const Case& c, bool of_aten);
 
 // Overwrites `inputs.scores` by the forward's result for them, rounded to the dtype.
 void replace_by_forward(const Case& c, const InputSet& inputs);

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 
 constexpr std::array kRowColumns{"operator", "direction",   "dim",         "dtype",        "mask",
                                  "floor_us", "least_bytes", "fused_bytes", "unfused_bytes"};
-constexpr std::array kVariantColumns{"name",     "status", "max_error",    "p50_us",
-                                     "p5_us",    "p95_us", "event_p50_us", "default_malloc_p50_us",
-                                     "gb_per_s", "share",  "copy_ratio",   "speedup",
-                                     "kernels",  "reason"};
+constexpr std::array kVariantColumns{
+    "name",     "status",      "max_error",    "p50_us",
+    "p5_us",    "p95_us",      "event_p50_us", "default_malloc_p50_us",
+    "gb_per_s", "share",       "copy_ratio",   "speedup",
+    "kernels",  "extra_bytes", "reason"};
 
 void write_whole(const fs::path& path, const std::string& text) {
   const fs::path beside = path.string() + ".part";

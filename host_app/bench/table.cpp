@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 namespace warpfuse::host::bench {
@@ -38,7 +36,7 @@ void print_head(const Json& document) {
     fmt::print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
   }
   const bool cuda = document["device"]["type"] == "cuda";
-  fmt::print("\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<9}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
+  fmt::print("\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
              "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
              cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
   std::fflush(stdout);
@@ -46,11 +44,11 @@ void print_head(const Json& document) {
 
 void print_row(const Json& row) {
   const std::string label = row_label(row);
-  fmt::print("{}{:<9}{:>10}{:>10}{:>10}\n", label, "copy",
+  fmt::print("{}{:<14}{:>10}{:>10}{:>10}\n", label, "copy",
              number(row["same_size_copy"], "p50_us", 2), number(row["same_size_copy"], "p5_us", 2),
              number(row["same_size_copy"], "p95_us", 2));
   for (const Json& variant : row["variants"]) {
-    fmt::print("{}{:<9}", label, variant["name"].get<std::string>());
+    fmt::print("{}{:<14}", label, variant["name"].get<std::string>());
     if (variant["status"] != "ok") {
       fmt::print("  {}: {}\n", variant["status"].get<std::string>(),
                  variant.value("reason", std::string()));
@@ -74,13 +72,13 @@ void print_launches(const Json& rows) {
       for (const Json& launch : variant.value("launches", Json::array())) {
         if (first) {
           fmt::print(
-              "\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<9}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
+              "\n{:<22}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
               "\n",
               "launches", "", "", "", "", "variant", "kernel", "grid", "threads", "cluster", "regs",
               "shared", "local", "blocks", "warps");
           first = false;
         }
-        fmt::print("{}{:<9}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}\n", row_label(row),
+        fmt::print("{}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}\n", row_label(row),
                    variant["name"].get<std::string>(),
                    fmt::format("{}/{}", launch.value("tier", "?"), launch.value("kernel", "?")),
                    number(launch, "grid", 0), number(launch, "threads", 0),
@@ -94,33 +92,11 @@ void print_launches(const Json& rows) {
   }
 }
 
-Progress::Progress(size_t rows)
-    : rows_(rows),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()) {}
-
-Progress::~Progress() { clear(); }
+Progress::Progress(size_t rows) : rows_(rows), start_(std::chrono::steady_clock::now()) {}
 
 void Progress::show(size_t row, const Case& c) const {
-  if (!terminal_) {
-    return;
-  }
-  std::string left;
-  if (row > 0) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-    const auto seconds =
-        std::llround(spent.count() / static_cast<double>(row) * static_cast<double>(rows_ - row));
-    left = fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
-  }
-  fmt::print(stderr, "\r\033[K[{}/{}] {}{}", row + 1, rows_, text_of(c), left);
-  std::fflush(stderr);
-}
-
-void Progress::clear() const {
-  if (terminal_) {
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
+  line_.show(fmt::format("[{}/{}] {}{}", row + 1, rows_, text_of(c),
+                         time_left(start_, static_cast<double>(row), static_cast<double>(rows_))));
 }
 
 }  // namespace warpfuse::host::bench

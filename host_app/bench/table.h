@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "bench/case.h"
+#include "runtime/status_line.h"
 
 namespace warpfuse::host::bench {
 
@@ -13,22 +14,19 @@ void print_head(const Json& document);
 void print_row(const Json& row);
 void print_launches(const Json& rows);
 
-// One line on stderr that is overwritten, where stderr is a terminal: which row is being measured,
-// and the time left, as the rows before took it.
+// The status line of a run: which row is being measured, and the time left, as the rows before took
+// it.
 class Progress {
  public:
   explicit Progress(size_t rows);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   void show(size_t row, const Case& c) const;
   // Before something else is printed.
-  void clear() const;
+  void clear() const { line_.clear(); }
 
  private:
+  StatusLine line_;
   size_t rows_;
-  bool terminal_;
   std::chrono::steady_clock::time_point start_;
 };
 

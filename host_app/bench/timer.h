@@ -73,8 +73,9 @@ class Timer {
 
   // Between rows.
   virtual void release_memory() = 0;
-  // So that what was launched is done.
-  virtual void synchronize() = 0;
+  // Runs `action` and waits until what it launched is done. The most bytes that tensors took
+  // meanwhile beyond those before; none on the CPU, where that is not counted.
+  virtual std::optional<int64_t> peak_bytes(const std::function<void()>& action) = 0;
 };
 
 std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/logprob.h"
 #include "bench/rules.h"
 
 namespace warpfuse::host::bench {
@@ -92,6 +93,9 @@ int64_t unfused_bytes(const Case& c, int64_t element) {
 }  // namespace
 
 Traffic traffic_of(const Case& c) {
+  if (c.op == Operator::fused_logprob) {
+    return logprob_traffic(c);
+  }
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t inputs = c.direction == Direction::forward ? 1 : 2;
   const int64_t least =
@@ -104,7 +108,8 @@ int64_t output_bytes_of(const Case& c) {
 }
 
 int64_t input_bytes_of(const Case& c) {
-  const int64_t inputs = c.direction == Direction::forward ? 1 : 2;
+  const bool one = c.direction == Direction::forward || c.op == Operator::fused_logprob;
+  const int64_t inputs = one ? 1 : 2;
   return inputs * output_bytes_of(c) +
          mask_bytes(c, static_cast<int64_t>(c10::elementSize(c.dtype)));
 }

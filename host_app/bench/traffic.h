@@ -24,6 +24,7 @@ namespace warpfuse::host::bench {
 //   unfused, scaled_masked_softmax: ATen's chain, one kernel a step, each over all elements
 //     forward               mul 2 n e, masked_fill 2 n e + m' or add 2 n e + m, softmax 2 n e
 //     backward              softmax's 6 n e, masked_fill 2 n e + m', mul 2 n e
+//   fused_logprob: see logprob.h
 //   m' is 1 byte an element of the chain's boolean mask; without a mask its step falls away.
 struct Traffic {
   int64_t least;

@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 
+#include "bench/logprob.h"
 #include "bench/rules.h"
 
 namespace warpfuse::host::bench {
@@ -106,10 +107,21 @@ at::Tensor chain_backward(const InputSet& in) {
   return grad.mul(kScale);
 }
 
+std::vector<std::string> operators_of_row(const Case& c) {
+  if (c.op == Operator::fused_logprob) {
+    return logprob_operators(c.direction);
+  }
+  const char* form = c.direction == Direction::forward ? "warpfuse::{}" : "warpfuse::_{}_backward";
+  return {fmt::format(fmt::runtime(form), name_in(kOperatorNames, c.op))};
+}
+
 }  // namespace
 
 std::vector<Variant> variants_of(const Case& c, const std::vector<std::string>& algorithms) {
   using enum Variant::Kind;
+  if (c.op == Operator::fused_logprob) {
+    return logprob_variants(c.direction);
+  }
   const bool forward = c.direction == Direction::forward;
   std::vector<Variant> variants{
       {"warpfuse", plugin, forward ? plugin_forward(c) : plugin_backward(c)}};
@@ -129,11 +141,10 @@ std::vector<Variant> variants_of(const Case& c, const std::vector<std::string>& 
 std::vector<std::string> operators_of(const std::vector<Case>& cases) {
   std::vector<std::string> names;
   for (const Case& c : cases) {
-    const char* form =
-        c.direction == Direction::forward ? "warpfuse::{}" : "warpfuse::_{}_backward";
-    const std::string name = fmt::format(fmt::runtime(form), name_in(kOperatorNames, c.op));
-    if (std::ranges::find(names, name) == names.end()) {
-      names.push_back(name);
+    for (const std::string& name : operators_of_row(c)) {
+      if (std::ranges::find(names, name) == names.end()) {
+        names.push_back(name);
+      }
     }
   }
   return names;

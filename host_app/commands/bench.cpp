@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "bench/baseline.h"
-#include "bench/interrupt.h"
 #include "bench/launch_log.h"
 #include "bench/plan.h"
 #include "bench/presets.h"
@@ -27,6 +26,7 @@
 #include "runtime/cuda_runtime.h"
 #include "runtime/device.h"
 #include "runtime/files.h"
+#include "runtime/interrupt.h"
 #include "runtime/plugin.h"
 
 namespace warpfuse::host {
@@ -41,6 +41,7 @@ constexpr const char* kExamples =
     "--backward\n"
     "  warpfuse bench scaled_masked_softmax --shapes 12x1024x1024 --mask causal,boolean --device "
     "cpu\n"
+    "  warpfuse bench fused_logprob --shapes logprob --json logprob.json\n"
     "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
 
 constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
@@ -66,7 +67,7 @@ std::string help_text() {
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse bench", help_text());
-  options.positional_help("softmax|log_softmax|scaled_masked_softmax|all");
+  options.positional_help("softmax|log_softmax|scaled_masked_softmax|fused_logprob|all");
   options.add_options()("operator", "what to measure", value_option(), "NAME")(
       "shapes", "presets, or sizes such as 1024x8192 or 64x4096x64@1 (softmax over dim 1)",
       value_option("seed"),

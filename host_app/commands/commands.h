@@ -12,6 +12,7 @@ namespace warpfuse::host {
 ExitCode run_bench(int argc, const char* const* argv);
 ExitCode run_info(int argc, const char* const* argv);
 ExitCode run_generate(int argc, const char* const* argv);
+ExitCode run_perplexity(int argc, const char* const* argv);
 ExitCode run_tokenize(int argc, const char* const* argv);
 ExitCode run_verify(int argc, const char* const* argv);
 
@@ -21,8 +22,9 @@ struct Command {
   ExitCode (*run)(int argc, const char* const* argv);
 };
 
-inline constexpr std::array<Command, 5> kCommands{{
+inline constexpr std::array<Command, 6> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
+    {"perplexity", "score a text with a traced language model", run_perplexity},
     {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
     {"verify", "compare the outputs of two bundles on the same inputs", run_verify},
     {"bench", "time the operators against ATen and a copy of the same bytes", run_bench},

@@ -141,6 +141,17 @@ class Runtime : public CudaRuntime {
 
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Stopwatch>(); }
   void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+  int64_t peak_bytes(const std::function<void()>& action) override {
+    const auto requested = [this] {
+      return c10::cuda::CUDACachingAllocator::getDeviceStats(index_)
+          .requested_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+    };
+    c10::cuda::CUDACachingAllocator::resetPeakStats(index_);
+    const int64_t before = requested().current;
+    action();
+    synchronize();
+    return requested().peak - before;
+  }
   void release_memory() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
   void launch_empty_kernel() override {

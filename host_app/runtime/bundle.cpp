@@ -179,4 +179,12 @@ Bundle read_bundle(const fs::path& folder) {
   return bundle;
 }
 
+LanguageModelSpec language_model_of(const Bundle& bundle) {
+  if (!bundle.language_model) {
+    fail(ExitCode::model, "{}: no language model (its bundle.json says kind 'module')",
+         bundle.folder.string());
+  }
+  return *bundle.language_model;
+}
+
 }  // namespace warpfuse::host

@@ -47,4 +47,7 @@ struct Bundle {
 // Reads and checks bundle.json. Throws Error(model) naming the file and the field.
 Bundle read_bundle(const std::filesystem::path& folder);
 
+// Throws Error(model) when the bundle is no language model.
+LanguageModelSpec language_model_of(const Bundle& bundle);
+
 }  // namespace warpfuse::host

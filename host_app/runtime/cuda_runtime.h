@@ -55,6 +55,9 @@ class CudaRuntime {
                                              const CudaGraph* memory_of = nullptr) = 0;
   virtual std::unique_ptr<CudaStopwatch> stopwatch() = 0;
   virtual void synchronize() = 0;
+  // Runs `action` and waits for the device. The most bytes that were asked of libtorch's allocator
+  // at once, beyond those of before.
+  virtual int64_t peak_bytes(const std::function<void()>& action) = 0;
   // Gives the memory that no tensor uses back to the device.
   virtual void release_memory() = 0;
 

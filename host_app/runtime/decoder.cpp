@@ -16,14 +16,6 @@ namespace {
 
 constexpr int64_t kSmallestBucket = 128;
 
-LanguageModelSpec language_model_of(const Bundle& bundle) {
-  if (!bundle.language_model) {
-    fail(ExitCode::model, "{}: no language model (its bundle.json says kind 'module')",
-         bundle.folder.string());
-  }
-  return *bundle.language_model;
-}
-
 }  // namespace
 
 int64_t cache_bucket(int64_t length, int64_t context) {

@@ -38,7 +38,7 @@ inline constexpr std::array<ExitCodeMeaning, 7> kExitCodes{{
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
     {ExitCode::plugin, "plugin: not found, not loadable, wrong version, operator missing"},
     {ExitCode::device, "device: no such GPU, no kernel for it, out of GPU memory"},
-    {ExitCode::interrupted, "bench: interrupted; what was measured is kept"},
+    {ExitCode::interrupted, "bench, perplexity: interrupted; what bench has measured is kept"},
 }};
 
 // An expected failure: one line for the user and the exit code of the process.

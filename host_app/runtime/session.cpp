@@ -25,14 +25,16 @@ void check_bundle(const Bundle& bundle) {
 }  // namespace
 
 Session open_session(const PluginOptions& options, const std::string& device,
-                     const std::vector<Bundle>& bundles) {
-  const bool required = std::ranges::any_of(bundles, needs_plugin);
+                     const std::vector<Bundle>& bundles,
+                     const std::vector<std::string>& operators) {
+  const bool required = !operators.empty() || std::ranges::any_of(bundles, needs_plugin);
   std::optional<Plugin> plugin = required ? require_plugin(options) : load_plugin(options);
   load_cuda_if_wanted(device);
   if (plugin) {
     check_libtorch(*plugin);
   }
   std::ranges::for_each(bundles, check_bundle);
+  require_operators(operators, "the command");
   configure_libtorch();
   const c10::Device chosen = translating_errors(ExitCode::device, "--device " + device,
                                                 [&] { return choose_device(device); });

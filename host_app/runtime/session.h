@@ -17,9 +17,11 @@ struct Session {
   c10::Device device;
 };
 
-// The plugin is required when a bundle needs operators that no --op-library brings; otherwise it is
-// loaded if it is found. Checks that all operators of all bundles are registered.
+// The plugin is required when a bundle needs operators that no --op-library brings, or the command
+// itself calls some (`operators`, "namespace::name"); otherwise it is loaded if it is found. Checks
+// that all of these operators are registered.
 Session open_session(const PluginOptions& options, const std::string& device,
-                     const std::vector<Bundle>& bundles);
+                     const std::vector<Bundle>& bundles,
+                     const std::vector<std::string>& operators = {});
 
 }  // namespace warpfuse::host

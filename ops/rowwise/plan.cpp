@@ -9,6 +9,35 @@ namespace {
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Few rows that all multiprocessors together keep as much of as they can, a block each; false where
+// the two kernels of a split are at least as fast.
+bool plan_resident(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
+                   RowPlan* plan) {
+  const int64_t most = limits.multiprocessors / shape.rows;
+  const int64_t parts = entry.blocks > 0 ? std::min<int64_t>(entry.blocks, most) : most;
+  const int64_t slot_bytes = static_cast<int64_t>(shape.pack_bytes) * entry.threads;
+  const int64_t room = static_cast<int64_t>(limits.shared_bytes) / slot_bytes;
+  if (!limits.cooperative || parts < 2 || room < 1) {
+    return false;
+  }
+  // A cache line more: parts begin with one.
+  const int64_t part = ceil_divide(shape.packs, parts) + kLinePacks;
+  if (entry.blocks == 0) {
+    // Shorter parts are read at once, so that a barrier costs more than a second kernel; of longer
+    // ones little can be kept; and multiprocessors that idle cost more than is gained.
+    constexpr int kMostOfRoom = 3;
+    if (part < int64_t{kStreamLanePacks} * entry.threads ||
+        part > kMostOfRoom * room * entry.threads ||
+        8 * parts * shape.rows < int64_t{7} * limits.multiprocessors) {
+      return false;
+    }
+  }
+  plan->blocks = static_cast<int>(parts);
+  plan->shared_bytes =
+      static_cast<size_t>(std::min(room, ceil_divide(part, entry.threads)) * slot_bytes);
+  return true;
+}
+
 // The plan of an entry for a shape; false where it cannot take it.
 bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
                 RowPlan* plan) {
@@ -30,6 +59,9 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
       plan->lane_packs = *kernel;
       return true;
     }
+    case Tier::span:
+      plan->lanes = shape.packs <= int64_t{32} * entry.lane_packs ? 32 : entry.threads;
+      return shape.span && shape.packs <= int64_t{plan->lanes} * entry.lane_packs;
     case Tier::block:
     case Tier::cluster: {
       if (plan->blocks > limits.cluster_blocks) {
@@ -40,14 +72,18 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
         return false;
       }
       if (entry.ahead) {
-        const int64_t slots = entry.lane_packs > 0
-                                  ? entry.lane_packs
-                                  : std::max<int64_t>(1, ceil_divide(shape.packs, threads));
+        const int64_t slots =
+            entry.lane_packs > 0
+                ? entry.lane_packs
+                : std::max<int64_t>(1, ceil_divide(shape.packs + shape.shift, threads));
         plan->shared_bytes = static_cast<size_t>(slots * entry.threads) * shape.pack_bytes;
       }
       return plan->shared_bytes <= limits.shared_bytes;
     }
     case Tier::stream: {
+      if (entry.ahead) {
+        return plan_resident(entry, shape, limits, plan);
+      }
       // Many rows fill the GPU as they are; few are split until a thread reads its packs at once.
       const int64_t useful = ceil_divide(shape.packs, int64_t{kStreamLanePacks} * entry.threads);
       const int64_t wanted = entry.blocks > 0                           ? entry.blocks
@@ -65,7 +101,8 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
 
 RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
   return {std::min(limits.shared_bytes, tuning.shared_bytes),
-          std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors};
+          std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors,
+          limits.cooperative};
 }
 
 template <typename Shape>
@@ -119,7 +156,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }
-    const size_t staged = size_t{16} * entry.threads * entry.lane_packs;
+    const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks;
     if (entry.ahead && (shape.vector == 1 || staged > lowered.shared_bytes)) {
       continue;
     }

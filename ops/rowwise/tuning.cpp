@@ -13,7 +13,9 @@ namespace warpfuse {
 namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr std::array kTiers = {Tier::warp, Tier::block, Tier::cluster, Tier::stream, Tier::column};
+constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
+                               Tier::cluster, Tier::stream, Tier::column};
+constexpr std::array kSpanLanePacks = {1, 4, 8};
 constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
 
 template <typename Numbers>
@@ -32,17 +34,20 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
     return "threads of the tier warp are a power of two";  // as RowOrder's groups of rows are
   }
-  if (entry.tier == Tier::column && entry.ahead && entry.direction == Direction::backward) {
-    return "no backward kernel copies tiles ahead";
-  }
   const bool registers = entry.lane_packs > 0;
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
   const int pack_bytes =
       entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
-  const bool many = registers && (entry.tier == Tier::column ? !entry.ahead
-                                  : entry.ahead              ? entry.lane_packs * pack_bytes > 128
-                                                             : entry.lane_packs > 4);
-  const int most = entry.tier == Tier::warp ? 256 : many || entry.tier == Tier::stream ? 512 : 1024;
+  const bool shared = !registers && (entry.tier == Tier::block || entry.tier == Tier::cluster);
+  const bool many =
+      (shared && entry.direction == Direction::backward) ||
+      (registers && (entry.tier == Tier::column ||
+                     (entry.ahead ? entry.lane_packs * pack_bytes > 128 : entry.lane_packs > 4)));
+  const bool small = entry.lane_packs > 4 && !entry.ahead && pack_bytes == 16 &&
+                     (entry.tier == Tier::block || entry.tier == Tier::cluster);
+  const int most = entry.tier == Tier::warp || entry.tier == Tier::span || small ? 256
+                   : many || entry.tier == Tier::stream                          ? 512
+                                                                                 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
@@ -51,6 +56,12 @@ std::string refusal(const TuningEntry& entry) {
       return !contains(kWarpLanePacks, entry.lane_packs) ? "no kernel has so many packs a lane"
              : entry.blocks != 1                         ? "the tier warp has one block"
                                                          : "";
+    case Tier::span:
+      return entry.element_bytes == 8 || entry.ahead ||
+                     !contains(kSpanLanePacks, entry.lane_packs) || entry.blocks != 1
+                 ? "the tier span has 1, 4 or 8 packs a lane, one block, nothing ahead, and not 8 "
+                   "bytes"
+                 : "";
     case Tier::block:
     case Tier::cluster:
       if (registers && (!contains(kBlockLanePacks, entry.lane_packs) ||
@@ -70,17 +81,21 @@ std::string refusal(const TuningEntry& entry) {
       return registers                                 ? "the tier stream keeps no packs"
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
                                                        : "";
-    case Tier::column:
-      return entry.lane_packs != 0 && entry.lane_packs != kColumnSlots
+    case Tier::column: {
+      const int ahead = kColumnAheadPacks / (entry.direction == Direction::forward ? 1 : 2);
+      return entry.ahead && entry.lane_packs != ahead
+                 ? "tiles ahead keep " + std::to_string(ahead) + " columns"
+             : !entry.ahead && registers && entry.lane_packs != kColumnSlots
                  ? "the tier column keeps 0 or " + std::to_string(kColumnSlots) + " columns"
              : entry.blocks < 1 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
                  ? "a tile has 1, 2, 4, 8 or 16 blocks"
                  : "";
+    }
     case Tier::naive:
     case Tier::elements:
       break;
   }
-  return "the tier is warp, block, cluster, stream or column";
+  return "the tier is warp, span, block, cluster, stream or column";
 }
 
 template <typename Number>
@@ -164,6 +179,8 @@ const char* to_string(Tier tier) {
   switch (tier) {
     case Tier::warp:
       return "warp";
+    case Tier::span:
+      return "span";
     case Tier::block:
       return "block";
     case Tier::cluster:
@@ -213,7 +230,7 @@ Tuning parse_tuning(const std::string& text) {
         const bool covered = std::ranges::any_of(tuning.entries, [&](const TuningEntry& entry) {
           return entry.direction == direction && entry.element_bytes == bytes &&
                  entry.packs == kAny && entry.rows == kAny && entry.tier == tier &&
-                 entry.lane_packs == 0 && (tier == Tier::stream || entry.blocks == 1);
+                 entry.lane_packs == 0 && (tier == Tier::stream ? !entry.ahead : entry.blocks == 1);
         });
         if (!covered) {
           throw std::invalid_argument(

@@ -12,9 +12,10 @@ namespace warpfuse {
 /// Where a row lives while it is reduced.
 enum class Tier {
   warp,      // in registers of 1..32 lanes, several rows a warp
+  span,      // what is visible of it, in registers of a warp or a block
   block,     // in registers or shared memory of one block
   cluster,   // in registers or shared memory of 2..16 blocks
-  stream,    // nowhere: it is read twice
+  stream,    // nowhere: it is read twice; or what has room of a few, in all multiprocessors
   column,    // dimension not the last: a tile of neighbouring rows
   naive,     // nowhere: a thread reads it three times
   elements,  // no row: element by element
@@ -26,6 +27,7 @@ enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
 /// of them, are run so. The first line that fits the shape and the device is taken. Lines of the
+/// tier span are for attention whose keys are hidden by position alone. Lines of the
 /// tier column are for softmax over a dimension that is not the last, and `packs` are its columns.
 struct TuningEntry {
   Direction direction;
@@ -36,7 +38,8 @@ struct TuningEntry {
   int threads;     // of a block
   int lane_packs;  // that a lane keeps in registers; 0: the row is in shared memory, or nowhere
   int blocks;      // that share a row; 0: as many as are of use, in the tier stream alone
-  bool ahead;      // the blocks stay, and the next row is on its way while one is worked on
+  bool ahead;      // the blocks stay, and the next row is on its way while one is worked on; in the
+                   // tier stream, all blocks run at once and keep what they can of a few rows
 
   bool operator==(const TuningEntry&) const = default;
 };
@@ -69,11 +72,11 @@ void set_tuning(Tuning tuning);
 /// What a launch of the row engine looks like.
 struct RowPlan {
   Tier tier;
-  int lanes;            // of a warp that share a row, in the tier warp; 32 elsewhere
+  int lanes;            // that share a row, in the tiers warp and span; 32 elsewhere
   int lane_packs;       // packs in the registers of one lane; 0: none
   int threads;          // of a block
   int blocks;           // that share a row
-  bool ahead;           // the blocks stay for many rows
+  bool ahead;           // the blocks stay for many rows; in the tier stream, they all run at once
   size_t shared_bytes;  // dynamic shared memory of a block
 
   bool operator==(const RowPlan&) const = default;
@@ -88,6 +91,8 @@ struct RowShape {
   int64_t edges;  // elements of a row at most that are in no pack
   int64_t rows;
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
+  bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
+  int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
 };
 
 /// What the device and its kernels allow.
@@ -95,6 +100,7 @@ struct RowLimits {
   size_t shared_bytes;  // dynamic, of a block
   int cluster_blocks;   // 1: no clusters
   int multiprocessors;
+  bool cooperative;  // all blocks of a kernel can be made to run at once
 };
 
 /// The plan for rows of this shape.
@@ -130,11 +136,18 @@ struct ColumnPlan {
 
 ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning);
 
+/// Packs in a line of the L2 cache.
+inline constexpr int kLinePacks = 128 / 16;
+
 /// Packs that a lane reads at once in the tier stream.
 inline constexpr int kStreamLanePacks = 4;
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;
+
+/// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
+/// their way ahead: forward of so many columns, backward of half of them.
+inline constexpr int kColumnAheadPacks = 16;
 
 /// Packs in the registers of a lane that kernels of the tier warp are compiled for.
 inline constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};

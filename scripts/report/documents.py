@@ -7,12 +7,13 @@ from pathlib import Path
 
 from .errors import ReportError
 from .kernels import launch_table, seed_table, traffic_table
+from .logprob import logprob_table
 from .model import Bench
+from .peers_table import peers_text
 from .plots import PLOTS
 from .tables import (
     cpu_table,
     masked_table,
-    peers_text,
     setup_table,
     softmax_table,
     targets_summary,
@@ -32,6 +33,7 @@ GPU_BLOCKS: dict[str, Block] = {
     "gpu-figures": targets_summary,
     "softmax": softmax_table,
     "masked": masked_table,
+    "logprob": logprob_table,
     "peers": peers_text,
     "seed": seed_table,
     "traffic": traffic_table,

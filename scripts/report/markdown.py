@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from .model import DIRECTIONS, Key, Row
 from .numbers import NOTHING
 
+NAMED = ("log_softmax", "fused_logprob")
 Pair = dict[str, Row]
 Column = tuple[str, Callable[[Row], str]]
 
@@ -32,10 +33,10 @@ def pairs(rows: Iterable[Row]) -> list[tuple[Key, Pair]]:
 
 
 def both(pair: Pair, cell: Callable[[Row], str]) -> str:
-    """The cell of the forward pass above that of the backward pass."""
+    """The cells of the passes, one above the other."""
     if len(pair) == 1:
         return cell(next(iter(pair.values())))
-    return "<br>".join(cell(pair[direction]) for direction in DIRECTIONS)
+    return "<br>".join(cell(pair[direction]) for direction in DIRECTIONS if direction in pair)
 
 
 def paired_table(rows: list[Row], columns: list[Column]) -> str:
@@ -54,15 +55,15 @@ def paired_table(rows: list[Row], columns: list[Column]) -> str:
 
 
 def passes(pair: Pair) -> str:
-    """forward, backward or both."""
+    """The passes of a pair, one above the other."""
     return "<br>".join(direction for direction in DIRECTIONS if direction in pair)
 
 
 def name_of(key: Key) -> str:
-    """The shape, its mask, and log_softmax where it is that."""
+    """The shape, its mask, and the operator where neither tells."""
     name = key.label
     if key.mask != "none":
         name += f" {key.mask}"
     elif key.operator == "scaled_masked_softmax":
         name += " no mask"
-    return f"log_softmax {name}" if key.operator == "log_softmax" else name
+    return f"{key.operator} {name}" if key.operator in NAMED else name

@@ -8,7 +8,7 @@ from .errors import ReportError
 from .fields import Fields, read_json
 
 FORMAT = "warpfuse-bench-1"
-DIRECTIONS = ("forward", "backward")
+DIRECTIONS = ("forward", "backward", "both")  # both: in one call
 STATES = ("ok", "refused", "wrong")
 
 
@@ -64,6 +64,7 @@ class Variant:
     event_p50: float | None
     default_malloc_p50: float | None
     launches: tuple[Launch, ...]
+    extra_bytes: int | None  # the most that was allocated beside inputs and result
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def _variant(fields: Fields) -> Variant:
         event_p50=fields.positive("event_p50_us", None) if ok else None,
         default_malloc_p50=fields.positive("default_malloc_p50_us", None) if ok else None,
         launches=tuple(_launch(launch) for launch in fields.objects("launches", [])),
+        extra_bytes=fields.get("extra_bytes", int, None),
     )
 
 

@@ -68,6 +68,10 @@ def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
             ", graph" if found.timing == "graph" else ""
         )
 
+    def beside(row: Row) -> str:
+        found = peers.compared(row)
+        return f"{found.text} ({times(found.ratio)})" if found else NOTHING
+
     def target(row: Row) -> str:
         return ", ".join(verdict.mark for verdict in verdicts(row, bench, peers)) or NOTHING
 
@@ -77,7 +81,8 @@ def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
         "share": (">share", lambda row: percent(row.share("warpfuse"))),
         "copy": (">of a copy", copy_ratio),
         "event": (">event us", event),
-        "peer": ("best peer us", peer),
+        "beside": ("best peer us, same run", beside),
+        "peer": ("best peer us, other run", peer),
         "target": ("figure", target),
     }
 
@@ -89,14 +94,14 @@ def _beside(rows: list[Row], bench: Bench, peers: Peers, other: str, title: str)
         *(own[name] for name in ("floor", "ours", "share", "copy")),
         (f">{title} us", time_of(other)),
         (">speed-up", speed_up(other)),
-        *(own[name] for name in ("event", "peer", "target")),
+        *(own[name] for name in ("event", "beside", "peer", "target")),
     ]
     return paired_table(rows, columns) if rows else ""
 
 
 def softmax_table(bench: Bench, peers: Peers) -> str:
     """softmax and log_softmax over the shapes of the table."""
-    rows = [row for row in bench.preset("table") if row.key.operator != MASKED]
+    rows = [row for row in bench.preset("table") if row.key.operator in ("softmax", "log_softmax")]
     return _beside(rows, bench, peers, "aten", "ATen")
 
 
@@ -133,9 +138,7 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
     """How many of the figures are reached, and a line for each that is not; wrong results first."""
     judged = [(row, v) for row in bench.rows for v in verdicts(row, bench, peers)]
     unmeasured = dict.fromkeys(
-        f"{target.key.label} {target.key.mask} {target.key.dtype} {direction}".replace(
-            " none ", " "
-        )
+        f"{name_of(target.key)} {target.key.dtype} {direction}"
         for target in peers.targets
         if target.key
         for direction in target.directions
@@ -178,27 +181,19 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
     return "\n\n".join(parts) or "No figures are set for this device."
 
 
-def peers_text(_bench: Bench, peers: Peers) -> str:
-    """What the column of best peers is."""
-    if not peers.best:
-        return "No other kernels were measured on this device."
-    names = "; ".join(f"{name} is {text}" for name, text in peers.versions.items())
-    return f"{peers.measured} {names}."
-
-
 def _large_copy(bench: Bench) -> str:
     """Its speed, and how far the runs differed."""
-    text = f"{bandwidth(bench.copy_gb_per_s)} ({_amount(str(bench.copy_bytes))} read and written)"
+    text = f"{bandwidth(bench.copy_gb_per_s)} ({amount(bench.copy_bytes)} read and written)"
     lowest, highest = (bandwidth(f(bench.run_copies or (0,))) for f in (min, max))
     return text if lowest == highest else f"{text}; {lowest} to {highest} over the runs"
 
 
-def _amount(value: str) -> str:
-    count = float(value)
+def amount(count: float) -> str:
+    """Bytes in powers of two."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
         if count >= unit:
             return f"{count / unit:.4g} {name}"
-    return f"{value} bytes"
+    return f"{count:.0f} bytes"
 
 
 def setup_table(bench: Bench, _peers: Peers) -> str:
@@ -206,7 +201,9 @@ def setup_table(bench: Bench, _peers: Peers) -> str:
     device = [bench.device_name]
     for key, value in bench.device.items():
         if key.endswith("_bytes"):
-            device.append(f"{_amount(value)} {key.removesuffix('_bytes').replace('l2', 'L2')}")
+            device.append(
+                f"{amount(float(value))} {key.removesuffix('_bytes').replace('l2', 'L2')}"
+            )
         elif key not in ("name", "type"):
             device.append(f"{key} {value}")
     rows = [

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .beside import Beside, Compared
 from .errors import ReportError
 from .fields import Fields, read_json
 from .model import DIRECTIONS, Bench, Key, Row, read_key
@@ -33,7 +34,7 @@ class Processor:
 
 @dataclass(frozen=True)
 class Peers:
-    """The peers' file."""
+    """The peers' file, and the run in which peers were timed beside ours if there is one."""
 
     device: str
     measured: str
@@ -41,9 +42,17 @@ class Peers:
     processor: Processor
     best: dict[Found, Peer]
     targets: list["Target"]
+    beside: Beside | None = None
 
     def peer(self, row: Row) -> Peer | None:
-        return self.best.get((row.key, row.direction))
+        """The best of other runs; those that were run again beside ours are judged by that."""
+        found = self.best.get((row.key, row.direction))
+        again = found and self.beside and self.beside.holds(row, found.name)
+        return None if again else found
+
+    def compared(self, row: Row) -> Compared | None:
+        """Ours beside the fastest peer of the same run."""
+        return self.beside.compared(row) if self.beside else None
 
     def compare_time(self, row: Row) -> float | None:
         """Our time, taken as the peer's was where both ways were measured."""
@@ -85,20 +94,36 @@ def _copy_ratio(row: Row, _bench: Bench, _peers: Peers) -> float | None:
     return row.copy / ours if row.copy and ours else None
 
 
+def _time(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    return row.time("warpfuse")
+
+
+def _extra_bytes(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    ours = row.variants.get("warpfuse")
+    return ours.extra_bytes if ours and ours.p50 else None
+
+
 def _empty_kernels(row: Row, bench: Bench, _peers: Peers) -> float | None:
     ours = row.time("warpfuse")
     return ours / bench.empty_kernel if bench.empty_kernel and ours else None
 
 
 def _peer_speed_up(row: Row, _bench: Bench, peers: Peers) -> float | None:
+    ratios = []
+    if beside := peers.compared(row):
+        ratios.append(beside.ratio)
     peer, ours = peers.peer(row), peers.compare_time(row)
-    return peer.us / ours if peer and ours else None
+    if peer and ours:
+        ratios.append(peer.us / ours)
+    return min(ratios, default=None)
 
 
 # What is measured, and the figure in words.
 MEASURES = {
     "share": (_share, "{:.0%}"),
     "copy_ratio": (_copy_ratio, "{:.0%} of the copy"),
+    "us": (_time, "at most {:g} us"),
+    "extra_bytes": (_extra_bytes, "at most {:,.0f} bytes beside"),
     "empty_kernels": (_empty_kernels, "at most {:g} empty kernels"),
     "peer_speed_up": (_peer_speed_up, "best peer"),
     "chain_speed_up": (_speed_up("chain"), "{:g}x the chain"),
@@ -171,8 +196,8 @@ def _target(fields: Fields) -> Target:
     )
 
 
-def load_peers(path: Path) -> Peers:
-    """The peers' file."""
+def load_peers(path: Path, run: Bench | None = None) -> Peers:
+    """The peers' file, and a run of peers beside ours."""
     fields = read_json(path, FORMAT)
     processor = fields.object("processor")
     best: dict[Found, Peer] = {}
@@ -190,6 +215,7 @@ def load_peers(path: Path) -> Peers:
         ),
         best=best,
         targets=[_target(entry) for entry in fields.objects("targets")],
+        beside=Beside(run) if run else None,
     )
 
 
@@ -204,4 +230,5 @@ def for_device(peers: Peers, bench: Bench) -> Peers:
         processor=peers.processor,
         best=peers.best if same and kind == "cuda" else {},
         targets=[target for target in peers.targets if same and target.device == kind],
+        beside=peers.beside if peers.beside and peers.beside.on(bench) else None,
     )

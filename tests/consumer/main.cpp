@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <warpfuse/fused_logprob.h>
 #include <warpfuse/info.h>
 #include <warpfuse/scaled_masked_softmax.h>
 #include <warpfuse/softmax.h>
@@ -10,5 +11,11 @@ int main() {
   const at::Tensor causal =
       warpfuse::scaled_masked_softmax(at::zeros({2, 2}), 0.5, {}, "upper_left");
   std::cout << warpfuse::build_info() << "\n" << output << "\n" << causal << "\n";
-  return output.eq(0.25).all().item<bool>() && causal[0][1].item<float>() == 0.0F ? 0 : 1;
+  at::Tensor logits = at::randn({2, 5, 50257}).set_requires_grad(true);
+  at::Tensor targets = at::randint(50257, {2, 4}, at::kLong);
+  at::Tensor logprob = warpfuse::fused_logprob(logits.slice(1, 0, 4), targets);  // float32 [2, 4]
+  logprob.mean().neg().backward();
+  const bool has_gradient = logits.grad().narrow(1, 0, 4).ne(0).any(-1).all().item<bool>();
+  const bool fits = logprob.lt(0).all().item<bool>() && has_gradient;
+  return fits && output.eq(0.25).all().item<bool>() && causal[0][1].item<float>() == 0.0F ? 0 : 1;
 }

@@ -55,6 +55,10 @@ class FakeRuntime : public CudaRuntime {
   }
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Watch>(*this); }
   void synchronize() override {}
+  int64_t peak_bytes(const std::function<void()>& action) override {
+    action();
+    return 0;
+  }
   void release_memory() override {}
   void launch_empty_kernel() override { spend(1.5); }
   void launch_copy(void* to, const void* from, int64_t bytes) override {

@@ -34,7 +34,7 @@ class Measuring(HostTestCase):
         self.assertGreater(document["device"]["l2_bytes"], 0)
         self.assertTrue(document["versions"]["driver"])
         self.assertGreater(document["empty_kernel_us"], 0)
-        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6))
+        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6) + 3 * 3)
         for row in document["rows"]:
             for variant in row["variants"]:
                 self.assertEqual(variant["status"], "ok", variant)
@@ -53,14 +53,23 @@ class Measuring(HostTestCase):
     def test_algorithms_are_right_or_refused(self):
         document = self.document("all", "--shapes", "37x1025,3x200000", "--algorithms", "all")
         for row in document["rows"]:
-            if row["operator"] == "scaled_masked_softmax":
-                continue  # it has no algorithms by name
+            if row["operator"] in ("scaled_masked_softmax", "fused_logprob"):
+                continue  # they have no algorithms by name
             by_name = {variant["name"]: variant for variant in row["variants"]}
             self.assertEqual(set(by_name), {"warpfuse", "aten", "naive", "warp", "block", "cluster", "stream"})
             for variant in by_name.values():
                 self.assertIn(variant["status"], ("ok", "refused"), variant)
             self.assertEqual(by_name["naive"]["status"], "ok")
             self.assertEqual(by_name["stream"]["status"], "ok")
+
+    def test_fused_logprob_needs_little_memory_beside(self):
+        document = self.document("fused_logprob", "--shapes", "512x50257", "--dtype", "bfloat16", "--backward")
+        self.assertEqual([row["direction"] for row in document["rows"]], ["forward", "backward", "both"])
+        for row in document["rows"]:
+            by_name = {variant["name"]: variant for variant in row["variants"]}
+            for name in {"warpfuse", "in_place"} & set(by_name):
+                self.assertLessEqual(by_name[name]["extra_bytes"], 16 * 512 + 65536, (row["direction"], name))
+            self.assertGreaterEqual(by_name["aten"]["extra_bytes"], 512 * 50257 * 2)
 
     def test_memory_bounds_the_figures(self):
         """Rows larger than the L2 cannot be faster than memory: a share far above 1 is a wrong time."""
@@ -76,7 +85,7 @@ class Profiling(HostTestCase):
         arguments = ("all", "--shapes", "64x1024", "--mask", "causal", "--backward")
         result = self.assert_ok(bench(*arguments, "--profile", "warpfuse"))
         lines = [json.loads(line) for line in result.stdout.decode().splitlines()]
-        self.assertEqual(len(lines), 6)
+        self.assertEqual(len(lines), 9)
         for line in lines:
             self.assertEqual((line["variant"], line["shape"]), ("warpfuse", [64, 1024]))
             self.assertGreaterEqual(line["kernels"], 1)

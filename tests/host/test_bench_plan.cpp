@@ -66,8 +66,19 @@ TEST_CASE("sizes on the command line are float32, without a mask, forward", "[be
                                  "scaled_masked_softmax backward 2x3x5 bfloat16 boolean"});
 }
 
+TEST_CASE("fused_logprob has rows of both passes in one call", "[bench]") {
+  Request with_backward = request("fused_logprob", "2x3x4x5x6");
+  CHECK(texts(with_backward) ==
+        std::vector<std::string>{"fused_logprob forward 2x3x4x5x6 float32 none"});
+  with_backward.backward = true;
+  CHECK(texts(with_backward) ==
+        std::vector<std::string>{"fused_logprob forward 2x3x4x5x6 float32 none",
+                                 "fused_logprob backward 2x3x4x5x6 float32 none",
+                                 "fused_logprob both 2x3x4x5x6 float32 none"});
+}
+
 TEST_CASE("all runs each operator that takes the shape", "[bench]") {
-  CHECK(texts(request("all", "2x3")).size() == 3);
+  CHECK(texts(request("all", "2x3")).size() == 4);
   CHECK(texts(request("all", "2x3x4@1")) ==
         std::vector<std::string>{"softmax forward 2x3x4@1 float32 none",
                                  "log_softmax forward 2x3x4@1 float32 none"});
@@ -78,7 +89,7 @@ TEST_CASE("a row that is asked for twice runs once", "[bench]") {
 }
 
 TEST_CASE("presets hold the rows that their names promise", "[bench]") {
-  CHECK(texts(request("all", "seed")).size() == 7);
+  CHECK(texts(request("all", "seed")).size() == 8);
   CHECK(texts(request("softmax", "seed")) ==
         std::vector<std::string>{"softmax forward 1024x8192 float32 none"});
   CHECK(texts(request("log_softmax", "seed")) ==
@@ -96,6 +107,10 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
     INFO(row);
     CHECK(rows.contains(row));
   }
+  const std::vector<std::string> heads = texts(request("fused_logprob", "logprob"));
+  CHECK(heads.size() == 13);  // 4 x 3 + 1
+  CHECK(heads.front() == "fused_logprob forward 4096x32000 bfloat16 none");
+  CHECK(heads.back() == "fused_logprob forward 1x128256 bfloat16 none");
   for (const Case& c : plan(request("softmax", "sweep"))) {
     CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
   }
@@ -104,13 +119,17 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 
 TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
   CHECK(refusal(request("softmin", "seed")) ==
-        "2: operator: expected softmax, log_softmax, scaled_masked_softmax or all, got 'softmin'");
+        "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob or all, "
+        "got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected seed, table, cpu, sweep, or sizes such as 1024x8192 or "
-        "64x4096x64@1, got '2y3'");
+        "2: --shapes: expected seed, table, cpu, sweep, logprob, or sizes such as 1024x8192 "
+        "or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));
   CHECK(refusal(request("scaled_masked_softmax", "2x3x4@1")).ends_with("got '2x3x4@1'"));
+  CHECK(refusal(request("fused_logprob", "64")) ==
+        "2: --shapes: expected at least 2 sizes, and no other dim than the last, for "
+        "fused_logprob, got '64'");
   Request bad = request("scaled_masked_softmax", "2x3");
   bad.dtypes = "float32,int8";
   CHECK(refusal(bad) ==

@@ -117,3 +117,52 @@ TEST_CASE("input sets differ, are aligned and come again", "[bench]") {
   CHECK_FALSE(first[0].scores.equal(first[1].scores));
   CHECK_FALSE(first[1].scores.equal(first[2].scores));
 }
+
+TEST_CASE("log-probabilities of targets are checked", "[bench]") {
+  const Case c = row(Operator::fused_logprob, Direction::forward, "3x4x50", at::kBFloat16);
+  const InputSet inputs = inputs_of(c);
+  const auto ok = [&](const at::Tensor& value) {
+    return error_of(c, inputs, value) <= tolerance_of(c, /*of_aten=*/false);
+  };
+  const at::Tensor right = at::log_softmax(inputs.scores.to(at::kDouble), -1)
+                               .gather(-1, inputs.targets.unsqueeze(-1))
+                               .squeeze(-1)
+                               .to(at::kFloat);
+  CHECK(ok(right));
+  CHECK_FALSE(ok(right.to(at::kBFloat16)));  // float32 is promised, of bfloat16 logits too
+  CHECK(error_of(c, inputs, right.to(at::kBFloat16)) <= tolerance_of(c, /*of_aten=*/true));
+  CHECK_FALSE(ok(right.neg()));
+  CHECK_FALSE(ok(right.flatten()));
+  at::Tensor one_off = right.clone();
+  one_off[2][3] += 1e-3;
+  CHECK_FALSE(ok(one_off));
+  one_off[2][3] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_FALSE(ok(one_off));
+}
+
+TEST_CASE("the gradient of log-probabilities is checked", "[bench]") {
+  const Direction direction = GENERATE(Direction::backward, Direction::both);
+  const Case c = row(Operator::fused_logprob, direction, "12x50", at::kFloat);
+  const InputSet inputs = inputs_of(c);
+  const at::Tensor p = at::softmax(inputs.scores.to(at::kDouble), -1);
+  const at::Tensor target = inputs.targets.unsqueeze(-1);
+  const at::Tensor g = inputs.grad_output.to(at::kDouble).unsqueeze(-1);
+  const at::Tensor right = ((p * -g).scatter_add(-1, target, g)).to(at::kFloat);
+  CHECK(passes(c, inputs, right));
+  CHECK_FALSE(passes(c, inputs, right * 1.001));
+  CHECK_FALSE(passes(c, inputs, (p * -g).to(at::kFloat)));  // without the target's element
+  at::Tensor one_off = right.clone();
+  one_off[11][49] *= 1.001;
+  CHECK_FALSE(passes(c, inputs, one_off));
+}
+
+TEST_CASE("what fused_logprob's backward is given belongs together", "[bench]") {
+  const Case c = row(Operator::fused_logprob, Direction::backward, "3x4x50", at::kDouble);
+  const InputSet inputs = inputs_of(c);
+  const at::Tensor expected = at::log_softmax(inputs.scores, -1);
+  CHECK((inputs.output - expected).abs().max().item<double>() < 1e-12);
+  REQUIRE(inputs.statistics.sizes() == at::IntArrayRef({3, 4, 2}));
+  const at::Tensor lse = inputs.statistics.sum(-1).view({3, 4, 1});  // maximum + log of the sum
+  CHECK((inputs.scores - lse - expected).abs().max().item<double>() < 1e-12);
+  CHECK(inputs.grad_negated.equal(-inputs.grad_rounded));
+}

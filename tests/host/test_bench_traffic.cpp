@@ -95,3 +95,16 @@ TEST_CASE("inputs that a rotation adds up", "[bench]") {
   CHECK(input_bytes_of(row(Operator::scaled_masked_softmax, Direction::forward, "3x5", kFloat32,
                            Mask::boolean)) == 75);
 }
+
+TEST_CASE("fused_logprob reads the logits once a pass", "[bench]") {
+  // 2 x 3 rows of 7; a row has 8 bytes of target, and 4 a result, its gradient or a statistic.
+  const auto of = [](Direction direction, c10::ScalarType dtype) {
+    return traffic_of(row(Operator::fused_logprob, direction, "2x3x7", dtype));
+  };
+  CHECK(of(Direction::forward, kBFloat16).least == kTwo * 42 + 6 * (8 + 4));
+  CHECK(of(Direction::backward, kBFloat16).least == kTwo * 2 * 42 + 6 * (8 + 4 + 8));
+  CHECK(of(Direction::both, kBFloat16).least == kTwo * 3 * 42 + 6 * (8 + 4 + 8 + 4 + 8 + 8));
+  CHECK(of(Direction::forward, c10::ScalarType::Double).least == 8 * 42 + 6 * (8 + 8));
+  CHECK(of(Direction::both, kFloat32).unfused ==
+        of(Direction::forward, kFloat32).unfused + of(Direction::backward, kFloat32).unfused);
+}

@@ -1,12 +1,21 @@
 """The exported bundles through the host program, on the device that WARPFUSE_DEVICE names."""
 
+import json
+import math
 import os
+import pathlib
 import sys
+import tempfile
 import unittest
 
-from host_program import SKIPPED, HostTestCase, bundles_or_skip, gpu_names, run_with_plugin
+import torch
+
+from host_program import SKIPPED, HostTestCase, bundles_or_skip, gpu_names, run, run_with_plugin
 
 DEVICE = os.environ["WARPFUSE_DEVICE"]
+VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
+temporary = tempfile.TemporaryDirectory()
+folder = pathlib.Path(temporary.name)
 VARIANTS = ("baseline", "fused", "sdpa")
 
 
@@ -38,6 +47,43 @@ class Bundles(HostTestCase):
         self.assertGreater(len(texts[0].split()), 15)
         self.assertEqual(texts[0], texts[1])
         self.assertEqual(texts[0], texts[2])
+
+    def test_perplexity_is_that_of_atens_chain(self):
+        """Every variant on WikiText-2's held-out text, against baseline's logits by log_softmax and gather."""
+        if not VALID.exists():
+            self.skipTest(f"no {VALID}")
+        text = folder / "valid-start.txt"
+        text.write_bytes(VALID.read_bytes()[:20_000])
+        window, stride = 512, 384
+        ids = self.token_ids(text)
+        model = torch.jit.load(str(bundles / "baseline-float32" / "model.pt"))
+        sizes = json.loads((bundles / "baseline-float32" / "bundle.json").read_text())
+        scored = {}
+        for begin in range(0, len(ids), stride):
+            inputs = torch.tensor([ids[begin : begin + window]])
+            shape = (sizes["layers"], 1, sizes["heads"], inputs.shape[1], sizes["head_dim"])
+            with torch.no_grad():
+                logits = model.forward(inputs, torch.arange(inputs.shape[1])[None], torch.zeros(shape), torch.zeros(shape))
+            log_probs = logits[0].double().log_softmax(-1)
+            for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
+                scored.setdefault(begin + 1 + i, log_probs[i, target].item())
+        expected = math.exp(-sum(scored.values()) / len(scored))
+        for variant in VARIANTS:
+            with self.subTest(variant):
+                result = self.assert_ok(
+                    run_with_plugin(
+                        "perplexity", "-m", bundles / f"{variant}-float32", "--text", text, "--window", window,
+                        "--stride", stride, "--device", DEVICE, "--json",
+                    )  # fmt: skip
+                )
+                figures = json.loads(result.stdout)
+                self.assertEqual(figures["tokens"], len(ids) - 1)
+                self.assertAlmostEqual(figures["perplexity"] / expected, 1, delta=1e-4)
+
+    def token_ids(self, text):
+        line = json.dumps(text.read_text(encoding="utf-8", errors="strict")).encode() + b"\n"
+        result = self.assert_ok(run("tokenize", "--tokenizer", bundles / "baseline-float32", "--json", stdin=line))
+        return json.loads(result.stdout)
 
     def test_the_plugin_serves_every_softmax_of_fused_only(self):
         served, calls = self.softmax_calls(self.generated["fused"])

@@ -77,15 +77,19 @@ class Measuring(HostTestCase):
         self.assertEqual(document["device"]["threads"], 1)
         for name in ("warpfuse", "commit", "libtorch"):
             self.assertTrue(document["versions"][name])
-        # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first.
-        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6))
+        # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first;
+        # fused_logprob on the first, with both directions in one call too.
+        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6) + 2 * 3)
         self.assertEqual(len({key(row) for row in document["rows"]}), len(document["rows"]))
 
     def test_every_variant_is_right(self):
         for row in self.document["rows"]:
             masked = row["operator"] == "scaled_masked_softmax"
             names = ["warpfuse", "chain" if masked else "aten"]
-            if not masked and row["direction"] == "forward":
+            if row["operator"] == "fused_logprob":
+                in_place = [] if row["direction"] == "forward" else ["in_place"]
+                names = ["warpfuse", *in_place, "aten", "cross_entropy"]
+            elif not masked and row["direction"] == "forward":
                 names += ["naive", "vector"]
             self.assertEqual([variant["name"] for variant in row["variants"]], names)
             for variant in row["variants"]:
@@ -107,7 +111,8 @@ class Measuring(HostTestCase):
                 self.assertAlmostEqual(variant["share"] * p50 / floor, 1, places=9)
                 self.assertAlmostEqual(variant["copy_ratio"] * p50 / row["same_size_copy"]["p50_us"], 1, places=9)
                 self.assertAlmostEqual(variant["gb_per_s"] * p50 * 1e3 / row["least_bytes"], 1, places=9)
-                self.assertAlmostEqual(variant["speedup"] * p50 / row["variants"][1]["p50_us"], 1, places=9)
+                peer = next(v for v in row["variants"] if v["name"] in ("aten", "chain"))
+                self.assertAlmostEqual(variant["speedup"] * p50 / peer["p50_us"], 1, places=9)
 
     def test_csv_holds_the_same(self):
         with open(folder / "all.csv", newline="") as file:
@@ -217,12 +222,13 @@ class Errors(HostTestCase):
     def test_usage(self):
         cases = {
             (): "--operator is missing",
-            ("softmin",): "expected softmax, log_softmax, scaled_masked_softmax or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, or sizes",
+            ("softmin",): "expected softmax, log_softmax, scaled_masked_softmax, fused_logprob or all, got 'softmin'",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, logprob, or sizes",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
             ("all", "--mask", "diagonal"): "--mask: expected a list of none",
             ("softmax", "--mask", "causal"): "--mask: only scaled_masked_softmax takes a mask",
             ("scaled_masked_softmax", "--shapes", "4x4@0"): "--shapes: expected 2 to 4 sizes",
+            ("fused_logprob", "--shapes", "4x4@0"): "--shapes: expected at least 2 sizes",
             ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",
             ("softmax", "--fail-under", "0.9"): "--fail-under: needs a --baseline",
             ("softmax", "--fail-under", "x", "--baseline", "f"): "--fail-under: expected a number",

@@ -20,7 +20,7 @@ class Help(HostTestCase):
             self.assertRegex(text, rf"(?m)^  {code}  \w")
 
     def test_each_command_has_help_with_examples(self):
-        for command in ("generate", "tokenize", "verify", "info"):
+        for command in ("generate", "perplexity", "tokenize", "verify", "info"):
             text = self.assert_ok(run(command, "--help")).stdout.decode()
             self.assertIn(f"warpfuse {command}", text)
             self.assertIn("Examples:", text)

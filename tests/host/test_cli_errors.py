@@ -36,7 +36,7 @@ class Usage(HostTestCase):
 
     def test_unknown_option(self):
         self.assert_fails(run("--sing"), USAGE, "unknown option '--sing'")
-        for command in ("generate", "tokenize", "verify", "info"):
+        for command in ("generate", "perplexity", "tokenize", "verify", "info"):
             self.assert_fails(run(command, "--sing"), USAGE, "sing")
 
     def test_surplus_argument(self):

@@ -16,6 +16,8 @@ class Sample:
     differentiable: bool = True
     # Whether central differences stay where the operator is defined.
     differences: bool = True
+    # Whether its gradient has a gradient.
+    second_order: bool = True
 
     def with_gradients(self):
         """The sample with fresh leaves that require gradients."""
@@ -30,6 +32,7 @@ class Sample:
             {name: leaf(value) for name, value in self.kwargs.items()},
             self.differentiable,
             self.differences,
+            self.second_order,
         )
 
     def tensors(self):
@@ -126,10 +129,74 @@ def scaled_masked_softmax_backward_samples(device):
     return samples
 
 
+LOGPROB_FORMS = ("logprob", "lse", "entropy")
+
+
+def logprob_inputs(device):
+    targets = torch.tensor([[0, 6, 3], [-7, 2, 2]], device=device)
+    return randn(2, 3, 7, device=device), targets
+
+
+def fused_logprob_samples(device):
+    x, targets = logprob_inputs(device)
+    return [
+        Sample((x, targets, -7), second_order=False),
+        Sample((x, targets.int(), -7, 0.7, True), second_order=False),
+        Sample((x[:, :-1, :5], targets[:, :-1].clamp(0, 4)), second_order=False),
+        Sample((x[0, 0], targets[0, 0]), {"temperature": 1.5}, second_order=False),
+    ]
+
+
+def fused_logprob_lse_samples(device):
+    x, targets = logprob_inputs(device)
+    of_vocabulary = targets + 100 * (targets != -7)
+    shard = Sample((x, of_vocabulary, -7), {"vocab_start": 100}, second_order=False)
+    return [*fused_logprob_samples(device), shard]
+
+
+def logprob_with_statistics_samples(device):
+    x, targets = logprob_inputs(device)
+    return [
+        Sample((x, targets, -7, 0.7, False, 0, form), differentiable=False)
+        for form in LOGPROB_FORMS
+    ]
+
+
+def logprob_backward_samples(device):
+    samples = []
+    for form in LOGPROB_FORMS:
+        x, targets = logprob_inputs(device)
+        logprob, _, entropy, statistics = torch.ops.warpfuse._fused_logprob(
+            x, targets, -7, 0.7, False, 0, form
+        )
+        gradient = lambda wanted: torch.randn_like(logprob) if wanted else None
+        arguments = (
+            x,
+            targets,
+            statistics,
+            entropy if form == "entropy" else None,
+            gradient(True),
+            gradient(form == "lse"),
+            gradient(form == "entropy"),
+            -7,
+            0.7,
+            0,
+            form,
+        )
+        samples.append(Sample(arguments, differentiable=False))
+    return samples
+
+
 TENSOR_OPERATORS = {
     "softmax": softmax_samples,
     "log_softmax": softmax_samples,
     "scaled_masked_softmax": scaled_masked_softmax_samples,
+    "fused_logprob": fused_logprob_samples,
+    "fused_logprob_lse": fused_logprob_lse_samples,
+    "fused_logprob_entropy": fused_logprob_samples,
+    "_fused_logprob": logprob_with_statistics_samples,
+    "_fused_logprob_backward": logprob_backward_samples,
+    "_fused_logprob_backward_": logprob_backward_samples,
     "_softmax_algorithm": algorithm_samples,
     "_softmax_backward": softmax_backward_samples,
     "_log_softmax_backward": lambda device: softmax_backward_samples(device, log=True),

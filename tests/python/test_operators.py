@@ -9,6 +9,8 @@ Exit code 77: the device is not there.
 import argparse
 import importlib.util
 import os
+import pathlib
+import re
 import sys
 import sysconfig
 import unittest
@@ -43,6 +45,24 @@ def each_sample(differentiable_only=False):
         for sample in TENSOR_OPERATORS[name](DEVICE):
             if sample.differentiable or not differentiable_only:
                 yield name, operator(name), sample.with_gradients()
+
+
+def with_one_result(op):
+    """`op` as a function with one tensor as its result: several are joined, and where the operator
+    writes its first input, that is a copy, and the result."""
+    writes = op._schema.is_mutable
+
+    def function(first, *arguments, **named):
+        if writes:
+            first = first.clone()
+        result = op(first, *arguments, **named)
+        if writes:
+            return first
+        if isinstance(result, torch.Tensor):
+            return result
+        return torch.cat([part.flatten() for part in result])
+
+    return function
 
 
 def call_on_tensors(op, sample):
@@ -89,12 +109,17 @@ class Operators(unittest.TestCase):
             if not sample.differences:
                 continue
             with self.subTest(name):
-                function, tensors = call_on_tensors(op, sample)
+                function, tensors = call_on_tensors(with_one_result(op), sample)
                 self.assertTrue(torch.autograd.gradcheck(function, tensors))
-                self.assertTrue(torch.autograd.gradgradcheck(function, tensors))
+                if sample.second_order:
+                    self.assertTrue(torch.autograd.gradgradcheck(function, tensors))
+                    continue
+                with self.assertRaisesRegex(RuntimeError, "there is no double backward"):
+                    torch.autograd.gradgradcheck(function, tensors)
 
     def check_compiled(self, backend):
         for name, op, sample in each_sample():
+            op = with_one_result(op)
             with self.subTest(name):
                 torch._dynamo.reset()
                 compiled_op = torch.compile(
@@ -128,6 +153,11 @@ class Operators(unittest.TestCase):
         for function in (
             lambda x: torch.ops.warpfuse.softmax(x * 2, -1) + 1,
             lambda x: torch.ops.warpfuse.scaled_masked_softmax(x * 2, 0.5, causal="lower_right") + 1,
+            lambda x: torch.stack(
+                torch.ops.warpfuse.fused_logprob_entropy(
+                    x * 2, torch.zeros_like(x[..., 0], dtype=torch.long)
+                )
+            ),
         ):
             torch._dynamo.reset()
             x = torch.randn(2, 3, 5, dtype=torch.float64, device=DEVICE, requires_grad=True)
@@ -142,6 +172,9 @@ class Operators(unittest.TestCase):
             lambda x: torch.ops.warpfuse.log_softmax(x, 1),
             lambda x: torch.ops.warpfuse.scaled_masked_softmax(
                 x, 0.5, x.new_zeros(1, x.shape[-1]), "lower_right"
+            ),
+            lambda x: torch.ops.warpfuse.fused_logprob(
+                x, torch.zeros_like(x[..., 0], dtype=torch.long)
             ),
         ):
             torch._dynamo.reset()
@@ -176,9 +209,31 @@ class Operators(unittest.TestCase):
             arguments = inputs(size)
             self.assert_same(program.module()(*arguments), Attention()(*arguments))
 
+    def test_export_of_a_loss_with_a_dynamic_batch(self):
+        class Loss(torch.nn.Module):
+            def forward(self, logits, targets):
+                logprob, lse = torch.ops.warpfuse.fused_logprob_lse(logits[:, :-1], targets)
+                _, entropy = torch.ops.warpfuse.fused_logprob_entropy(logits[:, :-1], targets)
+                return (lse.square() * 1e-4 - logprob - entropy * 1e-2).mean(-1)
+
+        def inputs(batch):
+            return (
+                torch.randn(batch, 4, 33, device=DEVICE),
+                torch.randint(0, 33, (batch, 3), device=DEVICE),
+            )
+
+        batch = torch.export.Dim("batch", min=2, max=64)
+        program = torch.export.export(Loss(), inputs(4), dynamic_shapes=[{0: batch}] * 2)
+        targets = [str(node.target) for node in program.graph.nodes]
+        for name in ("fused_logprob_lse", "fused_logprob_entropy"):
+            self.assertIn(f"warpfuse.{name}.default", targets)
+        for size in (2, 4, 9):
+            arguments = inputs(size)
+            self.assert_same(program.module()(*arguments), Loss()(*arguments))
+
     def test_activation_checkpointing(self):
         for name, op, sample in each_sample(differentiable_only=True):
-            function, tensors = call_on_tensors(op, sample)
+            function, tensors = call_on_tensors(with_one_result(op), sample)
             expected = gradients(function, tensors)
             for use_reentrant in (False, True):
                 with self.subTest(name, use_reentrant=use_reentrant):
@@ -205,6 +260,36 @@ class Operators(unittest.TestCase):
                             output.sum().backward()
                             self.assertEqual(x.grad.dtype, source)
                     self.assertEqual(operator("scaled_masked_softmax")(x).dtype, source)
+                    targets = torch.tensor([0, 4, 2], device=DEVICE)
+                    logprob = operator("fused_logprob")(x, targets)
+                    self.assertEqual(logprob.dtype, torch.float32)
+                    self.assertEqual(torch.autograd.grad(logprob.sum(), x)[0].dtype, source)
+
+    def test_examples_of_the_documents(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        examples = [
+            example
+            for name in ("README.md", "docs/fused_logprob.md")
+            for example in re.findall(r"```python\n(.*?)```", (root / name).read_text(), re.S)
+        ]
+        self.assertGreaterEqual(len(examples), 5)
+        for example in examples:
+            with self.subTest(example), torch.device(DEVICE):
+                names = {"torch": torch}
+                exec(example, names)
+                self.assertTrue(names["logprob"].isfinite().all())
+                for name in ("logits", "head"):
+                    if name in names and names[name].is_leaf and names[name].requires_grad:
+                        self.assertTrue(names[name].grad.ne(0).any())
+        # The C++ example is part of a program that is built and run elsewhere.
+        program = (root / "tests/consumer/main.cpp").read_text()
+        (example,) = re.findall(
+            r"```cpp\n(#include <warpfuse/fused_logprob.h>.*?)```",
+            (root / "README.md").read_text(),
+            re.S,
+        )
+        for line in example.splitlines():
+            self.assertIn(line, program)
 
     def test_scripting(self):
         @torch.jit.script

@@ -11,6 +11,7 @@ import synthetic_bench as made_up
 # First, since it makes the package report importable.
 from report_case import SHIPPED_PEERS, ReportCase, best, peers, plain, target
 
+from report.model import DIRECTIONS
 from report.numbers import microseconds, percent, times
 
 
@@ -178,17 +179,17 @@ class Figures(ReportCase):
         bench = plain()
         bench["device"]["name"] = "NVIDIA Other"
         self.assertIsNone(self.mark(bench, [target()], [best(18)]))
-        self.assertNotIn("best peer us", self.cells("softmax", "1024 x 8192"))
+        self.assertNotIn("best peer us, other run", self.cells("softmax", "1024 x 8192"))
         self.assertIn("No figures are set", self.block("gpu-figures"))
 
     def test_the_shipped_file(self):
         self.put_whole()
         self.assertEqual(
-            self.cells("softmax", "1024 x 8192", "float32")["best peer us"],
+            self.cells("softmax", "1024 x 8192", "float32")["best peer us, other run"],
             "18.4 Liger, graph<br>26.9 Triton tutorial, graph",
         )
         shipped = json.loads(SHIPPED_PEERS.read_text(encoding="utf-8"))
-        used = {entry[d]["peer"] for entry in shipped["peers"] for d in ("forward", "backward")}
+        used = {entry[d]["peer"] for entry in shipped["peers"] for d in DIRECTIONS if d in entry}
         self.assertEqual(used, set(shipped["versions"]))
 
 

@@ -127,7 +127,7 @@ class Input(ReportCase):
             (("floor_us",), "fast", "rows[0]: floor_us: expected a number, got 'fast'"),
             (("shape",), [0], "rows[0]: shape: expected sizes above 0"),
             (("dim",), 2, "rows[0]: dim: 2 is no dimension"),
-            (("direction",), "up", "rows[0]: direction: expected forward or backward, got up"),
+            (("direction",), "up", "rows[0]: direction: expected forward or backward or both, got up"),
             (("variants", 0, "p50_us"), None, "rows[0]: variants[0]: p50_us is missing"),
             (("variants", 0, "p50_us"), True, "rows[0]: variants[0]: p50_us: expected a number"),
             (("variants", 0, "status"), "odd", "status: expected ok or refused or wrong, got odd"),

@@ -28,7 +28,7 @@ warpfuse::RowLimits device_row_limits() {
 #ifdef WARPFUSE_WITH_CUDA
   return warpfuse::cuda::device_limits().rows;
 #else
-  return {0, 1, 1};
+  return {0, 1, 1, false};
 #endif
 }
 
@@ -38,6 +38,9 @@ std::string tuning_with(const std::string& run) {
   std::ostringstream text;
   for (const char* direction : {"forward", "backward"}) {
     for (const int bytes : {2, 4, 8}) {
+      if (bytes == 8 && run.starts_with("span")) {
+        continue;
+      }
       text << direction << ' ' << bytes << " * * " << run << '\n';
     }
   }
@@ -71,24 +74,30 @@ warpfuse::RowLimits row_limits() {
   const warpfuse::RowLimits device = device_row_limits();
   const warpfuse::Tuning& tuning = parsed_tuning();
   return {std::min(device.shared_bytes, tuning.shared_bytes),
-          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors};
+          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors,
+          device.cooperative};
 }
 
-warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor) {
+warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
   const int bytes = static_cast<int>(tensor.element_size()), pack = 16 / bytes;
   const int64_t columns = tensor.size(-1);
   const bool aligned =
       reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && columns % pack == 0;
+  const bool lines =
+      reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 128 == 0 && columns * bytes % 128 == 0;
   return {direction,
           bytes,
           columns / pack,
           aligned ? columns % pack : std::min(columns, int64_t{2} * (pack - 1)),
           tensor.numel() / columns,
-          direction == warpfuse::Direction::forward ? 16U : 32U};
+          direction == warpfuse::Direction::forward ? 16U : 32U,
+          span,
+          lines ? 0 : 7};
 }
 
-warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
-  return warpfuse::plan_rows(row_shape(direction, tensor), device_row_limits(), parsed_tuning());
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
+  return warpfuse::plan_rows(row_shape(direction, tensor, span), device_row_limits(),
+                             parsed_tuning());
 }
 
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor) {
@@ -118,7 +127,7 @@ warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
 }
 
 int launches_of(const warpfuse::RowPlan& plan) {
-  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 ? 2 : 1;
+  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 && !plan.ahead ? 2 : 1;
 }
 
 std::vector<std::string> algorithms_on(const at::Device& device) {

@@ -37,6 +37,12 @@ std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::Sca
   return arguments;
 }
 
+/// Whether each row starts at a pack and ends with one.
+bool are_packs(const at::Tensor& rows) {
+  return reinterpret_cast<uintptr_t>(rows.const_data_ptr()) % 16 == 0 &&
+         rows.size(-1) * rows.element_size() % 16 == 0;
+}
+
 std::string kind(const MaskArguments& a) {
   return std::string(!a.attn_mask                              ? "rules"
                      : a.attn_mask->scalar_type() != at::kBool ? "additive mask"
@@ -64,23 +70,26 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const Expected expected = tensor_softmax(x, -1, log);
     const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
     functions.push_back(
-        {name, Direction::forward, x,
+        {name, Direction::forward, x, false,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
          [expected] { return Expected(expected); }});
     functions.push_back(
-        {name + " backward", Direction::backward, y,
+        {name + " backward", Direction::backward, y, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
          [=] { return tensor_softmax_backward(grad, y, -1, log); }});
   }
   for (const MaskArguments& a : mask_arguments(queries, keys, dtype, device, offsets.second)) {
     const Expected expected = tensor_masked_softmax(x, a);
-    functions.push_back({kind(a), Direction::forward, x, [=] { return masked_softmax(x, a); },
+    const bool rules = !a.attn_mask && dtype != at::kDouble;
+    functions.push_back({kind(a), Direction::forward, x, rules && are_packs(x),
+                         [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
     const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
     functions.push_back({kind(a) + ", backward", Direction::backward, y,
+                         rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return tensor_masked_softmax_backward(grad, y, a); }});
   }
@@ -88,13 +97,18 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 }
 
 std::vector<std::string> runs_of_all_tiers() {
-  std::vector<std::string> runs = {"warp 128 8 1 0",   "block 128 4 1 0",  "block 64 4 1 1",
-                                   "block 128 0 1 1",  "stream 128 0 1 0", "stream 32 0 64 0",
+  std::vector<std::string> runs = {"warp 128 8 1 0",   "span 64 4 1 0",    "span 96 8 1 0",
+                                   "block 128 4 1 0",  "block 64 4 1 1",   "block 128 0 1 1",
+                                   "stream 128 0 1 0", "stream 32 0 64 0", "stream 64 0 4 1",
                                    "cluster 64 4 4 0", "cluster 32 2 4 1", "cluster 64 0 2 1"};
   if (row_limits().cluster_blocks < 4) {
     std::erase_if(runs, [](const std::string& run) { return run.starts_with("cluster"); });
   }
   return runs;
+}
+
+warpfuse::RowPlan plan_of(const RowFunction& function) {
+  return plan_of(function.direction, function.rows, function.span);
 }
 
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {

@@ -19,6 +19,7 @@ struct RowFunction {
   std::string name;
   warpfuse::Direction direction;
   at::Tensor rows;  // whose rows and alignment decide the plan
+  bool span;        // the tier span can take them
   std::function<at::Tensor()> run;
   std::function<Expected()> expected;
 };
@@ -38,6 +39,9 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 /// Ways to run in each tier, for tuning_with: in registers, with the next row on its way, in shared
 /// memory, in one piece, split; without clusters where there are none.
 std::vector<std::string> runs_of_all_tiers();
+
+/// The plan of the table in use for its rows.
+warpfuse::RowPlan plan_of(const RowFunction& function);
 
 /// Runs it on poisoned memory and checks the result; and that the launches were those of its plan.
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan);

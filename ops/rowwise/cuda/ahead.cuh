@@ -14,8 +14,12 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
-  const int rank = group.rank(), size = group.size(), threads = static_cast<int>(blockDim.x);
-  const Staging staging{memory + threadIdx.x, threads, kLanePacks};
+  const int rank = group.rank(), size = group.size();
+  const Staging staging(memory, kLanePacks);
+  // Where a block with a row of half precision fills a multiprocessor, its exponentials take longer
+  // than the next row does to come: reads that begin with the writes are spread better, by 5 %.
+  constexpr bool kLate = kLanePacks * sizeof(typename Function::Kept) > 128 &&
+                         sizeof(typename Function::Kept) > sizeof(typename Function::Bits);
   const int64_t stride = group.groups();
   typename Function::Edge edge = Function::no_edge();
   bool visible = false;  // the edge that was read ahead is
@@ -36,19 +40,32 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
   for (; step < steps; step += stride) {
     auto row = function.row(step);
     Function::see_visible(row, visible);
+    typename Function::Bits bits[kLanePacks];
     typename Function::Kept kept[kLanePacks];
     auto kept_edge = edge;
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
+      bits[i] =
+          Function::staged(staging, i);  // empty slots too: all reads are on their way at once
+    }
+#pragma unroll
+    for (int i = 0; i < kLanePacks; ++i) {
       if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, Function::staged(staging, i), kept[i]);
+        function.keep(row, rank + i * size, bits[i], kept[i]);
       }
     }
-    if (step + stride < steps) {
-      start(step + stride);
+    const auto start_next = [&] {
+      if (step + stride < steps) {
+        start(step + stride);
+      }
+    };
+    if constexpr (kLate) {
+      reduce_and_write(function, row, group, kept, kept_edge, start_next);
+    } else {
+      start_next();
+      reduce_and_write(function, row, group, kept, kept_edge, [] {});
     }
-    reduce_and_write(function, row, group, kept, kept_edge);
   }
 }
 
@@ -70,56 +87,66 @@ __device__ __forceinline__ void wait_for_group(int group) {
   }
 }
 
-/// Calls visit(slot, pack) for the slots [from, to) that hold packs below `last`, four at a time
-/// where none of the four is missing.
-template <typename Visit>
-__device__ __forceinline__ void for_slots(int from, int to, int rank, int size, int first, int last,
+template <int kCount>
+using Count = std::integral_constant<int, kCount>;
+
+/// Calls visit(count, slot) for the slots [from, to): for kAtOnce at once where whole(slot) says
+/// that all of them hold packs, else for one that may hold any.
+template <int kAtOnce, typename Whole, typename Visit>
+__device__ __forceinline__ void for_slots(int from, int to, const Whole& whole,
                                           const Visit& visit) {
-  constexpr int kAtOnce = 4;
   int slot = from;
-  for (; slot + kAtOnce <= to && rank + (slot + kAtOnce - 1) * size < last; slot += kAtOnce) {
-    if (rank + slot * size >= first) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        visit(slot + i, rank + (slot + i) * size);
-      }
+  while (slot < to) {
+    if (slot + kAtOnce <= to && whole(slot)) {
+      visit(Count<kAtOnce>(), slot);
+      slot += kAtOnce;
     } else {
-#pragma unroll 1
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (rank + (slot + i) * size >= first) {
-          visit(slot + i, rank + (slot + i) * size);
-        }
-      }
-    }
-  }
-#pragma unroll 1
-  for (; slot < to; ++slot) {
-    const int pack = rank + slot * size;
-    if (pack >= first && pack < last) {
-      visit(slot, pack);
+      visit(Count<1>(), slot);
+      ++slot;
     }
   }
 }
 
-/// Tiers block and cluster: the blocks of a row have it in their shared memory, as it came, pack
-/// i * size + rank in slot i of a thread. The blocks stay for other rows: as soon as a slot is
-/// written, the copy of the next row's pack is started there.
+/// Tiers block and cluster: the blocks of a row have it in their shared memory, as it came. The
+/// packs of a thread are those in its place of each run of as many packs as there are threads,
+/// which start with a line of the cache, whatever the row does: accesses of warps that straddle
+/// lines cost 6 %. The blocks stay for other rows: as soon as a slot is read for the last time, the
+/// copy of the next row's pack is started there.
 template <typename Function>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint4) ? 1024 : 512)
     shared_kernel(Function function, int64_t steps, int blocks, int slots) {
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
-  const int rank = group.rank(), size = group.size(), threads = static_cast<int>(blockDim.x);
-  const Staging staging{memory + threadIdx.x, threads, slots};
+  const int rank = group.rank(), size = group.size();
+  const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;
+  constexpr int kAtOnce = 64 / sizeof(typename Function::Bits);  // as registers have room for
+  const auto pack_in = [&](const typename Function::Row& row, int slot) {
+    return rank - row.layout.line + slot * size;
+  };
+  const auto all_read = [&](const typename Function::Row& row, int slot) {
+    const int pack = pack_in(row, slot);
+    return pack >= row.layout.first && pack + (kAtOnce - 1) * size < row.layout.last;
+  };
+  const auto for_part = [&](int part, const auto& whole, const auto& visit) {
+    for_slots<kAtOnce>(part * group_slots, min(slots, (part + 1) * group_slots), whole, visit);
+  };
   const int64_t stride = group.groups();
   int64_t step = group.index();
   auto row = function.row(step);
   for (int part = 0; part < kCopyGroups; ++part) {
-    for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size,
-              row.layout.first, row.layout.last,
-              [&](int slot, int pack) { function.stage(row, pack, staging, slot); });
+    for_part(
+        part, [&](int slot) { return all_read(row, slot); },
+        [&](auto count, int slot) {
+          const int pack = pack_in(row, slot);
+#pragma unroll
+          for (int i = 0; i < count; ++i) {
+            if (count > 1 || row.layout.read(pack)) {
+              function.stage(row, pack + i * size, staging, slot + i);
+            }
+          }
+        });
     commit_copies();
   }
   typename Function::Edge edge =
@@ -130,24 +157,36 @@ __global__ void __launch_bounds__(1024)
         if constexpr (first_time) {
           wait_for_group(part);
         }
-        for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size,
-                  row.layout.first, row.layout.last, [&](int slot, int pack) {
-                    auto bits = Function::staged(staging, slot);
-                    typename Function::Kept kept;
-                    if constexpr (first_time && Function::kMaxOfBits) {
-                      visit(bits);
-                      return;
-                    }
-                    if constexpr (first_time || !Function::kKeptInBits) {
-                      function.keep(row, pack, bits, kept);
-                    } else {
-                      Function::kept_in_bits(bits, kept);
-                    }
-                    visit(kept);
-                    if constexpr (Function::kKeptInBits) {
-                      Function::keep_staged(kept, staging, slot);
-                    }
-                  });
+        for_part(
+            part, [&](int slot) { return all_read(row, slot); },
+            [&](auto count, int slot) {
+              const int pack = pack_in(row, slot);
+              if (count == 1 && !row.layout.read(pack)) {
+                return;
+              }
+              typename Function::Bits bits[count];
+#pragma unroll
+              for (int i = 0; i < count; ++i) {
+                bits[i] = Function::staged(staging, slot + i);
+              }
+#pragma unroll
+              for (int i = 0; i < count; ++i) {
+                typename Function::Kept kept;
+                if constexpr (first_time && Function::kMaxOfBits) {
+                  visit(bits[i]);
+                  continue;
+                }
+                if constexpr (first_time || !Function::kKeptInBits) {
+                  function.keep(row, pack + i * size, bits[i], kept);
+                } else {
+                  Function::kept_in_bits(bits[i], kept);
+                }
+                visit(kept);
+                if constexpr (Function::kKeptInBits) {
+                  Function::keep_staged(kept, staging, slot + i);
+                }
+              }
+            });
       }
       visit(edge);
     });
@@ -158,25 +197,39 @@ __global__ void __launch_bounds__(1024)
     const typename Function::Edge next_edge =
         rank < next.layout.edges ? function.edge(next, rank) : Function::no_edge();
     for (int part = 0; part < kCopyGroups; ++part) {
-      for_slots(part * group_slots, min(slots, (part + 1) * group_slots), rank, size, 0,
-                max(row.layout.packs, next.layout.packs), [&](int slot, int pack) {
-                  typename Function::Kept kept;
-                  if (row.layout.read(pack)) {
-                    const auto bits = Function::staged(staging, slot);
-                    if constexpr (Function::kKeptInBits) {
-                      Function::kept_in_bits(bits, kept);
-                    } else {
-                      function.keep(row, pack, bits, kept);
-                      function.prepare(kept, result);
-                    }
-                  }
-                  if (next.layout.read(pack)) {
-                    function.stage(next, pack, staging, slot);
-                  }
-                  if (pack < row.layout.packs) {
-                    function.write(row, pack, kept, result);
-                  }
-                });
+      for_part(
+          part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
+          [&](auto count, int slot) {
+            const int pack = pack_in(row, slot), next_pack = pack_in(next, slot);
+            typename Function::Bits bits[count];
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+              if (count > 1 || row.layout.read(pack)) {
+                bits[i] = Function::staged(staging, slot + i);
+              }
+            }
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+              if (count > 1 || next.layout.read(next_pack)) {
+                function.stage(next, next_pack + i * size, staging, slot + i);
+              }
+            }
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+              typename Function::Kept kept;
+              if (count > 1 || row.layout.read(pack)) {
+                if constexpr (Function::kKeptInBits) {
+                  Function::kept_in_bits(bits[i], kept);
+                } else {
+                  function.keep(row, pack + i * size, bits[i], kept);
+                  function.prepare(kept, result);
+                }
+              }
+              if (count > 1 || (pack >= 0 && pack < row.layout.packs)) {
+                function.write(row, pack + i * size, kept, result);
+              }
+            }
+          });
       commit_copies();
     }
     if (rank < row.layout.edges) {

@@ -5,6 +5,8 @@
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/mask.cuh"
+#include "rowwise/cuda/span.cuh"
+#include "rowwise/cuda/span_functions.cuh"
 
 namespace warpfuse::cuda {
 
@@ -35,6 +37,8 @@ struct Backward {
   static constexpr bool kKeptInBits = true;
   static constexpr bool kMaxOfBits = false;
   static constexpr bool kRules = Mask::kRules;
+  static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
+                                 !Inputs::kChanges && !Inputs::kFinishes;
 
   struct Summary {
     C sum;
@@ -81,6 +85,16 @@ struct Backward {
 
   int64_t arrange(int64_t rows, int rows_of_block) { return mask.arrange(rows, rows_of_block); }
 
+  bool spans(int64_t rows) const {
+    if constexpr (kSpans) {
+      return inputs_alike && result_alike && is_aligned(output, columns) &&
+             SpanOrder::fits(mask.rules, rows);
+    }
+    return false;
+  }
+  SpanBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
+  const KeyRules& rules() const { return mask.rules; }
+
   __device__ Row row(int64_t step) const {
     const auto interval = mask.row(step, columns);
     const int64_t before = interval.index * columns;
@@ -93,19 +107,22 @@ struct Backward {
     return row;
   }
 
-  __device__ void fetch(const Row& row, int pack, Bits& bits) const {
+  template <typename... Policy>
+  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
     const int64_t column = row.layout.column(pack);
-    bits.y = load_16_bytes(row.y + column);
-    bits.g = inputs_alike ? load_16_bytes(row.g + column) : gather_pack(row.g + column);
+    bits.y = load_16_bytes(row.y + column, policy...);
+    bits.g = inputs_alike ? load_16_bytes(row.g + column, policy...) : gather_pack(row.g + column);
   }
 
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
+  template <typename... Policy>
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
+                        Policy... policy) const {
     const int64_t column = row.layout.column(pack);
-    copy_16_bytes(staging.at(slot, 0), row.y + column);
+    copy_16_bytes(staging.at(slot, 0), row.y + column, policy...);
     if (inputs_alike) {
-      copy_16_bytes(staging.at(slot, 1), row.g + column);
+      copy_16_bytes(staging.at(slot, 1), row.g + column, policy...);
     } else {
-      *staging.at(slot, 1) = gather_pack(row.g + column);
+      staging.store(slot, 1, gather_pack(row.g + column));
     }
   }
 
@@ -151,12 +168,12 @@ struct Backward {
   __device__ static void see_visible(Row&, bool) {}
 
   __device__ static Bits staged(const Staging& staging, int slot) {
-    return {*staging.at(slot, 0), *staging.at(slot, 1)};
+    return {staging.load(slot, 0), staging.load(slot, 1)};
   }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
     if constexpr (Mask::kRules || Inputs::kChanges) {
-      *staging.at(slot, 0) = kept.y;
-      *staging.at(slot, 1) = kept.g;
+      staging.store(slot, 0, kept.y);
+      staging.store(slot, 1, kept.g);
     }
   }
   __device__ static void kept_in_bits(const Bits& bits, Kept& kept) { kept = bits; }

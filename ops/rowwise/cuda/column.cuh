@@ -82,43 +82,6 @@ __global__ void __launch_bounds__(512)
   column_forward<kLog>(x, output, layout, place, group);
 }
 
-/// The blocks stay for many tiles: while one is in their registers, the next one is copied to their
-/// shared memory.
-template <typename T, bool kLog, int kSlots>
-__global__ void __launch_bounds__(1024)
-    column_ahead_kernel(const T* input, T* output, RowLayout layout, int width, int blocks,
-                        int64_t tiles) {
-  extern __shared__ uint4 memory[];
-  wait_for_previous_kernel();
-  TileGroup group(width, blocks);
-  const Staging staging{memory + threadIdx.x, static_cast<int>(blockDim.x), kSlots};
-  const auto start = [&](int64_t tile) {
-    const TilePlace place(layout, tile, kPack<T>, group);
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
-      if (place.inside && j < layout.columns) {
-        copy_16_bytes(staging.at(i, 0), input + place.offset + j * layout.inner);
-      }
-    }
-    commit_copies();
-  };
-  start(group.index());
-  for (int64_t tile = group.index(); tile < tiles; tile += group.groups()) {
-    Lanes<T, kPack<T>> x[kSlots];
-    wait_for_copies<0>();
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      x[i].held = *staging.at(i, 0);
-    }
-    if (tile + group.groups() < tiles) {
-      start(tile + group.groups());
-    }
-    const TilePlace place(layout, tile, kPack<T>, group);
-    column_forward<kLog>(x, output, layout, place, group);
-  }
-}
-
 template <typename T, bool kLog, int kVector, int kSlots>
 __global__ void __launch_bounds__(512)
     column_backward_kernel(const T* grad_output, const T* output, T* grad_input, RowLayout layout,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rowwise/cuda/column_ahead.cuh"
 #include "rowwise/cuda/column_stream.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
@@ -23,22 +24,30 @@ inline LaunchShape launch_shape(const ColumnPlan& plan) {
   return {Tier::column, plan.lane_packs, plan.tiles * plan.blocks, plan.threads, plan.blocks};
 }
 
+/// As many blocks as run at once, for all tiles.
+template <typename Function>
+cudaError_t launch_column_ahead(const Function& function, const ColumnPlan& plan,
+                                const RowLayout& layout, cudaStream_t stream) {
+  const auto kernel = column_ahead_kernel<Function, kColumnAheadPacks / Function::kInputs>;
+  LaunchShape shape = launch_shape(plan);
+  shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
+  const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  shape.blocks = std::min(plan.tiles, clusters) * plan.blocks;
+  return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
+                       plan.tiles);
+}
+
 template <typename T, bool kLog>
 cudaError_t launch_column_forward(const T* input, T* output, const RowLayout& layout,
                                   cudaStream_t stream) {
   const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
-  LaunchShape shape = launch_shape(plan);
+  const LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
     return launch_kernel(column_stream_forward_kernel<T, kLog>, shape, stream, input, output,
                          layout, plan.width);
   }
   if (plan.ahead) {
-    const auto kernel = column_ahead_kernel<T, kLog, kColumnSlots>;
-    shape.shared_bytes = size_t{16} * kColumnSlots * static_cast<size_t>(plan.threads);
-    const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-    shape.blocks = std::min(plan.tiles, clusters) * plan.blocks;
-    return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks,
-                         plan.tiles);
+    return launch_column_ahead(ColumnForward<T, kLog>{input, output}, plan, layout, stream);
   }
   const auto kernel = plan.vector > 1 ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
                                       : column_forward_kernel<T, kLog, 1, kColumnSlots>;
@@ -51,6 +60,10 @@ cudaError_t launch_column_backward(const T* grad_output, const T* output, T* gra
   const ColumnPlan plan =
       column_plan<T>(Direction::backward, layout, grad_output, output, grad_input);
   const LaunchShape shape = launch_shape(plan);
+  if (plan.ahead) {
+    return launch_column_ahead(ColumnBackward<T, kLog>{grad_output, output, grad_input}, plan,
+                               layout, stream);
+  }
   if (plan.lane_packs == 0) {
     return launch_kernel(column_stream_backward_kernel<T, kLog>, shape, stream, grad_output, output,
                          grad_input, layout, plan.width);

@@ -16,7 +16,9 @@ int attribute(cudaDeviceAttr which, int device, int otherwise) {
 }
 
 DeviceLimits ask(int device) {
-  constexpr int kStatic = 4096;  // bytes of static shared memory that row kernels have at most
+  // Bytes of static shared memory that row kernels have at most: what 32 warps and 16 blocks found,
+  // two of each in turn (BlockGroup::total).
+  constexpr int kStatic = 2 * (32 + 16) * static_cast<int>(kSplitPartBytes);
   const int shared =
       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
   // Code for older GPUs that the driver translated has none of Hopper's instructions.
@@ -26,7 +28,8 @@ DeviceLimits ask(int device) {
   // Every GPU with clusters takes 8 blocks; the large ones take 16 where a kernel asks for it.
   const int cluster_blocks = !clusters ? 1 : major == 9 || major == 10 ? 16 : 8;
   return {{static_cast<size_t>(shared), cluster_blocks,
-           attribute(cudaDevAttrMultiProcessorCount, device, 1)},
+           attribute(cudaDevAttrMultiProcessorCount, device, 1),
+           attribute(cudaDevAttrCooperativeLaunch, device, 0) != 0},
           hopper_code};
 }
 
@@ -38,7 +41,7 @@ const DeviceLimits& device_limits() {
   static std::array<DeviceLimits, kDevices> known;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) {
-    static const DeviceLimits least{{44 * 1024, 1, 1}, false};
+    static const DeviceLimits least{{44 * 1024, 1, 1, false}, false};
     return least;
   }
   std::call_once(asked[device], [&] { known[device] = ask(device); });

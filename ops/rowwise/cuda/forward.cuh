@@ -5,6 +5,8 @@
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/load.cuh"
+#include "rowwise/cuda/span.cuh"
+#include "rowwise/cuda/span_functions.cuh"
 #include "rowwise/cuda/store.cuh"
 
 namespace warpfuse::cuda {
@@ -38,8 +40,13 @@ struct Forward {
   static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
   /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
   static constexpr bool kMaxOfBits = sizeof(T) == 2 && Load::kPlain;
+  /// What exponentials are relative to: Relative.
+  using Base = Relative<T, kMaxOfBits>;
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
+  /// The tier span has this function.
+  static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
+                                 !Store::kFinishes && sizeof(T) <= 4;
 
   /// What lanes, warps and blocks tell each other of their part of the row.
   struct Summary {
@@ -55,13 +62,13 @@ struct Forward {
     typename Load::Mask::Row interval;
     bool visible;  // this lane saw a visible key
 
-    __device__ const T* in_packs() const { return in + layout.head; }
-    __device__ T* out_packs() const { return out + layout.head; }
+    const T* in_packs;
+    T* out_packs;
   };
 
   struct Result {
     C max;
-    C base;      // what was subtracted from the scores before their exponentials were kept
+    Base base;   // of the exponentials that were kept
     C factor;    // for those
     bool empty;  // no visible key: zeros
     bool sound;  // the sum is positive and finite
@@ -89,24 +96,44 @@ struct Forward {
     return load.mask.arrange(rows, rows_of_block);
   }
 
+  /// Whether it has these rows: packs are aligned in all of them, and the largest score is the
+  /// largest before the scale.
+  bool spans(int64_t rows) const {
+    if constexpr (kSpans) {
+      return alike && is_aligned(input, columns) && input_stride == columns && load.scale > 0 &&
+             load.scale < C(INFINITY) && SpanOrder::fits(load.mask.rules, rows);
+    }
+    return false;
+  }
+  SpanForward<T> for_spans() const { return {input, output, load.scale}; }
+  const KeyRules& rules() const { return load.mask.rules; }
+
   __device__ Row row(int64_t step) const {
     const auto interval = load.mask.row(step, columns);
     const T* in = input + interval.index * input_stride;
     Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
             interval, load.mask.any_visible(interval)};
+    row.in_packs = row.in + row.layout.head;
+    row.out_packs = row.out + row.layout.head;
+    asm volatile("" : "+l"(row.in_packs), "+l"(row.out_packs));
     if (interval.index < 0) {
       row.layout.clear();
     }
     return row;
   }
 
-  __device__ void fetch(const Row& row, int pack, Bits& bits) const {
-    bits.x = load_16_bytes(row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
+  /// `policy` is what memory.cuh has for the L2 cache, or nothing.
+  template <typename... Policy>
+  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
+    bits.x = load_16_bytes(row.in_packs + static_cast<int64_t>(pack) * kPack<T>, policy...);
   }
 
   /// Starts the copy of a pack to shared memory.
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot) const {
-    copy_16_bytes(staging.at(slot, 0), row.in_packs() + static_cast<int64_t>(pack) * kPack<T>);
+  template <typename... Policy>
+  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
+                        Policy... policy) const {
+    copy_16_bytes(staging.at(slot, 0), row.in_packs + static_cast<int64_t>(pack) * kPack<T>,
+                  policy...);
   }
 
   __device__ void keep(Row& row, int pack, const Bits& bits, Kept& kept) const {
@@ -132,9 +159,13 @@ struct Forward {
   __device__ static bool saw_visible(const Row& row) { return row.visible; }
   __device__ static void see_visible(Row& row, bool visible) { row.visible |= visible; }
 
-  __device__ static Bits staged(const Staging& staging, int slot) { return {*staging.at(slot, 0)}; }
+  __device__ static Bits staged(const Staging& staging, int slot) {
+    return {staging.load(slot, 0)};
+  }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
-    memcpy(staging.at(slot, 0), &kept, sizeof(uint4));
+    uint4 bits;
+    memcpy(&bits, &kept, sizeof(bits));
+    staging.store(slot, 0, bits);
   }
   __device__ static void kept_in_bits(const Bits& bits, Kept& kept) {
     memcpy(&kept, &bits, sizeof(bits));
@@ -165,20 +196,23 @@ struct Forward {
   /// the maximum of the warp; what is left to the maximum of the row goes into the factor.
   template <typename Group, typename Each>
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
-    C max = lowest<C>();
-    each(std::true_type(), [&](auto& kept) { max = larger(max, max_of(kept)); });
-    max = group.lanes().max(max);
+    Maximum of_lane;
+    each(std::true_type(), [&](const auto& kept) { of_lane.take(kept); });
+    const C max = group.lanes().max(of_lane.value());
     // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
-    const C base = max == lowest<C>() ? C(0) : max;
+    const Base base(max == lowest<C>() ? C(0) : max);
     C sum = 0;
     each(std::false_type(), [&](auto& kept) { sum += exponentials(kept, base); });
-    sum = group.lanes().sum(sum);
+    sum = group.lanes().sum(sum) * base.correction();
     const bool visible = Load::Mask::kTensor && group.lanes().any(row.visible);
     const Summary total = group.template total<Forward>({max, sum, visible});
     Result result = finish(row, total);
-    result.base = base;
-    if (Store::kKeepsExponential && max != total.max) {
-      result.factor *= decay<T>(max - total.max);
+    if constexpr (Store::kKeepsExponential) {
+      result.base = base;
+      result.factor = Store::factor(total.sum) * base.correction();
+      if (max != total.max) {
+        result.factor *= decay<T>(max - total.max);
+      }
     }
     return result;
   }
@@ -201,7 +235,8 @@ struct Forward {
   template <int kCount>
   __device__ static void accumulate(Partial& partial, const Values<kCount>& kept) {
     Values<kCount> copy = kept;
-    partial.sum.add(exponentials(copy, partial.max == lowest<C>() ? C(0) : partial.max));
+    const Relative<T, false> base(partial.max == lowest<C>() ? C(0) : partial.max);
+    partial.sum.add(exponentials(copy, base));
   }
 
   template <int kCount>
@@ -239,8 +274,11 @@ struct Forward {
         store.note(row.interval, total.max, total.sum, empty);
       }
     }
-    return {total.max, total.max, Store::factor(total.sum), empty,
-            total.sum > 0 && total.sum < C(INFINITY)};
+    const Base base(total.max);
+    return {total.max, base,
+            Store::kKeepsExponential ? Store::factor(total.sum) * base.correction()
+                                     : Store::factor(total.sum),
+            empty, total.sum > 0 && total.sum < C(INFINITY)};
   }
 
   /// Brings scores to what write() takes.
@@ -260,7 +298,7 @@ struct Forward {
       finished(row, row.layout.column(pack), kept, result, values);
       bits = pack_bits<T>(values);
     }
-    T* to = row.out_packs() + static_cast<int64_t>(pack) * kPack<T>;
+    T* to = row.out_packs + static_cast<int64_t>(pack) * kPack<T>;
     if (alike) {
       store_16_bytes(to, bits);
     } else {
@@ -280,6 +318,38 @@ struct Forward {
   }
 
  private:
+  /// The maximum of a lane's values; of packs that are taken as bits, in pairs.
+  struct Maximum {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    C max = lowest<C>();
+    Pair pair;
+    __device__ Maximum() {
+      if constexpr (kMaxOfBits) {
+        const T least = from_compute<T>(lowest<C>());
+        pair = Pair(least, least);
+      }
+    }
+
+    template <int kCount>
+    __device__ void take(const Values<kCount>& values) {
+      max = larger(max, max_of(values));
+    }
+    __device__ void take(const Bits& bits) {
+      Pair pairs[4];
+      memcpy(pairs, &bits, sizeof(bits));
+#pragma unroll
+      for (const Pair& next : pairs) {
+        pair = __hmax2(pair, next);
+      }
+    }
+    __device__ C value() const {
+      if constexpr (kMaxOfBits) {
+        return larger(max, larger(to_compute(pair.x), to_compute(pair.y)));
+      }
+      return max;
+    }
+  };
+
   template <int kCount>
   __device__ static C max_of(const Values<kCount>& kept) {
     C max = kept.value[0];
@@ -299,12 +369,12 @@ struct Forward {
   }
 
   /// The sum of exp(x - max), which take the place of x where the store wants them.
-  template <int kCount>
-  __device__ static C exponentials(Values<kCount>& kept, C max) {
+  template <int kCount, typename Base>
+  __device__ static C exponentials(Values<kCount>& kept, const Base& base) {
     C sum = 0;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const C value = exponential<T>(kept.value[i] - max);
+      const C value = base(kept.value[i]);
       sum += value;
       if constexpr (Store::kKeepsExponential) {
         kept.value[i] = value;

@@ -48,7 +48,10 @@ cudaError_t allow(const void* kernel, const LaunchShape& shape) {
   return shape.shared_bytes > 0 ? allow_shared_memory(kernel, shape.shared_bytes) : cudaSuccess;
 }
 
-cudaLaunchConfig_t configuration(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[2]) {
+// Room for every attribute that a launch may have.
+using Attributes = cudaLaunchAttribute[3];
+
+cudaLaunchConfig_t configuration(const LaunchShape& shape, Attributes& attributes) {
   cudaLaunchConfig_t config{};
   config.gridDim.x = static_cast<unsigned>(shape.blocks);
   config.blockDim.x = static_cast<unsigned>(shape.threads);
@@ -57,6 +60,10 @@ cudaLaunchConfig_t configuration(const LaunchShape& shape, cudaLaunchAttribute (
   if (shape.cluster > 1) {
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  if (shape.cooperative) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+    attributes[config.numAttrs++].val.cooperative = 1;
   }
   return config;
 }
@@ -71,7 +78,7 @@ int64_t ask_resident_clusters(const void* kernel, const LaunchShape& shape) {
   int clusters = 0;
   if (allow(kernel, shape) == cudaSuccess) {
     if (shape.cluster > 1) {
-      cudaLaunchAttribute attributes[2];
+      Attributes attributes;
       LaunchShape one = shape;
       one.blocks = shape.cluster;
       const cudaLaunchConfig_t config = configuration(one, attributes);
@@ -107,7 +114,7 @@ cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream
   if (const cudaError_t error = allow(kernel, shape); error != cudaSuccess) {
     return error;
   }
-  cudaLaunchAttribute attributes[2];
+  Attributes attributes;
   cudaLaunchConfig_t config = configuration(shape, attributes);
   config.stream = stream;
   if (device_limits().dependent_launch) {

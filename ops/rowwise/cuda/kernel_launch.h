@@ -13,7 +13,8 @@ struct LaunchShape {
   int64_t blocks;
   int threads;
   int cluster = 1;
-  size_t shared_bytes = 0;  // dynamic
+  size_t shared_bytes = 0;   // dynamic
+  bool cooperative = false;  // all blocks run at once, or the launch fails
 };
 
 /// Every kernel of the row engine is launched here. All of them begin with

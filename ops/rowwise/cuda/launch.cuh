@@ -7,6 +7,7 @@
 #include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/resident.cuh"
 #include "rowwise/cuda/stream.cuh"
 #include "rowwise/tuning.h"
 
@@ -19,13 +20,17 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
                   int64_t stride) {
   using T = typename Function::T;
   const int64_t columns = function.columns;
-  const bool aligned = reinterpret_cast<uintptr_t>(start) % 16 == 0 && stride % kPack<T> == 0;
+  const bool aligned = is_aligned(start, stride);
+  const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
+                     stride % (kLinePacks * kPack<T>) == 0;
   return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
           static_cast<int>(sizeof(T)),
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
           rows,
-          sizeof(typename Function::Bits)};
+          sizeof(typename Function::Bits),
+          function.spans(rows),
+          lines ? 0 : kLinePacks - 1};
 }
 
 template <typename Function>
@@ -55,6 +60,30 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
       return launch(warp_kernel<6, Function>);
     case 8:
       return launch(warp_kernel<8, Function>);
+    default:
+      return cudaErrorInvalidConfiguration;
+  }
+}
+
+template <typename Function>
+cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& plan,
+                        cudaStream_t stream) {
+  const bool warps = plan.lanes == 32;
+  const int64_t rows_of_block = warps ? plan.threads / 32 : 1;
+  const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
+                          plan.threads};
+  const auto spans = function.for_spans();
+  using Spans = std::remove_const_t<decltype(spans)>;
+  const auto launch = [&](auto kernel) {
+    return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
+  };
+  switch (plan.lane_packs) {
+    case 1:
+      return launch(warps ? span_warp_kernel<1, Spans> : span_block_kernel<1, Spans>);
+    case 4:
+      return launch(warps ? span_warp_kernel<4, Spans> : span_block_kernel<4, Spans>);
+    case 8:
+      return launch(warps ? span_warp_kernel<8, Spans> : span_block_kernel<8, Spans>);
     default:
       return cudaErrorInvalidConfiguration;
   }
@@ -123,6 +152,19 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
   }
   auto* summaries =
       static_cast<Summary*>(workspace.allocate(steps * plan.blocks * sizeof(Summary)));
+  if (plan.ahead) {
+    const auto kernel = resident_kernel<Function>;
+    LaunchShape resident = shape;
+    resident.shared_bytes = plan.shared_bytes;
+    resident.cooperative = true;
+    // Where the process may use a part of the GPU only, the two kernels run in any number of waves.
+    if (resident_clusters(reinterpret_cast<const void*>(kernel), resident) >= resident.blocks) {
+      return launch_kernel(kernel, resident, stream, function, plan.blocks,
+                           static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                                            static_cast<size_t>(plan.threads)),
+                           summaries);
+    }
+  }
   const cudaError_t error =
       launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
   return error != cudaSuccess ? error
@@ -137,6 +179,11 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   switch (plan.tier) {
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
+    case Tier::span:
+      if constexpr (Function::kSpans) {
+        return launch_span(function, rows, plan, stream);
+      }
+      return cudaErrorInvalidConfiguration;
     case Tier::stream:
       return launch_stream(function, rows, plan, workspace, stream);
     default:

@@ -4,6 +4,7 @@
 
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/types.cuh"
+#include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
@@ -75,6 +76,7 @@ struct PackedRow {
   int head;                   // edges before the first pack
   int edges;                  // before and after the packs
   int packs;                  // of the row
+  int line;                   // packs from the start of a line of the cache to the first pack
   int first, last;            // packs to be read
   int full_first, full_last;  // packs that are to be read entirely
 
@@ -84,6 +86,7 @@ struct PackedRow {
     head = static_cast<int>(min(columns, static_cast<int64_t>((kPack<T> - shift) % kPack<T>)));
     packs = static_cast<int>((columns - head) / kPack<T>);
     edges = static_cast<int>(columns - static_cast<int64_t>(packs) * kPack<T>);
+    line = static_cast<int>(reinterpret_cast<uintptr_t>(row + head) / 16 % kLinePacks);
     first = full_first = 0;
     last = full_last = packs;
   }
@@ -114,6 +117,12 @@ struct PackedRow {
     return min(max(static_cast<int>((column - head) >> kShift), 0), packs);
   }
 };
+
+/// Whether rows that are `stride` elements apart all start at a pack.
+template <typename T>
+__host__ __device__ inline bool is_aligned(const T* rows, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(rows) % 16 == 0 && stride % kPack<T> == 0;
+}
 
 /// Whether packs of two tensors whose rows are `stride_a` and `stride_b` elements apart are aligned
 /// alike in every row.

@@ -10,11 +10,13 @@ namespace warpfuse::cuda {
 // enough.
 
 /// A row that is kept in the registers of the group's lanes, pack i * size + rank in slot i.
-template <int kLanePacks, typename Function, typename Group>
+/// between() is called after the reduction, before the first write.
+template <int kLanePacks, typename Function, typename Group, typename Between>
 __device__ __forceinline__ void reduce_and_write(const Function& function,
                                                  const typename Function::Row& row, Group& group,
                                                  typename Function::Kept (&kept)[kLanePacks],
-                                                 typename Function::Edge& edge) {
+                                                 typename Function::Edge& edge,
+                                                 const Between& between) {
   const int rank = group.rank(), size = group.size();
   const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
 #pragma unroll
@@ -25,6 +27,7 @@ __device__ __forceinline__ void reduce_and_write(const Function& function,
     }
     visit(edge);
   });
+  between();
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (rank + i * size < row.layout.packs) {
@@ -59,7 +62,7 @@ __device__ __forceinline__ void row_in_registers(const Function& function,
       function.keep(row, rank + i * size, bits[i], kept[i]);
     }
   }
-  reduce_and_write(function, row, group, kept, edge);
+  reduce_and_write(function, row, group, kept, edge, [] {});
 }
 
 /// Tier warp: `lanes` of a warp share a row.
@@ -77,9 +80,20 @@ __global__ void __launch_bounds__(256)
   row_in_registers<kLanePacks>(function, row, group);
 }
 
+/// Threads of a block at most, and such blocks a multiprocessor at least, which bounds the
+/// registers: 64 with 4 packs a lane, 85 with 8 where values have the size of their bits, else 128.
+template <int kLanePacks, typename Function>
+struct BlockBounds {
+  static constexpr bool kSmall = kLanePacks > 4 && sizeof(typename Function::Kept) == 16 &&
+                                 sizeof(typename Function::Bits) == 16;
+  static constexpr int kThreads = kLanePacks <= 4 ? 1024 : kSmall ? 256 : 512;
+  static constexpr int kBlocks = kSmall ? 3 : 0;  // 0: as the compiler sees fit
+};
+
 /// Tiers block and cluster: the blocks of a row have it in their registers.
 template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(kLanePacks <= 4 ? 1024 : 512)
+__global__ void __launch_bounds__(BlockBounds<kLanePacks, Function>::kThreads,
+                                  BlockBounds<kLanePacks, Function>::kBlocks)
     block_kernel(Function function, int blocks) {
   wait_for_previous_kernel();
   BlockGroup group(blocks);

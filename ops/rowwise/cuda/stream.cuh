@@ -8,18 +8,51 @@ namespace warpfuse::cuda {
 
 // Rows that are kept nowhere: they are read twice.
 
-/// One of `parts` of a row: a range of its packs, and the edges in the first part.
+/// One of `parts` of a row: a range of its packs, and the edges in the first part. Parts begin
+/// where cache lines do: warps that read across lines make many more requests of the L2 cache.
 struct RowPart {
+  int line;  // the pack at the start of the line in which the part begins; not above 0 in the first
   int begin, end, edges;
 
   template <typename Layout>
   __device__ RowPart(const Layout& layout, int part, int parts) {
-    const int of_part = (layout.packs + parts - 1) / parts;
-    begin = min(layout.packs, part * of_part);
-    end = min(layout.packs, begin + of_part);
+    const int lines = (layout.line + layout.packs + kLinePacks - 1) / kLinePacks;
+    const int of_part = (lines + parts - 1) / parts * kLinePacks;
+    line = min(layout.packs, part * of_part - layout.line);
+    begin = max(0, line);
+    end = min(layout.packs, line + of_part);
     edges = part == 0 ? layout.edges : 0;
   }
 };
+
+/// Adds what a thread has of the packs [from, to): pack i * size + pack in bits[i].
+template <typename Function>
+__device__ __forceinline__ void add_packs(const Function& function, typename Function::Row& row,
+                                          typename Function::Partial& partial,
+                                          const typename Function::Bits (&bits)[kStreamLanePacks],
+                                          int pack, int size, int from, int to) {
+  typename Function::Kept kept;
+  bool raised = false;
+  if constexpr (Function::kMaxOfBits) {
+    raised = pack >= from && pack + (kStreamLanePacks - 1) * size < to;
+    if (raised) {
+      Function::raise(partial, bits);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kStreamLanePacks; ++i) {
+    if (pack + i * size >= from && pack + i * size < to) {
+      function.keep(row, pack + i * size, bits[i], kept);
+      if constexpr (Function::kMaxOfBits) {
+        if (raised) {
+          Function::accumulate(partial, kept);
+          continue;
+        }
+      }
+      function.add(partial, kept);
+    }
+  }
+}
 
 /// What the lanes of a group find in a part of a row.
 template <typename Function, typename Group>
@@ -28,7 +61,6 @@ __device__ typename Function::Partial read_part(const Function& function,
                                                 const Group& group) {
   typename Function::Partial partial{};
   typename Function::Bits bits[kStreamLanePacks];
-  typename Function::Kept kept;
   const int size = group.size();
   const int last = min(part.end, row.layout.last);
   for (int pack = max(part.begin, row.layout.first) + group.rank(); pack < last;
@@ -39,26 +71,7 @@ __device__ typename Function::Partial read_part(const Function& function,
         function.fetch(row, pack + i * size, bits[i]);
       }
     }
-    bool raised = false;
-    if constexpr (Function::kMaxOfBits) {
-      raised = pack + (kStreamLanePacks - 1) * size < last;
-      if (raised) {
-        Function::raise(partial, bits);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * size < last) {
-        function.keep(row, pack + i * size, bits[i], kept);
-        if constexpr (Function::kMaxOfBits) {
-          if (raised) {
-            Function::accumulate(partial, kept);
-            continue;
-          }
-        }
-        function.add(partial, kept);
-      }
-    }
+    add_packs(function, row, partial, bits, pack, size, 0, last);
   }
   if (group.rank() < part.edges) {
     function.add(partial, function.edge(row, group.rank()));
@@ -146,6 +159,18 @@ __global__ void __launch_bounds__(512)
   }
 }
 
+/// What all parts of a row found.
+template <typename Function>
+__device__ typename Function::Summary total_of_parts(BlockGroup& group,
+                                                     const typename Function::Summary* summaries,
+                                                     int parts) {
+  auto of_thread = Function::nothing();
+  for (int part = group.rank(); part < parts; part += group.size()) {
+    of_thread = Function::join(of_thread, summaries[part]);
+  }
+  return group.template total<Function>(Function::merge(group.lanes(), of_thread));
+}
+
 template <typename Function>
 __global__ void __launch_bounds__(512)
     split_write_kernel(Function function, int parts, const typename Function::Summary* summaries) {
@@ -155,11 +180,7 @@ __global__ void __launch_bounds__(512)
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int index = block / parts;
   auto row = function.row(index);
-  auto of_thread = Function::nothing();
-  for (int part = static_cast<int>(threadIdx.x); part < parts; part += group.size()) {
-    of_thread = Function::join(of_thread, summaries[index * parts + part]);
-  }
-  const auto total = group.template total<Function>(Function::merge(group.lanes(), of_thread));
+  const auto total = total_of_parts<Function>(group, summaries + index * parts, parts);
   write_part(function, row, RowPart(row.layout, block % parts, parts), group,
              function.finish(row, total));
 }

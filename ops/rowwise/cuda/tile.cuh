@@ -13,6 +13,13 @@ namespace warpfuse::cuda {
 // of one column, and the other threads of the block, and the other blocks of the cluster, have
 // other columns of it.
 
+/// What a thread, a warp or a tile found of kVector rows: sums, and where they are of exponentials
+/// the maxima that these are relative to.
+template <typename T>
+struct Found {
+  Compute<T> max[kPack<T>], sum[kPack<T>];
+};
+
 /// All threads of a tile; those that are `width` apart have the same rows.
 class TileGroup {
  public:
@@ -25,6 +32,88 @@ class TileGroup {
   __device__ int index() const { return group_.index(); }
   __device__ int groups() const { return group_.groups(); }
 
+  /// Combines the values of the lanes of a warp that have the same rows; each gets the results.
+  template <int kVector, typename C, typename Combine>
+  __device__ void of_warp(C (&values)[kVector], const Combine& combine) const {
+    for (int offset = 16; offset >= width_; offset /= 2) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        values[v] = combine(values[v], __shfl_xor_sync(0xffffffffu, values[v], offset));
+      }
+    }
+  }
+
+  /// Makes what the warps found, which their lanes have, what the tile found: one exchange for
+  /// maxima and sums together. Without maxima the sums are added as they are.
+  template <typename T, bool kMax>
+  __device__ void total(Found<T>& found) {
+    using C = Compute<T>;
+    constexpr int kVector = kPack<T>, kRows = kWidestBytes / static_cast<int>(sizeof(T));
+    __shared__ C max_of_warps[kMax ? 16 : 1][kRows + 1], sum_of_warps[16][kRows + 1];
+    // In turn: a block that is ahead by a tile writes where none still reads.
+    __shared__ C max_of_blocks[2][kMax ? 16 : 1][kRows], sum_of_blocks[2][16][kRows];
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int column = thread % width_ * kVector;
+    if (lane < width_) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        if constexpr (kMax) {
+          max_of_warps[thread / 32][column + v] = found.max[v];
+        }
+        sum_of_warps[thread / 32][column + v] = found.sum[v];
+      }
+    }
+    if (blocks() > 1) {
+      group_.wait_for_start();
+    }
+    __syncthreads();
+    // A warp a row, a lane for what each warp found of it, and then for each block to tell.
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    for (int row = thread / 32; row < width_ * kVector; row += warps) {
+      C sum = lane < warps ? sum_of_warps[lane][row] : C(0), max = lowest<C>();
+      if constexpr (kMax) {
+        const C mine = lane < warps ? max_of_warps[lane][row] : lowest<C>();
+        max = group_.lanes().max(mine);
+        sum *= mine == max ? C(1) : decay<T>(mine - max);
+      }
+      sum = group_.lanes().sum(sum);
+      if (lane < blocks()) {
+        if constexpr (kMax) {
+          C* const to = &max_of_blocks[turn_][block()][row];
+          *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = max;
+        }
+        C* const to = &sum_of_blocks[turn_][block()][row];
+        *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = sum;
+      }
+    }
+    if (blocks() > 1) {
+      BlockGroup::arrive();
+      BlockGroup::wait();
+    } else {
+      __syncthreads();
+    }
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      C max = lowest<C>(), sum = C(0);
+      if constexpr (kMax) {
+        for (int i = 0; i < blocks(); ++i) {
+          max = larger(max, max_of_blocks[turn_][i][column + v]);
+        }
+      }
+      for (int i = 0; i < blocks(); ++i) {
+        C of_block = sum_of_blocks[turn_][i][column + v];
+        if constexpr (kMax) {
+          const C block_max = max_of_blocks[turn_][i][column + v];
+          of_block *= block_max == max ? C(1) : decay<T>(block_max - max);
+        }
+        sum += of_block;
+      }
+      found.max[v] = max;
+      found.sum[v] = sum;
+    }
+    turn_ ^= 1;
+  }
+
   /// Combines the values of the threads that have the same rows; each gets the result.
   template <int kVector, typename C, typename Combine>
   __device__ void combine(C (&values)[kVector], C identity, const Combine& combine) {
@@ -33,11 +122,9 @@ class TileGroup {
     __shared__ C of_blocks[2][16][kAcross];  // in turn: a block ahead writes where none still reads
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
     const int rows = width_ * kVector;
+    of_warp(values, combine);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      for (int offset = 16; offset >= width_; offset /= 2) {
-        values[i] = combine(values[i], __shfl_xor_sync(0xffffffffu, values[i], offset));
-      }
       if (lane < width_) {
         of_warps[thread / 32][lane * kVector + i] = values[i];
       }
@@ -84,7 +171,8 @@ class TileGroup {
   }
 
  private:
-  static constexpr int kAcross = 64;  // rows of a tile at most
+  static constexpr int kAcross = 64;        // rows of a tile at most
+  static constexpr int kWidestBytes = 128;  // and bytes of them side by side
 
   int width_;
   BlockGroup group_;

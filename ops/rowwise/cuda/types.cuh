@@ -71,6 +71,34 @@ __device__ __forceinline__ Compute<T> decay(Compute<T> d) {
   }
 }
 
+/// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is e^(x - max)
+/// but for a factor that is the same for all x, which correction() takes away.
+template <typename T, bool kAsRead>
+struct Relative {
+  Compute<T> max;
+
+  __device__ explicit Relative(Compute<T> max) : max(max) {}
+  __device__ Compute<T> operator()(Compute<T> x) const { return exponential<T>(x - max); }
+  __device__ Compute<T> correction() const { return 1; }
+};
+
+/// Scores that are of type T as they were read take one multiply-add: the product is exact in it,
+/// so only the subtrahend is rounded, and alike for all. From 2^16 on neighbouring values of
+/// bfloat16 lie 256 apart, so that any base of the exponential gives 0 below the maximum; base 2
+/// does not overflow.
+template <typename T>
+  requires(sizeof(T) == 2)
+struct Relative<T, true> {
+  float slope, offset, excess;
+
+  __device__ explicit Relative(float max)
+      : slope(fabsf(max) < 65536.0f ? 1.4426950408889634f : 1.0f),
+        offset(fmaf(max, slope, -24.0f)),
+        excess(fmaf(max, slope, -offset) - 24.0f) {}
+  __device__ float operator()(float x) const { return power_of_two(fmaf(x, slope, -offset)); }
+  __device__ float correction() const { return power_of_two(-excess); }
+};
+
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 __device__ __forceinline__ double logarithm(double x) { return log(x); }
 

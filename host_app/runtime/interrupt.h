@@ -1,6 +1,6 @@
 #pragma once
 
-namespace warpfuse::host::bench {
+namespace warpfuse::host {
 
 // While one lives, the first Ctrl-C (SIGINT) is only noted; the second ends the process as usual.
 class InterruptGuard {
@@ -13,4 +13,4 @@ class InterruptGuard {
 
 bool interrupted();
 
-}  // namespace warpfuse::host::bench
+}  // namespace warpfuse::host

@@ -1,8 +1,8 @@
-#include "bench/interrupt.h"
+#include "runtime/interrupt.h"
 
 #include <csignal>
 
-namespace warpfuse::host::bench {
+namespace warpfuse::host {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
@@ -23,4 +23,4 @@ InterruptGuard::~InterruptGuard() { std::signal(SIGINT, SIG_DFL); }
 
 bool interrupted() { return noted != 0; }
 
-}  // namespace warpfuse::host::bench
+}  // namespace warpfuse::host

@@ -1,0 +1,136 @@
+#include "runtime/perplexity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/files.h"
+#include "runtime/interrupt.h"
+#include "runtime/model.h"
+#include "runtime/session.h"
+#include "runtime/status_line.h"
+#include "runtime/tokenizer.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr int64_t kMostBatch = 65'536;
+
+constexpr const char* kExamples =
+    "  warpfuse perplexity -m bundles/wikitext-small/fused-float32 --text wikitext-2/valid.txt\n"
+    "  warpfuse perplexity -m MODEL --text book.txt --window 256 --stride 256 --json\n"
+    "  warpfuse perplexity -m MODEL --text book.txt --device cuda --batch 32\n";
+
+cxxopts::Options make_options() {
+  cxxopts::Options options(
+      "warpfuse perplexity",
+      "Scores a text by a sliding window: each token but the first exactly once, with at least\n"
+      "window - stride + 1 tokens before it once the text is that far.\n");
+  options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
+      "text", "file to score; its bytes as they are, UTF-8 or not", value_option(), "FILE")(
+      "window", "tokens that the model sees at once (default: the model's context)", value_option(),
+      "N")("stride", "tokens from window to window (default: half a window)", value_option(), "N")(
+      "batch", "windows in one call of the model; more take more memory", value_option("4"), "N")(
+      "json", "the result as one JSON object");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+ScoringOptions scoring_options(const Arguments& arguments, int64_t context) {
+  const int64_t window =
+      arguments.has("window") ? arguments.integer("window", 2, context) : context;
+  const int64_t stride = arguments.has("stride") ? arguments.integer("stride", 1, window)
+                                                 : std::max<int64_t>(window / 2, 1);
+  return {.window = window, .stride = stride, .batch = arguments.integer("batch", 1, kMostBatch)};
+}
+
+std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& text,
+                               const std::string& path) {
+  std::vector<int64_t> ids = tokenizer.encode(text);
+  if (ids.size() < 2) {
+    fail(ExitCode::usage, "--text {}: expected a text of at least 2 tokens, got {}", path,
+         ids.size());
+  }
+  return ids;
+}
+
+void print_text(const Score& score, double bits_per_byte) {
+  fmt::print("perplexity: {:.4f}\n", score.perplexity());
+  fmt::print("mean negative log-likelihood: {:.6f} nats a token\n", score.mean());
+  fmt::print("bits a byte: {:.4f}\n", bits_per_byte);
+  fmt::print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
+}
+
+// An infinite figure, of a token that the model holds impossible, is null in JSON.
+void print_json(const Score& score, double bits_per_byte, int64_t bytes, const Bundle& bundle,
+                c10::Device device, const ScoringOptions& options) {
+  const nlohmann::ordered_json result{{"perplexity", score.perplexity()},
+                                      {"mean_nll_nats", score.mean()},
+                                      {"bits_per_byte", bits_per_byte},
+                                      {"tokens", score.tokens},
+                                      {"bytes", bytes},
+                                      {"tokens_per_second", score.tokens_per_second()},
+                                      {"window", options.window},
+                                      {"stride", options.stride},
+                                      {"batch", options.batch},
+                                      {"model", bundle.folder.string()},
+                                      {"variant", bundle.variant},
+                                      {"device", device.str()}};
+  fmt::print("{}\n", result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace
+
+ExitCode run_perplexity(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {}, argc, argv);
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
+  const InterruptGuard guard;
+  const std::string folder = arguments.text("model");
+  const std::string path = arguments.text("text");
+  const Bundle bundle = read_bundle(folder);
+  const ScoringOptions options = scoring_options(arguments, language_model_of(bundle).context);
+  const std::string text = read_file(path, ExitCode::usage);
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const std::vector<int64_t> ids = tokens_of(tokenizer, text, path);
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
+                                       {bundle}, {"warpfuse::fused_logprob"});
+  const torch::jit::Module module = load_module(bundle, session.device);
+
+  const auto predictions = static_cast<int64_t>(ids.size()) - 1;
+  const StatusLine line;
+  const auto start = std::chrono::steady_clock::now();
+  const Score result =
+      score(bundle, module, session.device, ids, options, [&](const Score& so_far) {
+        line.show(fmt::format("{} of {} tokens, {:.1f} tokens/s, perplexity {:.2f}{}",
+                              so_far.tokens, predictions, so_far.tokens_per_second(),
+                              so_far.perplexity(),
+                              time_left(start, static_cast<double>(so_far.tokens),
+                                        static_cast<double>(predictions))));
+        return !interrupted();
+      });
+  line.clear();
+  if (result.tokens < predictions) {
+    fail(ExitCode::interrupted, "interrupted after {} of {} tokens, perplexity {:.4f} so far",
+         result.tokens, predictions, result.perplexity());
+  }
+  // The first token is context alone.
+  const auto bytes = static_cast<int64_t>(text.size() - tokenizer.bytes(ids.front()).size());
+  const double bits_per_byte = result.bits_per_byte(bytes);
+  if (arguments.has("json")) {
+    print_json(result, bits_per_byte, bytes, bundle, session.device, options);
+  } else {
+    print_text(result, bits_per_byte);
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "rowwise/cuda/types.cuh"
+
+namespace warpfuse::cuda {
+
+/// The temperature as kernels use it, with numbers that are neither zero nor infinite, so that
+/// neither 0 * inf nor -inf * 0 comes up.
+template <typename C>
+struct Temperature {
+  C log2_scale;  // log2(e) / temperature
+  C inverse;
+};
+
+template <typename C>
+Temperature<C> make_temperature(double temperature) {
+  const auto bounded = [](double value) {
+    return std::clamp(static_cast<C>(value), std::numeric_limits<C>::min(),
+                      std::numeric_limits<C>::max());
+  };
+  return {bounded(1.44269504088896340736 / temperature), bounded(1 / temperature)};
+}
+
+__device__ __forceinline__ double power_of_two(double exponent) { return exp2(exponent); }
+
+/// What some columns of a row add up to. Kept as it is found: `sum` in units of 2^(scale * max).
+template <typename C, bool kEntropy>
+struct Summary {
+  C max;       // of the logits; -inf where there are none
+  C sum;       // of 2^d, d = scale * (x - reference(max))
+  C weighted;  // of 2^d * d; with kEntropy alone
+
+  __device__ static Summary nothing() { return {lowest<C>(), C(0), C(0)}; }
+
+  /// Of a row that is not read: its statistics are zeros.
+  __device__ static Summary of_ignored() { return {C(0), C(1), C(0)}; }
+
+  /// What exponents are relative to: the maximum, or zero where that is infinite, so that -inf
+  /// logits give zeros and +inf ones an infinite sum.
+  __device__ static C reference(C max) { return isinf(max) ? C(0) : max; }
+
+  /// The least exponent that takes part in the weighted sum. Its power is zero, as is that of -inf,
+  /// which times zero would be NaN.
+  __device__ static C bounded(C exponent) { return fmax(exponent, C(-1e30)); }
+
+  __device__ static Summary join(const Summary& a, const Summary& b, C scale) {
+    const C max = larger(a.max, b.max);
+    Summary result = a.relative_to(reference(max), scale);
+    result.add(b.relative_to(reference(max), scale));
+    result.max = max;
+    return result;
+  }
+
+  /// The same relative to another, greater maximum's reference.
+  __device__ Summary relative_to(C reference, C scale) const {
+    const C d = (max - reference) * scale;
+    const C factor = power_of_two(d);
+    Summary result{max, sum * factor, C(0)};
+    if constexpr (kEntropy) {
+      result.weighted = fma(sum, bounded(d), weighted) * factor;
+    }
+    return result;
+  }
+
+  __device__ void add(const Summary& other) {
+    sum += other.sum;
+    if constexpr (kEntropy) {
+      weighted += other.weighted;
+    }
+  }
+};
+
+template <typename C>
+__device__ __forceinline__ C add_lanes(C value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  return value;
+}
+
+/// The greatest value of the warp's lanes. None of them is NaN.
+__device__ __forceinline__ float max_of_lanes(float value) {
+  // As integers, the bits of floats are in their order once those of the negative are turned round.
+  const auto turn = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+#if __CUDA_ARCH__ >= 800
+  return __int_as_float(turn(__reduce_max_sync(0xffffffffu, turn(__float_as_int(value)))));
+#else
+  return value;
+#endif
+}
+__device__ __forceinline__ double max_of_lanes(double value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value = fmax(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  }
+  return value;
+}
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Times public implementations beside the plugin, in one run and in one way, on this GPU.
+
+    bench_peers.py --plugin build/release/lib/libwarpfuse.so
+
+Takes the rows of the preset `table` from docs/benchmarks/<gpu>.json and writes
+docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/performance.md. Peers are
+ATen (its chain of kernels where there is a mask), torch.compile in its default and max-autotune
+modes, a Triton kernel after Triton's tutorial, and Liger-Kernel where it is installed
+(`pip install liger-kernel==0.8.5`). Each result is compared with float64 before it is timed; the
+file is rewritten after each row. Exit code 1: a result was wrong; 2: unusable input; 3: there is no
+GPU, or torch.compile has no Triton or C compiler.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from report.errors import ReportError
+from report.merge import file_name, write_bench
+from report.model import Bench, Row, load_bench
+
+ROOT = Path(__file__).resolve().parent.parent
+WRONG, USAGE, UNAVAILABLE = 1, 2, 3
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plugin", type=Path, required=True, help="libwarpfuse.so")
+    parser.add_argument("--rows", type=Path, help="default: docs/benchmarks/<gpu>.json")
+    parser.add_argument("--json", type=Path, help="default: docs/benchmarks/<gpu>-peers.json")
+    parser.add_argument("--only", default="", help="only rows whose text has this in it")
+    parser.add_argument("--commit", help="what to name as the plugin's (default: git's)")
+    parser.add_argument("--quick", action="store_true", help="fewer samples")
+    return parser.parse_args()
+
+
+def missing() -> str:
+    """What keeps the peers from running here; empty if nothing does."""
+    try:
+        import torch
+        import triton
+    except ImportError as error:
+        return f"{error.name} is not installed"
+    if not torch.cuda.is_available():
+        return "there is no GPU"
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        return f"Triton {triton.__version__} needs a C compiler"
+    return ""
+
+
+def label(row: Row) -> str:
+    """A row in words."""
+    mask = "" if row.key.mask == "none" else f" {row.key.mask}"
+    return f"{row.key.label}{mask} {row.key.dtype} {row.direction}"
+
+
+def commit() -> str:
+    """Of the working tree."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
+    """All rows; the file is there after the first."""
+    import torch
+    from peers.run import compile_ahead, effort, header, measure
+    from peers.timing import Timer
+
+    torch.set_grad_enabled(False)
+    rows = [row for row in bench.preset("table") if arguments.only in label(row)]
+    started = time.monotonic()
+    compile_ahead(rows)
+    print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
+    timer = Timer(effort(arguments.quick))
+    command = "scripts/bench_peers.py" + (" --quick" if arguments.quick else "")
+    raw = header(arguments.commit or commit(), command, timer)
+    wrong = False
+    for number, row in enumerate(rows, 1):
+        raw["rows"].append(measure(row, timer, raw["large_copy"]["gb_per_s"]))
+        raw["complete"] = number == len(rows)
+        write_bench(path, raw)
+        times = []
+        for variant in raw["rows"][-1]["variants"]:
+            value = f"{variant['p50_us']:.1f}" if "p50_us" in variant else variant["status"]
+            wrong = wrong or variant["status"] == "wrong"
+            times.append(f"{variant['name']} {value}")
+        seconds = time.monotonic() - started
+        print(
+            f"{number}/{len(rows)} {seconds:.0f} s {label(row)}: {', '.join(times)}",
+            file=sys.stderr,
+        )
+    return WRONG if wrong else 0
+
+
+def main() -> int:
+    """One line on stderr for every failure."""
+    arguments = parse_arguments()
+    if reason := missing():
+        print(f"bench_peers.py: not measured: {reason}", file=sys.stderr)
+        return UNAVAILABLE
+    import torch
+
+    folder = ROOT / "docs" / "benchmarks"
+    name = file_name(torch.cuda.get_device_name())
+    path = arguments.json or folder / name.replace(".json", "-peers.json")
+    try:
+        bench = load_bench(arguments.rows or folder / name, allow_partial=True)
+        torch.ops.load_library(str(arguments.plugin))
+        return measure_all(arguments, bench, path)
+    except (ReportError, OSError) as error:
+        print(f"bench_peers.py: error: {error}", file=sys.stderr)
+        return USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Measures the rows of a benchmark file, one after the other."""
+
+import json
+import math
+import multiprocessing
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import torch
+from report.model import Row
+
+from .cases import Case, Rules, case_of, error_of, inputs_of, least_bytes, rules_of, sets_for
+from .timing import Effort, Timer, Times, Work, elapsed_us, percentiles
+from .works import Call, calls_of, compiled_calls, versions
+
+LARGE_COPY_BYTES = 8 << 30  # read and written
+COMPILERS = 8  # processes, each with memory for a row's tensors
+# Of the compiler about its own choices, once for each kernel.
+warnings.filterwarnings("ignore", category=UserWarning, module="torch._inductor")
+
+US = {"p50": "p50_us", "p5": "p5_us", "p95": "p95_us"}
+
+
+def compile_ahead(rows: list[Row]) -> None:
+    """Fills torch.compile's caches on all cores; what is tuned by times is left to the run."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
+        for message in pool.map(_compile, [case_of(row) for row in rows]):
+            if message:
+                print(f"compiling ahead: {message}", file=sys.stderr)
+
+
+def _compile(case: Case) -> str:
+    import torch._inductor.config as config
+
+    config.autotune_local_cache = False  # the other processes disturb the times
+    config.compile_threads = 1
+    torch.set_grad_enabled(False)
+    torch.cuda.empty_cache()  # of the process's last case
+    device = torch.device("cuda")
+    rules = rules_of(case, device)
+    inputs = inputs_of(case, rules, 1, device)[0]
+    failed = ""
+    for name, call in compiled_calls(case, rules).items():
+        try:
+            call(*inputs)
+        except Exception as error:  # the run itself reports it as refused
+            failed = f"{name}: {_reason(error)}"
+    return failed
+
+
+def header(commit: str, command: str, timer: Timer) -> dict[str, Any]:
+    """Everything of the file but its rows, with the large copy measured now."""
+    build = json.loads(torch.ops.warpfuse.build_info())
+    device = torch.cuda.get_device_properties()
+    copy = timer.copy(LARGE_COPY_BYTES, 1)
+    copy.call(0)
+    copied = percentiles([elapsed_us(lambda: copy.call(0)) for _ in range(timer.effort.replays)])
+    return {
+        "format": "warpfuse-bench-1",
+        "complete": False,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "command": command,
+        "versions": {
+            "warpfuse": build["version"],
+            "commit": commit,
+            **versions(),
+            "cuda": torch.version.cuda,
+            "driver": _driver(),
+        },
+        "device": {
+            "type": "cuda",
+            "name": device.name,
+            "multiprocessors": device.multi_processor_count,
+            "memory_bytes": device.total_memory,
+            "l2_bytes": device.L2_cache_size,
+        },
+        "timing": timer.method(),
+        "large_copy": {
+            "bytes": LARGE_COPY_BYTES,
+            "p50_us": copied.p50,
+            "gb_per_s": LARGE_COPY_BYTES / copied.p50 / 1e3,
+        },
+        "rows": [],
+    }
+
+
+def _driver() -> str:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.split("\n")[0].strip()
+
+
+def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
+    """A row of the file: all implementations checked, then the right ones timed."""
+    torch.cuda.empty_cache()  # what the graphs of the last row held
+    case, device = case_of(row), torch.device("cuda")
+    rules = rules_of(case, device)
+    inputs = inputs_of(case, rules, sets_for(case.input_bytes, timer.l2_bytes), device)
+    variants: dict[str, dict[str, Any]] = {}
+    works: dict[str, Work] = {}
+    for name, call in calls_of(case, rules).items():
+        variants[name] = {"name": name, **_checked(case, rules, call, inputs[0])}
+        if variants[name]["status"] == "ok":
+            works[name] = Work(lambda i, call=call: call(*inputs[i]), len(inputs))
+    least = least_bytes(case)
+    copy = timer.copy(int(least), timer.copy_sets(least))
+    times = timer.graph_times({**works, "copy": copy})
+    events = timer.event_times(works)
+    for name, variant in variants.items():
+        if name in works:
+            variant |= _in_us(times[name]) | {"event_p50_us": round(events[name], 4)}
+    return {
+        "operator": case.operator,
+        "direction": row.direction,
+        "shape": list(case.shape),
+        "dim": case.dim,
+        "dtype": row.key.dtype,
+        "mask": case.mask,
+        "least_bytes": int(least),
+        "floor_us": least / copy_gb_per_s / 1e3,
+        "same_size_copy": _in_us(times["copy"]),
+        "variants": list(variants.values()),
+    }
+
+
+def _checked(
+    case: Case, rules: Rules, call: Call, inputs: tuple[torch.Tensor, ...]
+) -> dict[str, Any]:
+    """Whether an implementation takes the case, and whether its result is right."""
+    try:
+        result = call(*inputs)
+        torch.cuda.synchronize()
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever an implementation says to a case that it cannot take
+        return {"status": "refused", "reason": _reason(error)}
+    error = error_of(case, rules, inputs, result)
+    if math.isnan(error) or error > 1:
+        return {"status": "wrong", "reason": f"an element is off by {error:.3g} times the allowed"}
+    return {"status": "ok", "error_of_allowed": round(error, 4)}
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:160]
+
+
+def _in_us(times: Times) -> dict[str, float]:
+    return {US[name]: round(value, 4) for name, value in vars(times).items()}
+
+
+def effort(quick: bool) -> Effort:
+    """How long is measured."""
+    return Effort(replays=5, sample_us=1000, events=5) if quick else Effort(20, 4000, 15)

@@ -1,0 +1,153 @@
+"""GPU times: graphs of calls that rotate over inputs and outputs, and single calls by events."""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from .cases import sets_for
+
+AHEAD_CYCLES = 400_000  # about 0.2 ms in which the host queues what is timed
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long is measured."""
+
+    replays: int
+    sample_us: float
+    events: int
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds a call."""
+
+    p50: float
+    p5: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to time: it is given the number of a call."""
+
+    call: Callable[[int], torch.Tensor]
+    sets: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A work as a graph."""
+
+    graph: torch.cuda.CUDAGraph
+    calls: int
+
+
+def percentiles(samples: list[float]) -> Times:
+    """The median, 5th and 95th percentile."""
+    cuts = statistics.quantiles(samples, n=20, method="inclusive")
+    return Times(statistics.median(samples), cuts[0], cuts[-1])
+
+
+def elapsed_us(action: Callable[[], object]) -> float:
+    """What the GPU takes for `action`, which is queued while the GPU is still busy."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(AHEAD_CYCLES)
+    begin.record()
+    action()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3
+
+
+class Timer:
+    """Times on the current GPU."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.effort = effort
+        self.l2_bytes = torch.cuda.get_device_properties().L2_cache_size
+        self.flush = torch.empty(2 * self.l2_bytes, dtype=torch.uint8, device="cuda")
+        self.stream = torch.cuda.Stream()
+
+    def method(self) -> dict[str, str]:
+        """How, in words."""
+        return {
+            "graph": "CUDA graph of calls that rotate over inputs of more than twice the L2 "
+            f"({self.l2_bytes} bytes) in all, and over as much output; {self.effort.replays} "
+            f"replays of at least {self.effort.sample_us:.0f} us, all implementations in turn",
+            "event": "one call between two events, after twice the L2's size was written; median "
+            f"of {self.effort.events}, all implementations in turn",
+            "copy": "cudaMemcpy: of the large copy by events, of the same size in a graph as above",
+        }
+
+    def graph_times(self, works: dict[str, Work]) -> dict[str, Times]:
+        """Replays in turn, so that a drift of the clock is shared by all."""
+        recorded = {name: self._record(work) for name, work in works.items()}
+        samples: dict[str, list[float]] = {name: [] for name in works}
+        for turn in range(self.effort.replays + 1):
+            for name, work in recorded.items():
+                us = elapsed_us(work.graph.replay) / work.calls
+                if turn > 0:  # the first warms up
+                    samples[name].append(us)
+        return {name: percentiles(values) for name, values in samples.items()}
+
+    def event_times(self, works: dict[str, Work]) -> dict[str, float]:
+        """One call at a time with a cold cache."""
+        samples: dict[str, list[float]] = {name: [] for name in works}
+        for turn in range(self.effort.events):
+            for name, work in works.items():
+                torch.cuda._sleep(AHEAD_CYCLES)
+                self.flush.zero_()
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                work.call(turn % work.sets)
+                end.record()
+                end.synchronize()
+                samples[name].append(begin.elapsed_time(end) * 1e3)
+        return {name: statistics.median(values) for name, values in samples.items()}
+
+    def _record(self, work: Work) -> Recorded:
+        calls = work.sets
+        while True:
+            recorded = Recorded(self._capture(work, calls), calls)
+            recorded.graph.replay()
+            call_us = elapsed_us(recorded.graph.replay) / calls
+            rounds = math.ceil(self.effort.sample_us / (call_us * work.sets))
+            if rounds * work.sets <= calls:
+                return recorded
+            calls = rounds * work.sets
+            if call_us * recorded.calls > self.effort.sample_us / 2:
+                return Recorded(self._capture(work, calls), calls)
+
+    def _capture(self, work: Work, calls: int) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        kept: deque[torch.Tensor] = deque()  # results that memory is not yet used again for
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin()
+            try:
+                for i in range(calls):
+                    result = work.call(i % work.sets)
+                    kept.append(result)
+                    if len(kept) > sets_for(result.nbytes, self.l2_bytes):
+                        kept.popleft()
+            finally:
+                graph.capture_end()
+        torch.cuda.synchronize()
+        return graph
+
+    def copy(self, nbytes: int, sets: int) -> Work:
+        """Copies that move `nbytes` each, half of them read."""
+        source, target = (
+            torch.empty((sets, int(nbytes) // 2), dtype=torch.uint8, device="cuda").fill_(1)
+            for _ in range(2)
+        )
+        return Work(lambda i: target[i].copy_(source[i]), sets)
+
+    def copy_sets(self, nbytes: float) -> int:
+        """How many copies of that size the L2 cannot hold."""
+        return sets_for(int(nbytes) // 2, self.l2_bytes)
