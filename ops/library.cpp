@@ -48,9 +48,8 @@ constexpr const char* kSchemas[] = {
     "_dropout_softmax_backward(Tensor grad_output, Tensor saved, Tensor statistics, Tensor rng, "
     "int dim, float dropout_p, bool softmax_first) -> Tensor",
     "_scaled_masked_softmax_dropout_backward(Tensor grad_output, Tensor scores, "
-    "Tensor statistics, Tensor rng, float scale, Tensor? attn_mask, "
-    "str causal, Tensor? query_positions, Tensor? key_lengths, int window, "
-    "float? masked_value, "
+    "Tensor statistics, Tensor rng, float scale, Tensor? attn_mask, str causal, "
+    "Tensor? query_positions, Tensor? key_lengths, int window, float? masked_value, "
     "float dropout_p) -> Tensor",
     // Which elements a call with this rng keeps.
     "_dropout_mask(Tensor like, float dropout_p, Tensor rng) -> Tensor",
@@ -72,10 +71,9 @@ constexpr const char* kRandomSchemas[] = {
     "Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
     "_linear_dropout_softmax(Tensor input, Tensor weight, Tensor? bias, float dropout_p, "
     "Tensor? rng=None) -> (Tensor output, Tensor rng)",
-    "_scaled_masked_softmax_dropout(Tensor scores, float scale, Tensor? attn_mask, "
-    "str causal, Tensor? query_positions, Tensor? key_lengths, int window, "
-    "float? masked_value, float dropout_p, "
-    "Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
+    "_scaled_masked_softmax_dropout(Tensor scores, float scale, Tensor? attn_mask, str causal, "
+    "Tensor? query_positions, Tensor? key_lengths, int window, float? masked_value, "
+    "float dropout_p, Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
 };
 
 // Freezing a module bakes the result of a call without tensor arguments into it, unless the call

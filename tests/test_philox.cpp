@@ -27,8 +27,7 @@ uint64_t threshold(double p) {
 TEST_CASE("Philox gives the known answers of Random123", "[random-numbers]") {
   // philox4x32 with 7 rounds, from tests/kat_vectors of Random123 1.14: counter, key, result.
   using Words = std::array<uint32_t, 4>;
-  CHECK(words(warpfuse::philox(0, 0, 0)) ==
-        Words{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
+  CHECK(words(warpfuse::philox(0, 0, 0)) == Words{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
   CHECK(words(warpfuse::philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0})) ==
         Words{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662});
   // The digits of pi: the counter 243f6a88 85a308d3 13198a2e 03707344, the key a4093822 299f31d0.
@@ -63,9 +62,10 @@ TEST_CASE("an element is dropped where its number is below the threshold", "[ran
       if (p < 0 || p > 1) {
         continue;
       }
-      const bool kept = (number(element) >= threshold(p));
+      const bool kept = number(element) >= threshold(p);
       if (kept != (warpfuse::kept_elements<1>(Dropout(p), rng, element) == 1)) {
-        FAIL("element " << element << " at p = " << p << " should be " << (kept ? "kept" : "dropped"));
+        FAIL("element " << element << " at p = " << p << " should be "
+                        << (kept ? "kept" : "dropped"));
       }
     }
   }

@@ -11,8 +11,8 @@ using warpfuse::detail::find_operator;
 using OptionalTensor = std::optional<at::Tensor>;
 
 std::string describe(const DropoutCall& call) {
-  return std::string(call.softmax_first ? "softmax, dropout" : "dropout, softmax") + " of p = " +
-         std::to_string(call.p) + " over dim " + std::to_string(call.dim);
+  return c10::str(call.softmax_first ? "softmax, dropout" : "dropout, softmax", " of p = ", call.p,
+                  " over dim ", call.dim);
 }
 
 at::Tensor rng_of(int64_t seed, int64_t offset, const at::Device& device) {
@@ -23,9 +23,9 @@ at::Tensor rng_of(int64_t seed, int64_t offset, const at::Device& device) {
 
 DropoutResult dropout_softmax(const at::Tensor& self, const DropoutCall& call,
                               const OptionalTensor& rng) {
-  static const auto op = find_operator<DropoutResult(const at::Tensor&, int64_t, double, bool,
-                                                     const OptionalTensor&)>(
-      "warpfuse::_dropout_softmax");
+  static const auto op =
+      find_operator<DropoutResult(const at::Tensor&, int64_t, double, bool, const OptionalTensor&)>(
+          "warpfuse::_dropout_softmax");
   return op.call(self, call.dim, call.p, call.softmax_first, rng);
 }
 
@@ -55,8 +55,8 @@ DropoutResult masked_dropout(const at::Tensor& scores, const MaskArguments& a, d
       const at::Tensor&, double, const OptionalTensor&, c10::string_view, const OptionalTensor&,
       const OptionalTensor&, int64_t, std::optional<double>, double, const OptionalTensor&)>(
       "warpfuse::_scaled_masked_softmax_dropout");
-  return op.call(scores, a.scale, a.attn_mask, a.causal, a.query_positions, a.key_lengths,
-                 a.window, a.masked_value, p, rng);
+  return op.call(scores, a.scale, a.attn_mask, a.causal, a.query_positions, a.key_lengths, a.window,
+                 a.masked_value, p, rng);
 }
 
 at::Tensor masked_dropout_backward(const at::Tensor& grad_output, const at::Tensor& scores,
@@ -71,9 +71,8 @@ at::Tensor masked_dropout_backward(const at::Tensor& grad_output, const at::Tens
 }
 
 at::Tensor dropout_mask(const at::Tensor& like, double p, const at::Tensor& rng) {
-  static const auto op =
-      find_operator<at::Tensor(const at::Tensor&, double, const at::Tensor&)>(
-          "warpfuse::_dropout_mask");
+  static const auto op = find_operator<at::Tensor(const at::Tensor&, double, const at::Tensor&)>(
+      "warpfuse::_dropout_mask");
   return op.call(like, p, rng);
 }
 
@@ -94,64 +93,77 @@ at::Tensor plain_factors(at::IntArrayRef sizes, double p, const at::Tensor& rng)
 
 namespace {
 
-constexpr double kBase = 32;  // as in tensor_reference.cpp
-
 at::Tensor as_double(const at::Tensor& tensor) { return tensor.detach().to(at::kDouble); }
 
-/// What one rounding to `dtype` does beside float32's, in units of compare.h.
-double rounding_of(at::ScalarType dtype) {
-  return dtype == at::kHalf ? std::ldexp(1.0, 13) : dtype == at::kBFloat16 ? std::ldexp(1.0, 16) : 0;
+/// What `roundings` to `dtype` do to values, in units of compare.h beside float32's own. float16's
+/// subnormals are 2^-24 apart.
+at::Tensor rounding_of(const at::Tensor& values, at::ScalarType dtype, int roundings = 1) {
+  if (dtype == at::kHalf) {
+    return (values.abs() * std::ldexp(1.0, 13) + 1) * roundings;
+  }
+  return values.abs() * (dtype == at::kBFloat16 ? std::ldexp(1.0, 16) * roundings : 0.0);
 }
 
 /// Kernels of a dimension that is not the last round between dropout and softmax.
-double rounding_between(const at::Tensor& tensor, const DropoutCall& call) {
-  const int64_t dim = c10::maybe_wrap_dim(call.dim, tensor.dim());
-  return dim == tensor.dim() - 1 ? 0 : rounding_of(tensor.scalar_type());
+int roundings_between(const at::Tensor& tensor, const DropoutCall& call) {
+  return c10::maybe_wrap_dim(call.dim, tensor.dim()) == tensor.dim() - 1 ? 0 : 1;
 }
 
-Expected times(const Expected& expected, const at::Tensor& factors, double roundings) {
+/// `expected`, rounded to `dtype` so often before the result is, times factors of 0 or more.
+Expected times(const Expected& expected, const at::Tensor& factors, at::ScalarType dtype,
+               int roundings) {
   const at::Tensor f = factors.to(expected.values.device());
-  return {expected.values * f, (expected.error + expected.values.abs() * roundings) * f};
+  const at::Tensor of_product = expected.values.abs() * 2;
+  const int all = roundings > 0 ? roundings + 1 : 0;
+  return {expected.values * f,
+          (expected.error + of_product + rounding_of(expected.values, dtype, all)) * f};
+}
+
+/// The error of softmax's backward, exact.error where its inputs are exact, when the softmax is
+/// recomputed, and it and the dropped gradients h may be rounded to `dtype`.
+at::Tensor recomputed_error(const Expected& exact, const Expected& softmax, const at::Tensor& h,
+                            int64_t dim, at::ScalarType dtype) {
+  const at::Tensor of_softmax = softmax.error + rounding_of(softmax.values, dtype);
+  const at::Tensor of_h = rounding_of(h, dtype);
+  const at::Tensor products = (softmax.values * h).abs().sum(dim, true);
+  const at::Tensor of_products = (of_softmax * h.abs() + softmax.values * of_h).sum(dim, true);
+  return exact.error + rounding_of(exact.values, dtype) + of_softmax * (h.abs() + products) +
+         softmax.values * (of_h + of_products);
 }
 
 }  // namespace
 
 Expected expected_dropout_softmax(const at::Tensor& self, const at::Tensor& factors,
                                   const DropoutCall& call) {
-  const double between = rounding_between(self, call);
+  const int roundings = roundings_between(self, call);
+  const at::ScalarType dtype = self.scalar_type();
   if (call.softmax_first) {
-    return times(tensor_softmax(self, call.dim, false), factors, 2 + between);
+    return times(tensor_softmax(self, call.dim, false), factors, dtype, roundings);
   }
   const at::Tensor x = as_double(self) * factors.to(self.device());
   const Expected softmax = tensor_softmax(x, call.dim, false);
-  const at::Tensor rounding = x.abs() * (2 + between);
+  const at::Tensor rounding = x.abs() * 2 + rounding_of(x, dtype, roundings);
   const at::Tensor of_sum = (softmax.values * rounding).sum(call.dim, true);
-  return {softmax.values, softmax.error + softmax.values * (rounding + of_sum)};
+  return {softmax.values, softmax.error + softmax.values * (rounding + of_sum) +
+                              rounding_of(softmax.values, dtype, roundings)};
 }
 
 Expected expected_dropout_softmax_backward(const at::Tensor& grad_output, const at::Tensor& saved,
                                            const at::Tensor& factors, const DropoutCall& call) {
-  const double between = rounding_between(saved, call);
+  const at::ScalarType dtype = saved.scalar_type();
   if (!call.softmax_first) {
-    return times(tensor_softmax_backward(grad_output, saved, call.dim, false), factors,
-                 2 + between);
+    return times(tensor_softmax_backward(grad_output, saved, call.dim, false), factors, dtype,
+                 roundings_between(saved, call));
   }
   const Expected softmax = tensor_softmax(saved, call.dim, false);
   const at::Tensor h = as_double(grad_output) * factors.to(saved.device());
   const Expected exact = tensor_softmax_backward(h, softmax.values, call.dim, false);
-  // Probabilities may be rounded as if they had been saved, the dropped gradients too.
-  const double rounding = 2 * rounding_of(saved.scalar_type());
-  const at::Tensor of_softmax = softmax.error + softmax.values * rounding;
-  const at::Tensor error =
-      exact.error * (1 + rounding / kBase) +
-      of_softmax * (h.abs() + (softmax.values * h).abs().sum(call.dim, true)) +
-      softmax.values * (of_softmax * h.abs()).sum(call.dim, true);
-  return {exact.values, error};
+  return {exact.values, recomputed_error(exact, softmax, h, call.dim, dtype)};
 }
 
 Expected expected_masked_dropout(const at::Tensor& scores, const at::Tensor& factors,
                                  const MaskArguments& arguments) {
-  return times(tensor_masked_softmax(scores, arguments), factors, 2);
+  return times(tensor_masked_softmax(scores, arguments), factors, scores.scalar_type(), 0);
 }
 
 Expected expected_masked_dropout_backward(const at::Tensor& grad_output, const at::Tensor& scores,
@@ -160,11 +172,7 @@ Expected expected_masked_dropout_backward(const at::Tensor& grad_output, const a
   const Expected softmax = tensor_masked_softmax(scores, arguments);
   const at::Tensor h = as_double(grad_output) * factors.to(scores.device());
   const Expected exact = tensor_masked_softmax_backward(h, softmax.values, arguments);
-  const double rounding = 2 * rounding_of(scores.scalar_type());
-  const at::Tensor of_softmax = softmax.error + softmax.values * rounding;
-  const at::Tensor spread = of_softmax * (h.abs() + (softmax.values * h).abs().sum(-1, true)) +
-                            softmax.values * (of_softmax * h.abs()).sum(-1, true);
-  const at::Tensor counted = exact.error > 0;
-  return {exact.values, exact.error * (1 + rounding / kBase) +
-                            at::where(counted, spread * std::abs(arguments.scale), 0.0)};
+  const at::Tensor error = recomputed_error(exact, softmax, h, -1, scores.scalar_type());
+  return {exact.values,
+          exact.error + at::where(exact.error > 0, error * std::abs(arguments.scale), 0.0)};
 }
