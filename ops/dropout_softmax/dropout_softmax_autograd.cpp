@@ -1,5 +1,4 @@
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 #include <warpfuse/dispatch.h>
@@ -114,6 +113,29 @@ class Linear : public torch::autograd::Function<Linear> {
   }
 };
 
+// A node of its own, so that a second differentiation says what is missing.
+class Backward : public torch::autograd::Function<Backward> {
+ public:
+  static at::Tensor forward(AutogradContext*, const at::Tensor& grad_output,
+                            const at::Tensor& saved, const at::Tensor& statistics,
+                            const at::Tensor& rng, int64_t dim, double dropout_p,
+                            bool softmax_first) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    return call_backward(grad_output, saved, statistics, rng, dim, dropout_p, softmax_first);
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list&) {
+    WARPFUSE_CHECK(false, "_dropout_softmax_backward", "grad_output",
+                   "one differentiation (there is no double backward)", "a second");
+  }
+};
+
+at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& saved,
+                             const at::Tensor& statistics, const at::Tensor& rng, int64_t dim,
+                             double dropout_p, bool softmax_first) {
+  return Backward::apply(grad_output, saved, statistics, rng, dim, dropout_p, softmax_first);
+}
+
 DropoutSoftmaxResult forward_autograd(const at::Tensor& self, int64_t dim, double dropout_p,
                                       bool softmax_first, const OptionalTensor& rng) {
   const variable_list results = Forward::apply(self, dim, dropout_p, softmax_first, rng);
@@ -131,8 +153,7 @@ std::tuple<at::Tensor, at::Tensor> linear_autograd(const at::Tensor& input,
 TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
   m.impl("_dropout_softmax", forward_autograd);
   m.impl("_linear_dropout_softmax", linear_autograd);
-  // There is no second derivative: to ask for it is an error.
-  m.impl("_dropout_softmax_backward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("_dropout_softmax_backward", backward_autograd);
 }
 
 // --- the public operators, on every backend ---------------------------------------------------

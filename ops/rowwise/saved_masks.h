@@ -43,6 +43,11 @@ struct SavedMasks {
         window(context->saved_data["window"].toInt()),
         masked_value(context->saved_data["masked_value"].toOptional<double>()) {}
 
+  /// With this mask in place of its own, or its own again. For as long as both live.
+  MaskArguments with(const std::optional<at::Tensor>& mask) const {
+    return {mask, causal, query_positions, key_lengths, window, masked_value};
+  }
+
  private:
   static std::optional<at::Tensor> optional(const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;

@@ -1,5 +1,4 @@
 #include <ATen/TensorOperators.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 #include <warpfuse/dispatch.h>
@@ -40,12 +39,12 @@ struct Saved {
 constexpr int kSavedTensors = 3;
 
 at::Tensor call_backward(const at::Tensor& grad_output, const Saved& saved, double scale,
-                         const OptionalTensor& attn_mask, const SavedMasks<kSavedTensors>& masks) {
+                         const MaskArguments& masks) {
   static const auto op = detail::find_operator<at::Tensor(
       const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, double,
       const OptionalTensor&, c10::string_view, const OptionalTensor&, const OptionalTensor&,
       int64_t, std::optional<double>, double)>("warpfuse::_scaled_masked_softmax_dropout_backward");
-  return op.call(grad_output, saved.scores, saved.statistics, saved.rng, scale, attn_mask,
+  return op.call(grad_output, saved.scores, saved.statistics, saved.rng, scale, masks.attn_mask,
                  masks.causal, masks.query_positions, masks.key_lengths, masks.window,
                  masks.masked_value, saved.dropout_p);
 }
@@ -58,7 +57,8 @@ at::Tensor mask_gradient(const at::Tensor& grad_output, const Saved& saved,
   const at::ScalarType type = statistics_dtype(saved.scores);
   const Saved scaled{saved.scores.to(type) * masks.scale, saved.statistics, saved.rng,
                      saved.dropout_p};
-  return call_backward(grad_output.to(type), scaled, 1.0, mask.to(type), masks)
+  const OptionalTensor wide_mask = mask.to(type);
+  return call_backward(grad_output.to(type), scaled, 1.0, masks.with(wide_mask))
       .sum_to_size_symint(mask.sym_sizes())
       .to(mask.scalar_type());
 }
@@ -92,7 +92,7 @@ class Forward : public torch::autograd::Function<Forward> {
                       context->saved_data["dropout_p"].toDouble()};
     variable_list result(10);
     if (context->needs_input_grad(0)) {
-      result[0] = call_backward(grads[0], saved, masks.scale, masks.attn_mask, masks);
+      result[0] = call_backward(grads[0], saved, masks.scale, masks.with(masks.attn_mask));
     }
     if (masks.attn_mask.has_value() && masks.attn_mask->is_floating_point() &&
         context->needs_input_grad(1)) {
@@ -101,6 +101,37 @@ class Forward : public torch::autograd::Function<Forward> {
     return result;
   }
 };
+
+// A node of its own, so that a second differentiation says what is missing.
+class Backward : public torch::autograd::Function<Backward> {
+ public:
+  static at::Tensor forward(AutogradContext*, const at::Tensor& grad_output,
+                            const at::Tensor& scores, const at::Tensor& statistics,
+                            const at::Tensor& rng, double scale, const OptionalTensor& attn_mask,
+                            const std::string& causal, const OptionalTensor& query_positions,
+                            const OptionalTensor& key_lengths, int64_t window,
+                            std::optional<double> masked_value, double dropout_p) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    return call_backward(grad_output, {scores, statistics, rng, dropout_p}, scale,
+                         {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list&) {
+    WARPFUSE_CHECK(false, "_scaled_masked_softmax_dropout_backward", "grad_output",
+                   "one differentiation (there is no double backward)", "a second");
+  }
+};
+
+at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& scores,
+                             const at::Tensor& statistics, const at::Tensor& rng, double scale,
+                             const OptionalTensor& attn_mask, c10::string_view causal,
+                             const OptionalTensor& query_positions,
+                             const OptionalTensor& key_lengths, int64_t window,
+                             std::optional<double> masked_value, double dropout_p) {
+  return Backward::apply(grad_output, scores, statistics, rng, scale, attn_mask,
+                         std::string(causal), query_positions, key_lengths, window, masked_value,
+                         dropout_p);
+}
 
 MaskedSoftmaxDropoutResult forward_autograd(const at::Tensor& scores, double scale,
                                             const OptionalTensor& attn_mask,
@@ -117,9 +148,7 @@ MaskedSoftmaxDropoutResult forward_autograd(const at::Tensor& scores, double sca
 
 TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
   m.impl("_scaled_masked_softmax_dropout", forward_autograd);
-  // There is no second derivative: to ask for it is an error.
-  m.impl("_scaled_masked_softmax_dropout_backward",
-         torch::autograd::autogradNotImplementedFallback());
+  m.impl("_scaled_masked_softmax_dropout_backward", backward_autograd);
 }
 
 // --- the public operator, on every backend ----------------------------------------------------

@@ -278,23 +278,27 @@ class Operators(unittest.TestCase):
             for name in ("README.md", "docs/fused_logprob.md")
             for example in re.findall(r"```python\n(.*?)```", (root / name).read_text(), re.S)
         ]
-        self.assertGreaterEqual(len(examples), 5)
+        self.assertGreaterEqual(len(examples), 6)
         for example in examples:
             with self.subTest(example), torch.device(DEVICE):
                 names = {"torch": torch}
                 exec(example, names)
-                self.assertTrue(names["logprob"].isfinite().all())
+                result = names["answers" if "answers" in names else "logprob"]
+                self.assertTrue(result.isfinite().all())
+                if "layer" in names:
+                    self.assertTrue(names["layer"].weight.grad.ne(0).any())
                 for name in ("logits", "head"):
                     if name in names and names[name].is_leaf and names[name].requires_grad:
                         self.assertTrue(names[name].grad.ne(0).any())
-        # The C++ example is part of a program that is built and run elsewhere.
+        # The C++ examples are part of a program that is built and run elsewhere.
         program = (root / "tests/consumer/main.cpp").read_text()
-        (example,) = re.findall(
-            r"```cpp\n(#include <warpfuse/fused_logprob.h>.*?)```",
+        examples = re.findall(
+            r"```cpp\n(#include <warpfuse/(?:fused_logprob|dropout_softmax).h>.*?)```",
             (root / "README.md").read_text(),
             re.S,
         )
-        for line in example.splitlines():
+        self.assertEqual(len(examples), 2)
+        for line in "".join(examples).splitlines():
             self.assertIn(line, program)
 
     def test_scripting(self):
