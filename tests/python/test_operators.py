@@ -55,9 +55,11 @@ def each_sample(differentiable_only=False):
 
 
 def with_one_result(op):
-    """`op` as a function with one tensor as its result: several are joined, those that have gradients
-    where any has, and where the operator writes its first input, that is a copy, and the result."""
+    """`op` as a function with one tensor as its result: several are joined, but for what an operator
+    that draws random numbers notes beside its output, which has no gradients; where the operator
+    writes its first input, that is a copy, and the result."""
     writes = op._schema.is_mutable
+    draws = torch.Tag.nondeterministic_seeded in op.tags
 
     def function(first, *arguments, **named):
         if writes:
@@ -67,8 +69,7 @@ def with_one_result(op):
             return first
         if isinstance(result, torch.Tensor):
             return result
-        parts = [part for part in result if part.requires_grad] or result
-        return torch.cat([part.flatten() for part in parts])
+        return result[0] if draws else torch.cat([part.flatten() for part in result])
 
     return function
 
