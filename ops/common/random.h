@@ -33,7 +33,7 @@ inline void check_rng(const char* op, const std::optional<at::Tensor>& rng,
 
 /// Where kernels find what the contiguous tensor `rng` holds.
 inline RngSource source_of(const at::Tensor& rng) {
-  const int64_t* at = rng.const_data_ptr<int64_t>();
+  const auto* at = rng.const_data_ptr<int64_t>();
   return {.seed_at = at, .offset_at = at + 1};
 }
 

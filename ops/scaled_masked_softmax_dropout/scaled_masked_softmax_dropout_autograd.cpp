@@ -52,8 +52,7 @@ at::Tensor call_backward(const at::Tensor& grad_output, const Saved& saved, doub
 // The gradient of an additive mask: that of the scores before the scale, summed over what was
 // broadcast, in the type that rows are computed in.
 at::Tensor mask_gradient(const at::Tensor& grad_output, const Saved& saved,
-                         const SavedMasks<kSavedTensors>& masks) {
-  const at::Tensor& mask = *masks.attn_mask;
+                         const SavedMasks<kSavedTensors>& masks, const at::Tensor& mask) {
   const at::ScalarType type = statistics_dtype(saved.scores);
   const Saved scaled{saved.scores.to(type) * masks.scale, saved.statistics, saved.rng,
                      saved.dropout_p};
@@ -96,7 +95,7 @@ class Forward : public torch::autograd::Function<Forward> {
     }
     if (masks.attn_mask.has_value() && masks.attn_mask->is_floating_point() &&
         context->needs_input_grad(1)) {
-      result[2] = mask_gradient(grads[0], saved, masks);
+      result[2] = mask_gradient(grads[0], saved, masks, *masks.attn_mask);
     }
     return result;
   }

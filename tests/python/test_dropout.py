@@ -204,7 +204,7 @@ class Dropout(unittest.TestCase):
                 # As the same calls without a graph.
                 torch.manual_seed(7)
                 for output in seen:
-                    self.assertTrue(torch.equal(output, function(x)))
+                    self.assert_same(output, function(x))
 
     def test_a_training_step_in_a_cuda_graph(self):
         if test_operators.DEVICE != "cuda":

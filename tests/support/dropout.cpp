@@ -82,7 +82,7 @@ at::Tensor plain_factors(at::IntArrayRef sizes, double p, const at::Tensor& rng)
                               static_cast<uint64_t>(state[1].item<int64_t>())};
   const warpfuse::Dropout dropout(p);
   at::Tensor factors = at::empty(sizes, at::kDouble);
-  double* out = factors.mutable_data_ptr<double>();
+  auto* out = factors.mutable_data_ptr<double>();
   for (int64_t i = 0; i < factors.numel(); ++i) {
     out[i] = warpfuse::kept_elements<1>(dropout, numbers, i) != 0 ? dropout.scale : 0.0;
   }
