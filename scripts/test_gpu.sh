@@ -4,48 +4,64 @@
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
 # python3's.
 #   --report FILE   another place for the report
+#   --parallel      runs what is independent at once: for a GPU with memory to spare (40 GB)
 #   --ptx80         builds a second library in build/ptx80 whose kernels are the PTX for 8.0 alone,
 #                   translated for this GPU, and tests that too; a build that is there is tested anyway
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
-REPORT=$ROOT/docs/gpu_report.md PTX80=""
+REPORT=$ROOT/docs/gpu_report.md PTX80="" PARALLEL=""
 set -- "${REST[@]}"
 while [ $# -gt 0 ]; do
   case "$1" in
     --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
     --ptx80) PTX80=1; shift ;;
+    --parallel) PARALLEL=1; shift ;;
     *) die "test_gpu.sh: unknown argument $1; see --help" ;;
   esac
 done
 use_build warpfuse_tests
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-failed=0 passed=0 skipped=0 rows=""
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+failed=0 passed=0 skipped=0 rows="" started=()
 
-# One entry of the report: its name and command. Exit code 77 is a skip, as in ctest.
-entry() { # name command...
-  local name=$1 code=0 result summary
+# One entry of the report: its name and command. Exit code 77 is a skip, as in ctest. With --parallel
+# it runs beside what comes until collect.
+start() { # name command...
+  local log=$logs/${#started[@]}
+  started+=("$1")
+  say "$1"
   shift
-  say "$name"
-  "$@" > "$log" 2>&1 || code=$?
-  tail -n 40 "$log" >&2
-  case $code in
-    0) result=passed; passed=$((passed + 1)) ;;
-    77) result=skipped; skipped=$((skipped + 1)) ;;
-    *) result="**failed** ($code)"; failed=$((failed + 1)) ;;
-  esac
-  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
-  rows+="| $name | $result | $summary |"$'\n'
+  { local code=0; "$@" > "$log" 2>&1 || code=$?; echo $code > "$log.code"; } &
+  [ -n "$PARALLEL" ] || wait
+}
+
+# Waits for the entries that were started, and puts them into the report in their order.
+collect() {
+  local name log result summary i=0
+  wait
+  for name in "${started[@]}"; do
+    log=$logs/$i i=$((i + 1))
+    say "$name: exit code $(cat "$log.code")"
+    tail -n 40 "$log" >&2
+    case $(cat "$log.code") in
+      0) result=passed; passed=$((passed + 1)) ;;
+      77) result=skipped; skipped=$((skipped + 1)) ;;
+      *) result="**failed** ($(cat "$log.code"))"; failed=$((failed + 1)) ;;
+    esac
+    summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
+    rows+="| $name | $result | $summary |"$'\n'
+  done
+  started=()
 }
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
 export WARPFUSE_BUNDLES=$BUILD/bundles
-entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
-entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-entry "Catch2, 99 KB of shared memory and no clusters" \
+start "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+start "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+start "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+start "Catch2, 99 KB of shared memory and no clusters" \
   env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
   "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 ptx80=$ROOT/build/ptx80
@@ -59,36 +75,38 @@ build_ptx80() {
     -DWARPFUSE_CUDA_ARCHITECTURES=8.0 -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
     -DWARPFUSE_PYTHON="$python" && cmake --build "$ptx80" --target warpfuse_tests
 }
-[ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
-if [ -x "$ptx80/bin/warpfuse_tests" ]; then
-  entry "Catch2, library of the PTX for 8.0 alone" \
-    env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-fi
-entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
-entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
-entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
-
+start "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
+start "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+start "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
+[ -z "$PTX80" ] || start "build of the PTX for 8.0 alone" build_ptx80
 bundles=$WARPFUSE_BUNDLES/wikitext-small
 export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }
 if [ ! -d "$bundles" ]; then
-  entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
+  start "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
     --dtype float32,float16,bfloat16
-  entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
+  start "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
     --variants baseline,fused
-  entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
+  start "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
     -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
 fi
-entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
+collect
+
+if [ -x "$ptx80/bin/warpfuse_tests" ]; then
+  start "Catch2, library of the PTX for 8.0 alone" \
+    env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
+    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+fi
+start "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
 for dtype in float32 float16 bfloat16; do
   [ -d "$bundles/baseline-$dtype" ] || continue
   for variant in fused sdpa; do
-    entry "verify $variant-$dtype against baseline-$dtype" \
+    start "verify $variant-$dtype against baseline-$dtype" \
       "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
   done
 done
-entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
+start "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
   -p "On September 14, the storm" -n 110
+collect
 
 {
   echo "# GPU report"

@@ -15,7 +15,7 @@ using namespace cuda;
 
 constexpr int kThreads = 256;        // of a block
 constexpr int kLanePacks = 2;        // that a thread works on at once; as many are on their way
-constexpr int kSegmentPacks = 2048;  // of a row, that a block has
+constexpr int kSegmentPacks = 2048;  // of a row, that a block has; the last one up to half more
 
 /// The 16 bytes `shift` bytes after the start of 32 that are `low` and then `high`.
 template <typename T>
@@ -109,11 +109,15 @@ __global__ void __launch_bounds__(kThreads, 5)
   if constexpr (!kAlike) {
     drop_outer_packs(layout);  // to read them would be to read beyond the row
   }
-  const int begin = segment * kSegmentPacks;
-  const int end = segments == 1 ? layout.packs : min(layout.packs, begin + kSegmentPacks);
+  // A warp's accesses begin with a line of the cache, so that the first packs of a row may be none.
+  const int begin = segment * kSegmentPacks - (kAlike ? layout.line : 0);
+  const int end = segment == segments - 1 ? layout.packs : min(layout.packs, begin + kSegmentPacks);
   const RowGradient<C, kEntropy> gradient(arguments, index, temperature);
   using Reader = std::conditional_t<kAlike, AlignedPack<T>, ShiftedPack<T>>;
   const int in_warp = kAlike ? 0 : rank % 32;
+  const auto is_own = [&](int pack) {  // not negative either
+    return static_cast<unsigned>(pack) < static_cast<unsigned>(end);
+  };
   const auto is_last = [&](int pack) { return in_warp == 31 || pack == end - 1; };
   const auto read = [&](int first, Reader(&packs)[kPacks]) {
     if (gradient.zero()) {
@@ -122,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 5)
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = first + i * lanes;
-      if (pack < end) {
+      if (is_own(pack)) {
         packs[i].read(x + layout.column(pack), is_last(pack));
       }
     }
@@ -140,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 5)
       if (!gradient.zero()) {
         bits = packs[i].bits(x + column, is_last(pack));
       }
-      if (pack < end) {
+      if (is_own(pack)) {
         if (!gradient.zero()) {
           C values[kPack<T>];
           unpack<T>(bits, values);
@@ -174,7 +178,8 @@ cudaError_t launch_gradient(const FusedLogprobBackwardArguments& arguments, cuda
       std::bit_ceil(static_cast<uint64_t>((packs + kLanePacks - 1) / kLanePacks)), least,
       kThreads));
   const int64_t rows_of_block = kThreads / lanes;
-  const int64_t segments = lanes < kThreads ? 1 : (packs + kSegmentPacks - 1) / kSegmentPacks;
+  const int64_t segments =
+      lanes < kThreads ? 1 : std::max<int64_t>(1, (packs + kSegmentPacks / 2) / kSegmentPacks);
   const LaunchShape shape{Tier::block, 0,
                           (arguments.layout.rows + rows_of_block - 1) / rows_of_block * segments,
                           kThreads};
