@@ -5,41 +5,13 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
-#include "support/dropout.h"
+#include "support/dropout_checks.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
-#include "support/poison.h"
 #include "support/row_functions.h"
 
 namespace {
-
-/// Forward and backward with an rng against the reference, on poisoned memory.
-void check_call(const at::Tensor& x, const DropoutCall& call) {
-  INFO(describe(x) << ", " << describe(call));
-  const at::Tensor rng = rng_of(2026, 44, x.device());
-  const at::Tensor factors = plain_factors(x.sizes(), call.p, rng);
-  const at::Tensor grad = random_tensor(x.sizes(), x.scalar_type(), x.device());
-  const Poison poison;
-  const auto [output, statistics, used] = dropout_softmax(x, call, rng);
-  CHECK(output.scalar_type() == x.scalar_type());
-  CHECK(output.is_contiguous());
-  CHECK(used.equal(rng));
-  CHECK(!used.is_alias_of(rng));
-  CHECK(mismatch(output, expected_dropout_softmax(x, factors, call)) == "");
-  const at::Tensor saved = call.softmax_first ? x : output;
-  const at::Tensor got = dropout_softmax_backward(grad, saved, statistics, used, call);
-  CHECK(got.scalar_type() == x.scalar_type());
-  CHECK(mismatch(got, expected_dropout_softmax_backward(grad, saved, factors, call)) == "");
-}
-
-const std::vector<DropoutCall> kOrders = {{.softmax_first = false}, {.softmax_first = true}};
-
-DropoutCall with(DropoutCall call, int64_t dim, double p) {
-  call.dim = dim;
-  call.p = p;
-  return call;
-}
 
 /// The public operator of an order.
 at::Tensor drop(const at::Tensor& x, const DropoutCall& call, bool training = true) {
@@ -53,12 +25,12 @@ WARPFUSE_DEVICE_TEST("values and gradients of every length and dtype", "[dropout
   for (const DropoutCall& order : kOrders) {
     for (const at::ScalarType dtype : kDtypes) {
       for (int64_t columns = 2; columns <= 140; columns += columns < 40 ? 1 : 7) {
-        check_call(random_tensor({5, columns}, dtype, device), with(order, 1, 0.3));
+        check_dropout(random_tensor({5, columns}, dtype, device), with(order, 1, 0.3));
       }
       for (const int64_t columns : {255, 1024, 1025, 4099, 16384, 50'257, 140'000}) {
-        check_call(random_tensor({2, columns}, dtype, device), with(order, 1, 0.2));
+        check_dropout(random_tensor({2, columns}, dtype, device), with(order, 1, 0.2));
       }
-      check_call(random_tensor({67, 513}, dtype, device), with(order, -1, 0.5));
+      check_dropout(random_tensor({67, 513}, dtype, device), with(order, -1, 0.5));
     }
   }
 }
@@ -67,16 +39,17 @@ WARPFUSE_DEVICE_TEST("along any dimension, with any strides and alignment", "[dr
   for (const DropoutCall& order : kOrders) {
     for (const at::ScalarType dtype : kDtypes) {
       for (const int64_t dim : {0, 1, 2, -1}) {
-        check_call(random_tensor({3, 33, 5}, dtype, device), with(order, dim, 0.3));
-        check_call(random_tensor({7, 4, 130}, dtype, device), with(order, dim, 0.3));
-        check_call(random_tensor({5, 33, 6}, dtype, device).transpose(0, 2), with(order, dim, 0.3));
-        check_call(random_tensor({6, 33, 5}, dtype, device).slice(0, 0, 6, 2),
-                   with(order, dim, 0.3));
+        check_dropout(random_tensor({3, 33, 5}, dtype, device), with(order, dim, 0.3));
+        check_dropout(random_tensor({7, 4, 130}, dtype, device), with(order, dim, 0.3));
+        check_dropout(random_tensor({5, 33, 6}, dtype, device).transpose(0, 2),
+                      with(order, dim, 0.3));
+        check_dropout(random_tensor({6, 33, 5}, dtype, device).slice(0, 0, 6, 2),
+                      with(order, dim, 0.3));
       }
-      check_call(random_tensor({2, 300, 1}, dtype, device), with(order, 1, 0.3));
+      check_dropout(random_tensor({2, 300, 1}, dtype, device), with(order, 1, 0.3));
       for (const int64_t offset : {1, 3, 5}) {
-        check_call(random_at(offset, {3, 1000}, dtype, device), with(order, -1, 0.3));
-        check_call(random_at(offset, {3, 1003}, dtype, device), with(order, -1, 0.3));
+        check_dropout(random_at(offset, {3, 1000}, dtype, device), with(order, -1, 0.3));
+        check_dropout(random_at(offset, {3, 1003}, dtype, device), with(order, -1, 0.3));
       }
     }
   }

@@ -3,13 +3,12 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
-#include "support/dropout.h"
+#include "support/dropout_checks.h"
 #include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
-#include "support/poison.h"
 
 namespace {
 
@@ -35,20 +34,6 @@ std::vector<MaskArguments> rule_sets(at::IntArrayRef shape, at::ScalarType dtype
   };
 }
 
-void check_call(const at::Tensor& scores, const MaskArguments& arguments, double p) {
-  INFO(describe(scores) << ", " << describe(arguments) << ", p = " << p);
-  const at::Tensor rng = rng_of(-77, 1234567, scores.device());
-  const at::Tensor factors = plain_factors(scores.sizes(), p, rng);
-  const at::Tensor grad = random_tensor(scores.sizes(), scores.scalar_type(), scores.device());
-  const Poison poison;
-  const auto [output, statistics, used] = masked_dropout(scores, arguments, p, rng);
-  CHECK(used.equal(rng));
-  CHECK(output.is_contiguous());
-  CHECK(mismatch(output, expected_masked_dropout(scores, factors, arguments)) == "");
-  CHECK(mismatch(masked_dropout_backward(grad, scores, statistics, used, arguments, p),
-                 expected_masked_dropout_backward(grad, scores, factors, arguments)) == "");
-}
-
 at::Tensor public_call(const at::Tensor& scores, const MaskArguments& a, double p, bool training) {
   return warpfuse::scaled_masked_softmax_dropout(scores, a.scale, a.attn_mask, a.causal,
                                                  a.query_positions, a.key_lengths, a.window,
@@ -66,7 +51,7 @@ WARPFUSE_DEVICE_TEST("every mask with dropout behind it", "[masked][dropout]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const auto& shape : shapes) {
       for (const MaskArguments& arguments : rule_sets(shape, dtype, device)) {
-        check_call(random_tensor(shape, dtype, device), arguments, 0.3);
+        check_masked_dropout(random_tensor(shape, dtype, device), arguments, 0.3);
       }
     }
   }
@@ -75,10 +60,12 @@ WARPFUSE_DEVICE_TEST("every mask with dropout behind it", "[masked][dropout]") {
 WARPFUSE_DEVICE_TEST("scores of two and three dimensions, and with any strides",
                      "[masked][dropout]") {
   for (const at::ScalarType dtype : kDtypes) {
-    check_call(random_tensor({5, 33}, dtype, device), {.causal = "upper_left"}, 0.4);
-    check_call(random_tensor({3, 5, 33}, dtype, device), {.causal = "lower_right"}, 0.4);
-    check_call(random_tensor({2, 3, 33, 6}, dtype, device).transpose(2, 3), {.scale = 0.5}, 0.4);
-    check_call(random_tensor({2, 3, 6, 34}, dtype, device).slice(3, 1), {.scale = 0.5}, 0.4);
+    check_masked_dropout(random_tensor({5, 33}, dtype, device), {.causal = "upper_left"}, 0.4);
+    check_masked_dropout(random_tensor({3, 5, 33}, dtype, device), {.causal = "lower_right"}, 0.4);
+    check_masked_dropout(random_tensor({2, 3, 33, 6}, dtype, device).transpose(2, 3),
+                         {.scale = 0.5}, 0.4);
+    check_masked_dropout(random_tensor({2, 3, 6, 34}, dtype, device).slice(3, 1), {.scale = 0.5},
+                         0.4);
   }
 }
 
