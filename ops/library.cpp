@@ -42,6 +42,38 @@ constexpr const char* kSchemas[] = {
 
     // One algorithm by name: naive, warp, block, cluster, stream (CUDA); naive, vector (CPU).
     "_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",
+
+    // From the same random numbers as a forward; rng is [2], seed and offset, on the data's device.
+    // `saved` is the output where dropout came first, else the input.
+    "_dropout_softmax_backward(Tensor grad_output, Tensor saved, Tensor statistics, Tensor rng, "
+    "int dim, float dropout_p, bool softmax_first) -> Tensor",
+    "_scaled_masked_softmax_dropout_backward(Tensor grad_output, Tensor scores, "
+    "Tensor statistics, Tensor rng, float scale, Tensor? attn_mask, str causal, "
+    "Tensor? query_positions, Tensor? key_lengths, int window, float? masked_value, "
+    "float dropout_p) -> Tensor",
+    // Which elements a call with this rng keeps.
+    "_dropout_mask(Tensor like, float dropout_p, Tensor rng) -> Tensor",
+};
+
+// They draw random numbers: no two calls are alike, and none may be baked into a model.
+constexpr const char* kRandomSchemas[] = {
+    "dropout_softmax(Tensor self, int dim, float dropout_p=0.5, bool training=True) -> Tensor",
+    "softmax_dropout(Tensor self, int dim, float dropout_p=0.5, bool training=True) -> Tensor",
+    "linear_dropout_softmax(Tensor input, Tensor weight, Tensor? bias=None, float dropout_p=0.5, "
+    "bool training=True) -> Tensor",
+    "scaled_masked_softmax_dropout(Tensor scores, float scale=1.0, Tensor? attn_mask=None, "
+    "str causal=\"none\", Tensor? query_positions=None, Tensor? key_lengths=None, int window=0, "
+    "float? masked_value=None, float dropout_p=0.0, bool training=False) -> Tensor",
+
+    // The same with dropout always on, from the given random numbers if any. The rng that comes
+    // back is the one used; row statistics are for the backward.
+    "_dropout_softmax(Tensor self, int dim, float dropout_p, bool softmax_first, "
+    "Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
+    "_linear_dropout_softmax(Tensor input, Tensor weight, Tensor? bias, float dropout_p, "
+    "Tensor? rng=None) -> (Tensor output, Tensor rng)",
+    "_scaled_masked_softmax_dropout(Tensor scores, float scale, Tensor? attn_mask, str causal, "
+    "Tensor? query_positions, Tensor? key_lengths, int window, float? masked_value, "
+    "float dropout_p, Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
 };
 
 // Freezing a module bakes the result of a call without tensor arguments into it, unless the call
@@ -57,6 +89,10 @@ constexpr const char* kStatefulSchemas[] = {
 TORCH_LIBRARY(warpfuse, m) {
   for (const char* schema : kSchemas) {
     m.def(schema, {at::Tag::pt2_compliant_tag});
+  }
+  for (const char* schema : kRandomSchemas) {
+    m.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE),
+          {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
   }
   for (const char* schema : kStatefulSchemas) {
     m.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE));

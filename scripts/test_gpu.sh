@@ -67,6 +67,7 @@ if [ -x "$ptx80/bin/warpfuse_tests" ]; then
 fi
 entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
 
 bundles=$WARPFUSE_BUNDLES/wikitext-small
 export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }
@@ -75,6 +76,8 @@ if [ ! -d "$bundles" ]; then
     --dtype float32,float16,bfloat16
   entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
     --variants baseline,fused
+  entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
+    -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
 fi
 entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
 for dtype in float32 float16 bfloat16; do

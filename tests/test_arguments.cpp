@@ -1,7 +1,6 @@
 // The dtype argument, Meta tensors, and autocast.
 
-#include <ATen/autocast_mode.h>
-
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
@@ -11,30 +10,6 @@
 #include "support/pch.h"
 
 namespace {
-
-/// Autocast to `dtype` on one device type while this lives.
-class Autocast {
- public:
-  Autocast(at::DeviceType device, at::ScalarType dtype)
-      : device_(device),
-        enabled_(at::autocast::is_autocast_enabled(device)),
-        dtype_(at::autocast::get_autocast_dtype(device)) {
-    at::autocast::set_autocast_enabled(device, true);
-    at::autocast::set_autocast_dtype(device, dtype);
-  }
-  ~Autocast() {
-    at::autocast::set_autocast_enabled(device_, enabled_);
-    at::autocast::set_autocast_dtype(device_, dtype_);
-    at::autocast::clear_cache();
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  at::DeviceType device_;
-  bool enabled_;
-  at::ScalarType dtype_;
-};
 
 at::Tensor meta(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));

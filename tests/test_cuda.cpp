@@ -2,6 +2,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
 #include "support/masks.h"
@@ -55,6 +56,30 @@ std::vector<Operation> operations(const at::Device& device) {
                      return logprob_backward(x, targets, kept, {.logprob = kept.logprob}, a);
                    }});
   }
+  const at::Tensor rng = rng_of(3, 8, device);
+  for (const bool softmax_first : {false, true}) {
+    for (const int64_t dim : {1, -1}) {
+      const DropoutCall call{.dim = dim, .p = 0.3, .softmax_first = softmax_first};
+      all.push_back({describe(call), [=](const at::Tensor& x) {
+                       return std::get<0>(dropout_softmax(x, call, rng));
+                     }});
+      all.push_back({describe(call) + " backward", [=](const at::Tensor& x) {
+                       const auto [output, statistics, used] = dropout_softmax(x, call, rng);
+                       return dropout_softmax_backward(x, softmax_first ? x : output, statistics,
+                                                       used, call);
+                     }});
+    }
+  }
+  all.push_back({"masked with dropout", [=](const at::Tensor& x) {
+                   return std::get<0>(masked_dropout(x, {.attn_mask = mask}, 0.3, rng));
+                 }});
+  all.push_back({"masked with dropout backward", [=](const at::Tensor& x) {
+                   const auto [output, statistics, used] =
+                       masked_dropout(x, {.attn_mask = mask}, 0.3, rng);
+                   return masked_dropout_backward(x, x, statistics, used, {.attn_mask = mask}, 0.3);
+                 }});
+  all.push_back({"dropout's mask",
+                 [=](const at::Tensor& x) { return dropout_mask(x, 0.3, rng).to(at::kFloat); }});
   for (const std::string& name : algorithms_on(device)) {
     all.push_back({name, [=](const at::Tensor& x) { return softmax_algorithm(x, -1, name); }});
   }

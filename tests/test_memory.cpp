@@ -4,6 +4,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
 #include "support/masks.h"
@@ -55,6 +56,29 @@ std::vector<Call> calls(at::IntArrayRef shape, at::ScalarType dtype, const at::D
     result.push_back({c10::str("_scaled_masked_softmax_backward ", describe(a)),
                       [=] { return masked_softmax_backward(grad, masked_softmax(x, a), a); }});
   }
+  const at::Tensor rng = rng_of(3, 8, device);
+  const auto flat = [](const DropoutResult& parts) {  // output, statistics, seed and offset
+    const auto& [output, statistics, used] = parts;
+    return at::cat({output.to(at::kDouble).view(-1), statistics.to(at::kDouble).view(-1),
+                    used.to(at::kDouble)});
+  };
+  for (const bool softmax_first : {false, true}) {
+    for (const int64_t dim : {0, -1}) {
+      const DropoutCall call{.dim = dim, .p = 0.3, .softmax_first = softmax_first};
+      const at::Tensor statistics = std::get<1>(dropout_softmax(x, call, rng));
+      result.push_back({describe(call), [=] { return flat(dropout_softmax(x, call, rng)); }});
+      result.push_back({describe(call) + " backward",
+                        [=] { return dropout_softmax_backward(grad, x, statistics, rng, call); }});
+    }
+  }
+  for (const MaskArguments& a : arguments) {
+    const at::Tensor statistics = std::get<1>(masked_dropout(x, a, 0.3, rng));
+    result.push_back({c10::str("_scaled_masked_softmax_dropout ", describe(a)),
+                      [=] { return flat(masked_dropout(x, a, 0.3, rng)); }});
+    result.push_back({c10::str("_scaled_masked_softmax_dropout_backward ", describe(a)),
+                      [=] { return masked_dropout_backward(grad, x, statistics, rng, a, 0.3); }});
+  }
+  result.push_back({"_dropout_mask", [=] { return dropout_mask(x, 0.3, rng); }});
   std::vector<int64_t> leading = shape.vec();
   leading.pop_back();
   const at::Tensor targets = random_targets(leading, keys, device);

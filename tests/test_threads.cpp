@@ -3,10 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
 #include "support/masks.h"
@@ -87,6 +89,30 @@ WARPFUSE_DEVICE_TEST("two threads differentiate at once", "[threads]") {
   CHECK(wrong == 0);
 }
 
+WARPFUSE_DEVICE_TEST("threads that draw at once share no random numbers", "[threads][dropout]") {
+  constexpr int kThreads = 4, kCalls = 200;
+  const at::Tensor x = random_tensor({2, 8}, at::kFloat, device);
+  std::vector<std::vector<at::Tensor>> drawn(kThreads);
+  std::vector<std::thread> threads;
+  for (std::vector<at::Tensor>& mine : drawn) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kCalls; ++n) {
+        mine.push_back(std::get<2>(dropout_softmax(x, {})).cpu());
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (const std::vector<at::Tensor>& all : drawn) {
+    for (const at::Tensor& rng : all) {
+      seen.emplace(rng[0].item<int64_t>(), rng[1].item<int64_t>());
+    }
+  }
+  CHECK(seen.size() == kThreads * kCalls);
+}
+
 TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
   const int threads = at::get_num_threads();
   const at::Tensor x = random_tensor({300, 4097}, at::kFloat);
@@ -94,11 +120,22 @@ TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
   const at::Tensor rows = warpfuse::softmax(x, 1);
   const at::Tensor columns = warpfuse::softmax(x, 0);
   const at::Tensor masked = masked_softmax(x, {.causal = "lower_right"});
+  const at::Tensor rng = rng_of(3, 8, at::kCPU);
+  const auto dropped = [&](int64_t dim) {
+    return std::get<0>(dropout_softmax(x, {.dim = dim}, rng));
+  };
+  const at::Tensor dropped_rows = dropped(1), dropped_columns = dropped(0);
+  const at::Tensor dropped_masked =
+      std::get<0>(masked_dropout(x, {.causal = "lower_right"}, 0.5, rng));
   for (const int n : {2, 3, 8}) {
     at::set_num_threads(n);
     CHECK(bit_mismatch(warpfuse::softmax(x, 1), rows) == "");
     CHECK(bit_mismatch(warpfuse::softmax(x, 0), columns) == "");
     CHECK(bit_mismatch(masked_softmax(x, {.causal = "lower_right"}), masked) == "");
+    CHECK(bit_mismatch(dropped(1), dropped_rows) == "");
+    CHECK(bit_mismatch(dropped(0), dropped_columns) == "");
+    CHECK(bit_mismatch(std::get<0>(masked_dropout(x, {.causal = "lower_right"}, 0.5, rng)),
+                       dropped_masked) == "");
   }
   at::set_num_threads(threads);
 }

@@ -2,8 +2,9 @@
 """Writes traced bundles that the warpfuse host runs.
 
 SOURCE is a local Hugging Face GPT-2 folder, a hub name, config:NAME with random weights
-(gpt2, distilgpt2, tiny, or a path to a config.json), or module:softmax, a tiny module that is no
-language model. Bundles are written to DIR/<variant>-<dtype>/.
+(gpt2, distilgpt2, tiny, or a path to a config.json), or a module that is no language model:
+module:softmax or module:linear-dropout-softmax, the latter also in training, where it draws random
+numbers. Bundles are written to DIR/<variant>-<dtype>/.
 
     export.py traced_models/wikitext-small -o bundles/wikitext-small --plugin libwarpfuse.so
     export.py config:gpt2 -o bundles/gpt2-random --variants baseline,sdpa --dtype float16
@@ -12,16 +13,18 @@ language model. Bundles are written to DIR/<variant>-<dtype>/.
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
+import linear_dropout_softmax_module
+import softmax_module
 import torch
 from attention import VARIANTS
 from bundle import describe, write_bundle
 from errors import ExportError, ModelError, PluginError, UsageError
 from gpt2 import GPT2
 from gpt2_config import GPT2Config
-from softmax_module import INPUTS, SoftmaxModule
-from softmax_module import VARIANTS as MODULE_VARIANTS
 from sources import Source, open_source
 from state_dict import load_weights
 from tokenizer_files import check_vocabulary
@@ -37,6 +40,11 @@ from tracing import (
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 METHODS = ("forward", "prefill", "decode")
+MODULES = {
+    "softmax": softmax_module,
+    "linear-dropout-softmax": linear_dropout_softmax_module,
+}
+GPT2_OPERATORS = {"fused": ("softmax", "scaled_masked_softmax")}
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,8 +55,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see --help)")
 
 
-def load_plugin(path: Path | None, variants: list[str]) -> None:
-    """Load the operator library when a variant needs it."""
+def load_plugin(path: Path | None, needed: dict[str, Sequence[str]]) -> None:
+    """Load the operator library; `needed` are the operators that each variant calls."""
     if path is not None:
         if not path.is_file():
             raise PluginError(f"{path}: no such operator library")
@@ -56,11 +64,11 @@ def load_plugin(path: Path | None, variants: list[str]) -> None:
             torch.ops.load_library(str(path.resolve()))
         except OSError as error:
             raise PluginError(f"{path}: cannot load: {str(error).splitlines()[0]}") from error
-    if "fused" in variants:
-        for name in ("softmax", "scaled_masked_softmax"):
+    for variant, names in needed.items():
+        for name in names:
             if not hasattr(torch.ops.warpfuse, name):
                 reason = f"{path} does not have" if path else "only a plugin (--plugin) has"
-                raise PluginError(f"the fused variant needs warpfuse::{name}, which {reason}")
+                raise PluginError(f"the {variant} variant needs warpfuse::{name}, which {reason}")
 
 
 def build_gpt2(source: Source, variant: str, dtype: torch.dtype, seed: int) -> GPT2:
@@ -97,17 +105,23 @@ def export_gpt2(source: Source, variant: str, dtype: str, seed: int, folder: Pat
     write_bundle(folder, data, description, files | source.tokenizer)
 
 
-def export_softmax_module(name: str, variant: str, dtype: str, seed: int, folder: Path) -> None:
-    """The same for the module that is no language model."""
+def export_module(
+    kind: ModuleType, name: str, variant: str, dtype: str, seed: int, folder: Path
+) -> None:
+    """The same for a module that is no language model."""
     torch.manual_seed(seed)
-    module = SoftmaxModule(variant).eval().requires_grad_(False).to(DTYPES[dtype])
-    inputs = [{**entry, "dtype": dtype} for entry in INPUTS]
+    module = kind.Module(variant).eval().requires_grad_(False).to(DTYPES[dtype])
+    inputs = [{**entry, "dtype": dtype} for entry in kind.INPUTS]
     example = tuple(torch.randn(entry["shape"]).to(DTYPES[dtype]) for entry in inputs)
     data = serialize(trace(module, {"forward": example}))
     loaded = deserialize(data)
     for rows in (1, 8, 33):
-        x = torch.randn(rows, INPUTS[0]["shape"][1]).to(DTYPES[dtype])
-        require_close(loaded(x), module(x), f"module at {rows} rows")
+        x = torch.randn(rows, inputs[0]["shape"][1]).to(DTYPES[dtype])
+        results = []
+        for each in (loaded, module):
+            torch.manual_seed(seed)  # of what the module may draw
+            results.append(each(x))
+        require_close(*results, f"module at {rows} rows")
     details = {"inputs": inputs, "softmax_calls_per_step": 1}
     operators = foreign_operators(loaded, ("forward",))
     write_bundle(
@@ -128,23 +142,27 @@ def comma_list(text: str, known: list[str], what: str) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Export every variant and dtype that was asked for."""
-    is_module = arguments.source.startswith("module:")
-    known = list(MODULE_VARIANTS) if is_module else list(VARIANTS)
+    kind = None
+    if arguments.source.startswith("module:"):
+        kind = MODULES.get(arguments.source.removeprefix("module:"))
+        if kind is None:
+            sources = ", ".join(f"module:{name}" for name in MODULES)
+            raise UsageError(f"unknown module {arguments.source!r}; known: {sources}")
+    operators = GPT2_OPERATORS if kind is None else kind.OPERATORS
+    known = list(VARIANTS) if kind is None else list(operators)
     variants = comma_list(arguments.variants or ",".join(known), known, "variant")
     dtypes = comma_list(arguments.dtype, list(DTYPES), "dtype")
-    load_plugin(arguments.plugin, variants)
-    if is_module:
-        if arguments.source != "module:softmax":
-            raise UsageError(f"unknown module {arguments.source!r}; known: module:softmax")
-        name = arguments.name or "softmax-module"
+    load_plugin(arguments.plugin, {name: operators.get(name, ()) for name in variants})
+    if kind is not None:
+        name = arguments.name or arguments.source.removeprefix("module:") + "-module"
     else:
         source = open_source(arguments.source, arguments.tokenizer)
         source.name = arguments.name or source.name
     for dtype in dtypes:
         for variant in variants:
             folder = arguments.out / f"{variant}-{dtype}"
-            if is_module:
-                export_softmax_module(name, variant, dtype, arguments.seed, folder)
+            if kind is not None:
+                export_module(kind, name, variant, dtype, arguments.seed, folder)
             else:
                 export_gpt2(source, variant, dtype, arguments.seed, folder)
             print(folder)

@@ -4,10 +4,12 @@ import torch
 from torch import Tensor, nn
 
 INPUTS = [{"name": "input", "shape": [8, 64], "dtype": "float32", "std": 1.0}]
-VARIANTS = ("baseline", "fused")
+
+# The plugin's operators that a variant calls.
+OPERATORS: dict[str, tuple[str, ...]] = {"baseline": (), "fused": ("softmax",)}
 
 
-class SoftmaxModule(nn.Module):
+class Module(nn.Module):
     """[N,64] -> probabilities [N,1000]."""
 
     def __init__(self, variant: str) -> None:

@@ -114,6 +114,31 @@ class Bundles(Case):
             results.append(deserialize((folder / "model.pt").read_bytes())(x))
         torch.testing.assert_close(*results, rtol=0, atol=1e-6)
 
+    def test_linear_dropout_softmax_module(self) -> None:
+        bundles = self.export("module:linear-dropout-softmax", "--plugin", require_plugin())
+        results = {}
+        for name, folder in bundles.items():
+            description = json.loads((folder / "bundle.json").read_text())
+            self.assertEqual(description["kind"], "module")
+            (entry,) = description["inputs"]
+            torch.manual_seed(1)
+            x = torch.randn(entry["shape"]) * entry["std"]
+            module = deserialize((folder / "model.pt").read_bytes())
+            calls = []
+            for seed in (1, 1, 2):
+                torch.manual_seed(seed)
+                calls.append(module(x))
+            results[name.removesuffix("-float32")] = calls
+            # In training a seed repeats a call, and another seed drops other elements.
+            self.assertTrue(torch.equal(calls[0], calls[1]))
+            self.assertEqual(torch.equal(calls[0], calls[2]), "train" not in name)
+        self.assertEqual(set(results), {"baseline", "fused", "baseline-train", "fused-train"})
+        for mode in ("", "-train"):
+            torch.testing.assert_close(
+                results["fused" + mode], results["baseline" + mode], rtol=1e-5, atol=1e-8
+            )
+        self.assertFalse(torch.allclose(results["fused"][0], results["fused-train"][0], rtol=1e-2))
+
     def test_the_seed_decides_random_weights(self) -> None:
         models = []
         for seed in (1, 1, 2):
@@ -146,7 +171,7 @@ class Refusals(Case):
         self.refuse(2, "invalid int value", source, "--seed", "x")
         self.refuse(2, "unrecognized arguments: --fast", source, "--fast")
         self.refuse(2, "expected gpt2, distilgpt2, tiny", "config:gpt5")
-        self.refuse(2, "known: module:softmax", "module:gelu")
+        self.refuse(2, "known: module:softmax, module:linear-dropout-softmax", "module:gelu")
         self.refuse(2, "cannot write", source, "--variants", "sdpa", out=self.config / "below")
 
     def test_configs(self) -> None:

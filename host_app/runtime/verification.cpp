@@ -148,10 +148,13 @@ std::vector<StepComparison> compare_modules(torch::jit::Module& model,
     for (const InputSpec& input : inputs) {
       drawn.push_back(draw(input, generator, device));
     }
-    comparisons.push_back(
-        {.name = fmt::format("draw {}", step),
-         .difference = compare_outputs(outputs_of(model, drawn), outputs_of(reference, drawn)),
-         .greedy = {}});
+    const auto outputs = [&](torch::jit::Module& module) {
+      at::manual_seed(seed + static_cast<uint64_t>(step));  // of what a module draws itself
+      return outputs_of(module, drawn);
+    };
+    comparisons.push_back({.name = fmt::format("draw {}", step),
+                           .difference = compare_outputs(outputs(model), outputs(reference)),
+                           .greedy = {}});
   }
   return comparisons;
 }

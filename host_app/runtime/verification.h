@@ -36,7 +36,8 @@ std::vector<StepComparison> compare_language_models(
     Decoder& model, Decoder& reference, const std::vector<std::vector<int64_t>>& prompts,
     int64_t steps, double tolerance);
 
-// Calls forward() of both on the same inputs, drawn anew for each step as `inputs` says.
+// Calls forward() of both on the same inputs, drawn anew for each step as `inputs` says, and from
+// the same seed of libtorch's generators, for modules that draw random numbers.
 std::vector<StepComparison> compare_modules(torch::jit::Module& model,
                                             torch::jit::Module& reference,
                                             const std::vector<InputSpec>& inputs,

@@ -90,6 +90,7 @@ std::string refusal(const TuningEntry& entry) {
                  : "";
     }
     case Tier::naive:
+    case Tier::elements:
       break;
   }
   return "the tier is warp, span, block, cluster, stream or column";
@@ -188,6 +189,8 @@ const char* to_string(Tier tier) {
       return "column";
     case Tier::naive:
       return "naive";
+    case Tier::elements:
+      return "elements";
   }
   return "?";
 }

@@ -11,13 +11,14 @@ namespace warpfuse {
 
 /// Where a row lives while it is reduced.
 enum class Tier {
-  warp,     // in registers of 1..32 lanes, several rows a warp
-  span,     // what is visible of it, in registers of a warp or a block
-  block,    // in registers or shared memory of one block
-  cluster,  // in registers or shared memory of 2..16 blocks
-  stream,   // nowhere: it is read twice; or what has room of a few, in all multiprocessors
-  column,   // dimension not the last: a tile of neighbouring rows
-  naive,    // nowhere: a thread reads it three times
+  warp,      // in registers of 1..32 lanes, several rows a warp
+  span,      // what is visible of it, in registers of a warp or a block
+  block,     // in registers or shared memory of one block
+  cluster,   // in registers or shared memory of 2..16 blocks
+  stream,    // nowhere: it is read twice; or what has room of a few, in all multiprocessors
+  column,    // dimension not the last: a tile of neighbouring rows
+  naive,     // nowhere: a thread reads it three times
+  elements,  // no row: element by element
 };
 
 const char* to_string(Tier tier);

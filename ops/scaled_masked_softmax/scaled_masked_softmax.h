@@ -3,33 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 
-#include <optional>
-#include <string_view>
-
 #include "common/check.h"
 #include "common/counters.h"
+#include "rowwise/mask_arguments.h"
 #include "scaled_masked_softmax/scaled_masked_softmax_arguments.h"
 
 namespace warpfuse {
-
-/// What hides keys, as the schema gives it; the same eight words for forward and backward.
-struct MaskArguments {
-  const std::optional<at::Tensor>& attn_mask;
-  std::string_view causal;
-  const std::optional<at::Tensor>& query_positions;
-  const std::optional<at::Tensor>& key_lengths;
-  int64_t window;
-  std::optional<double> masked_value;
-};
-
-/// Throws unless scores and masks are as the schema wants them. Reads no data, so that it serves
-/// Meta and CUDA too.
-void check_masks(const char* op, const at::Tensor& scores, const MaskArguments& masks);
-
-/// The rules and the mask as kernels take them, for checked arguments. They point into the tensors
-/// of `masks`.
-KeyRules key_rules(const at::Tensor& scores, const MaskArguments& masks);
-MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks);
 
 /// The forward on any backend: checks, allocates, and calls launch(arguments) unless the scores are
 /// empty.

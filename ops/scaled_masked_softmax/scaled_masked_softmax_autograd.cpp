@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "rowwise/saved_masks.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse {
@@ -27,49 +28,13 @@ at::Tensor call_backward(const at::Tensor& grad_output, const at::Tensor& output
                  window, masked_value);
 }
 
-// The masks of a call, kept in an autograd context beside `kFirst` other saved tensors.
+/// The gradient of the scores, times `factor` where the scale stands.
 template <int kFirst>
-struct SavedMasks {
-  double scale;
-  OptionalTensor attn_mask, query_positions, key_lengths;
-  std::string causal;
-  int64_t window;
-  std::optional<double> masked_value;
-
-  static void save(AutogradContext* context, variable_list tensors, double scale,
-                   const MaskArguments& masks) {
-    tensors.push_back(masks.attn_mask.value_or(at::Tensor()));
-    tensors.push_back(masks.query_positions.value_or(at::Tensor()));
-    tensors.push_back(masks.key_lengths.value_or(at::Tensor()));
-    context->save_for_backward(std::move(tensors));
-    auto& data = context->saved_data;
-    data["scale"] = scale;
-    data["causal"] = std::string(masks.causal);
-    data["window"] = masks.window;
-    data["masked_value"] = masks.masked_value;
-  }
-
-  explicit SavedMasks(AutogradContext* context, const variable_list& saved)
-      : scale(context->saved_data["scale"].toDouble()),
-        attn_mask(optional(saved[kFirst])),
-        query_positions(optional(saved[kFirst + 1])),
-        key_lengths(optional(saved[kFirst + 2])),
-        causal(context->saved_data["causal"].toStringRef()),
-        window(context->saved_data["window"].toInt()),
-        masked_value(context->saved_data["masked_value"].toOptional<double>()) {}
-
-  /// The gradient of the scores, times `factor` where the scale stands.
-  at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& output,
-                      double factor) const {
-    return call_backward(grad_output, output, factor, attn_mask, causal, query_positions,
-                         key_lengths, window, masked_value);
-  }
-
- private:
-  static OptionalTensor optional(const at::Tensor& tensor) {
-    return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-  }
-};
+at::Tensor backward_of(const SavedMasks<kFirst>& masks, const at::Tensor& grad_output,
+                       const at::Tensor& output, double factor) {
+  return call_backward(grad_output, output, factor, masks.attn_mask, masks.causal,
+                       masks.query_positions, masks.key_lengths, masks.window, masks.masked_value);
+}
 
 // ds = scale * v * y * (g - sum(g * y)), v = 0 for hidden keys; a key with masked_value is hidden
 // for the gradient, though its y is not zero.
@@ -126,7 +91,7 @@ class Forward : public torch::autograd::Function<Forward> {
     const at::Tensor& g = grads[0];
     variable_list result(8);
     if (context->needs_input_grad(0)) {
-      result[0] = masks.backward(g, output, masks.scale);
+      result[0] = backward_of(masks, g, output, masks.scale);
     }
     if (masks.attn_mask.has_value() && masks.attn_mask->is_floating_point() &&
         context->needs_input_grad(1)) {
@@ -134,7 +99,7 @@ class Forward : public torch::autograd::Function<Forward> {
       // throughout when that is the wider one.
       const at::Tensor& mask = *masks.attn_mask;
       const at::ScalarType type = at::promote_types(mask.scalar_type(), output.scalar_type());
-      result[2] = masks.backward(g.to(type), output.to(type), 1.0)
+      result[2] = backward_of(masks, g.to(type), output.to(type), 1.0)
                       .sum_to_size_symint(mask.sym_sizes())
                       .to(mask.scalar_type());
     }

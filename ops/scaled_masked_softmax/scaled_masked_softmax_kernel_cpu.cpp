@@ -8,12 +8,6 @@
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-template <typename T>
-void write_zeros(T* to, int64_t count, bool streamed) {
-  const Pack<T> zeros(Compute<T>(0));
-  transform(to, count, streamed, [&](int64_t, int64_t) { return zeros; });
-}
-
 template <typename T, typename Mask>
 void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;

@@ -25,15 +25,6 @@ void check_softmax_backward(const char* op, const at::Tensor& grad_output, const
   c10::maybe_wrap_dim(dim, output.dim());
 }
 
-RowLayout row_layout(const at::Tensor& tensor, int64_t dim) {
-  RowLayout layout{1, 1, 1};
-  dim = c10::maybe_wrap_dim(dim, tensor.dim());
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    (d < dim ? layout.outer : d == dim ? layout.columns : layout.inner) *= tensor.size(d);
-  }
-  return layout;
-}
-
 namespace {
 
 // --- Meta: shapes and dtypes only -------------------------------------------------------------

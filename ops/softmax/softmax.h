@@ -7,6 +7,7 @@
 
 #include "common/check.h"
 #include "common/counters.h"
+#include "rowwise/tensor_layout.h"
 #include "softmax/softmax_arguments.h"
 
 namespace warpfuse {
@@ -19,9 +20,6 @@ at::Tensor prepare_softmax(const char* op, const at::Tensor& self, int64_t dim,
 /// The same for the backward: output and grad_output must be alike.
 void check_softmax_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& output,
                             int64_t dim);
-
-/// tensor as [outer, columns, inner] around `dim`; a tensor without dimensions is one row of one.
-RowLayout row_layout(const at::Tensor& tensor, int64_t dim);
 
 /// The forward on any backend: checks, allocates, and calls launch(arguments) unless the tensor is
 /// empty.

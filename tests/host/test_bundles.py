@@ -10,7 +10,15 @@ import unittest
 
 import torch
 
-from host_program import SKIPPED, HostTestCase, bundles_or_skip, gpu_names, run, run_with_plugin
+from host_program import (
+    CHECK_FAILED,
+    SKIPPED,
+    HostTestCase,
+    bundles_or_skip,
+    gpu_names,
+    run,
+    run_with_plugin,
+)
 
 DEVICE = os.environ["WARPFUSE_DEVICE"]
 VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
@@ -41,6 +49,17 @@ class Bundles(HostTestCase):
         pair = (folder / "fused-float32", folder / "baseline-float32")
         result = run_with_plugin("verify", *pair, "--device", DEVICE)
         self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
+
+    def test_module_that_draws_random_numbers(self):
+        modules = bundles.parent / "linear-dropout-softmax-module"
+        verify = lambda model, reference: run_with_plugin(
+            "verify", modules / f"{model}-float32", modules / f"{reference}-float32", "--device", DEVICE
+        )
+        for mode in ("", "-train"):
+            with self.subTest(mode):
+                self.assert_ok(verify(f"fused{mode}", f"baseline{mode}"))
+        # Dropout makes a difference that is seen.
+        self.assertEqual(verify("fused-train", "baseline").returncode, CHECK_FAILED)
 
     def test_all_variants_say_the_same(self):
         texts = [self.assert_ok(self.generated[variant]).stdout for variant in VARIANTS]

@@ -95,6 +95,20 @@ def mask_arguments(device):
     ]
 
 
+def every_mask_argument(arguments):
+    """The same with those that have defaults."""
+    return {
+        "scale": 1.0,
+        "attn_mask": None,
+        "causal": "none",
+        "query_positions": None,
+        "key_lengths": None,
+        "window": 0,
+        "masked_value": None,
+        **arguments,
+    }
+
+
 def scaled_masked_softmax_samples(device):
     samples = [
         Sample((randn(2, 2, 3, 4, device=device),), arguments)
@@ -110,16 +124,7 @@ def scaled_masked_softmax_backward_samples(device):
     for arguments in mask_arguments(device):
         if arguments.get("attn_mask") is not None and arguments["attn_mask"].is_floating_point():
             continue  # the backward operator has no gradient for the mask: nothing depends on it
-        every = {
-            "scale": 1.0,
-            "attn_mask": None,
-            "causal": "none",
-            "query_positions": None,
-            "key_lengths": None,
-            "window": 0,
-            "masked_value": None,
-            **arguments,
-        }
+        every = every_mask_argument(arguments)
         output = torch.ops.warpfuse.scaled_masked_softmax(randn(2, 2, 3, 4, device=device), **every)
         # An output is zero at hidden keys; differences would move it away from that.
         hides = bool((output == 0).any())
@@ -187,6 +192,99 @@ def logprob_backward_samples(device):
     return samples
 
 
+# --- dropout, where nothing depends on chance: with training off, or with random numbers given. The
+# rest is in test_dropout.py.
+
+
+def rng_on(device):
+    return torch.tensor([7, 4], device=device)
+
+
+def dropout_samples(device):
+    x = randn(2, 3, 5, device=device)
+    return [
+        Sample((x, -1), {"training": False}),
+        Sample((x, 0, 0.0, True)),
+        Sample((x.transpose(0, 2), 1, 1.0), second_order=False),
+    ]
+
+
+def linear_dropout_samples(device):
+    x, weight, bias = (randn(*shape, device=device) for shape in ((2, 3, 5), (4, 5), (4,)))
+    return [
+        Sample((x, weight, bias), {"training": False}),
+        Sample((x, weight), {"dropout_p": 0.0}),
+        Sample((x, weight, bias, 1.0), second_order=False),
+    ]
+
+
+def masked_dropout_samples(device):
+    scores = randn(2, 2, 3, 4, device=device)
+    return [
+        Sample((scores,)),
+        Sample((scores, 0.5), {"causal": "upper_left", "dropout_p": 0.3}),
+        Sample((scores,), {"dropout_p": 1.0, "training": True}, second_order=False),
+    ]
+
+
+def dropout_with_rng_samples(device):
+    x = randn(2, 3, 5, device=device)
+    return [
+        Sample((x, dim, 0.3, softmax_first, rng_on(device)), second_order=False)
+        for dim in (-1, 0)
+        for softmax_first in (False, True)
+    ]
+
+
+def dropout_backward_samples(device):
+    samples = []
+    for dim in (-1, 0):
+        for softmax_first in (False, True):
+            x, rng = randn(2, 3, 5, device=device), rng_on(device)
+            output, statistics, _ = torch.ops.warpfuse._dropout_softmax(
+                x, dim, 0.3, softmax_first, rng
+            )
+            arguments = (randn(2, 3, 5, device=device), x if softmax_first else output, statistics)
+            samples.append(Sample((*arguments, rng, dim, 0.3, softmax_first), differentiable=False))
+    return samples
+
+
+def linear_dropout_with_rng_samples(device):
+    x, weight, bias = (randn(*shape, device=device) for shape in ((2, 3, 5), (4, 5), (4,)))
+    return [
+        Sample((x, weight, given, 0.3, rng_on(device)), second_order=False)
+        for given in (bias, None)
+    ]
+
+
+def masked_dropout_with_rng_samples(device):
+    return [
+        Sample(
+            (randn(2, 2, 3, 4, device=device),),
+            {**every_mask_argument(arguments), "dropout_p": 0.3, "rng": rng_on(device)},
+            second_order=False,
+        )
+        for arguments in mask_arguments(device)
+    ]
+
+
+def masked_dropout_backward_samples(device):
+    samples = []
+    for arguments in mask_arguments(device):
+        every = {**every_mask_argument(arguments), "dropout_p": 0.3}
+        scores, rng = randn(2, 2, 3, 4, device=device), rng_on(device)
+        _, statistics, _ = torch.ops.warpfuse._scaled_masked_softmax_dropout(
+            scores, **every, rng=rng
+        )
+        grad = randn(2, 2, 3, 4, device=device)
+        samples.append(Sample((grad, scores, statistics, rng), every, differentiable=False))
+    return samples
+
+
+def dropout_mask_samples(device):
+    return [Sample((randn(2, 3, 5, device=device), 0.3, rng_on(device)), differentiable=False)]
+
+
 TENSOR_OPERATORS = {
     "softmax": softmax_samples,
     "log_softmax": softmax_samples,
@@ -201,6 +299,16 @@ TENSOR_OPERATORS = {
     "_softmax_backward": softmax_backward_samples,
     "_log_softmax_backward": lambda device: softmax_backward_samples(device, log=True),
     "_scaled_masked_softmax_backward": scaled_masked_softmax_backward_samples,
+    "dropout_softmax": dropout_samples,
+    "softmax_dropout": dropout_samples,
+    "linear_dropout_softmax": linear_dropout_samples,
+    "scaled_masked_softmax_dropout": masked_dropout_samples,
+    "_dropout_softmax": dropout_with_rng_samples,
+    "_dropout_softmax_backward": dropout_backward_samples,
+    "_linear_dropout_softmax": linear_dropout_with_rng_samples,
+    "_scaled_masked_softmax_dropout": masked_dropout_with_rng_samples,
+    "_scaled_masked_softmax_dropout_backward": masked_dropout_backward_samples,
+    "_dropout_mask": dropout_mask_samples,
 }
 
 # Operators without tensors: their arguments and the type of their result.

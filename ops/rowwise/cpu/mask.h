@@ -9,6 +9,13 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
+/// What keys that no mask looks at get.
+template <typename T>
+void write_zeros(T* to, int64_t count, bool streamed) {
+  const Pack<T> zeros(Compute<T>(0));
+  transform(to, count, streamed, [&](int64_t, int64_t) { return zeros; });
+}
+
 // The masks of attention, each seen one row at a time: enter(place, visible) goes to a row, of
 // which the other functions then work on the keys [visible.begin, visible.end). NoMask says what
 // they do; i is the first of `count` visible keys, from 0.
@@ -97,6 +104,9 @@ class AdditiveMask {
       return scores + P::loadu(values);
     }
   }
+
+  P incoming(const P& gradients, int64_t /*i*/, int64_t /*count*/) const { return gradients; }
+  P outgoing(const P& gradients, int64_t /*i*/, int64_t /*count*/) const { return gradients; }
 
   bool shows_any() const {
     return std::any_of(row_.begin(), row_.end(),

@@ -10,10 +10,18 @@
 
 namespace warpfuse::cuda {
 
+/// The two inputs of a gradient as they are: y, the forward's output, and g. What else they may be
+/// is in dropout.cuh: inputs that kChanges have change(row, column, full, y, g) for what was read,
+/// and inputs that kFinishes have finish(row, column, values) for the results.
+struct PlainInputs {
+  static constexpr bool kChanges = false;
+  static constexpr bool kFinishes = false;
+};
+
 /// The gradient of a row, for the same tiers as Forward:
 ///   softmax:      dx = scale * y * (g - sum(y * g)), zero for hidden keys
 ///   log_softmax:  dx = g - exp(y) * sum(g)
-template <typename T_, typename Mask, bool kLog>
+template <typename T_, typename Mask, bool kLog, typename Inputs = PlainInputs>
 struct Backward {
   using T = T_;
   using C = Compute<T>;
@@ -29,7 +37,8 @@ struct Backward {
   static constexpr bool kKeptInBits = true;
   static constexpr bool kMaxOfBits = false;
   static constexpr bool kRules = Mask::kRules;
-  static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4;
+  static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
+                                 !Inputs::kChanges && !Inputs::kFinishes;
 
   struct Summary {
     C sum;
@@ -56,17 +65,19 @@ struct Backward {
   const T* grad_output;  // [rows, columns]
   T* grad_input;         // [rows, columns]
   Mask mask;
+  [[no_unique_address]] Inputs inputs;
   C scale;
   int64_t columns;
   bool inputs_alike;  // packs of grad_output are aligned where those of output are
   bool result_alike;  // and those of grad_input
 
   Backward(const T* output, const T* grad_output, T* grad_input, const Mask& mask, C scale,
-           int64_t columns)
+           int64_t columns, const Inputs& inputs = {})
       : output(output),
         grad_output(grad_output),
         grad_input(grad_input),
         mask(mask),
+        inputs(inputs),
         scale(scale),
         columns(columns),
         inputs_alike(aligned_alike(output, columns, grad_output, columns)),
@@ -119,15 +130,18 @@ struct Backward {
   /// hidden key.
   __device__ void keep(const Row& row, int pack, const Bits& bits, Kept& kept) const {
     kept = bits;
+    const bool full = row.layout.full(pack);
+    const int64_t column = row.layout.column(pack);
+    if constexpr (Inputs::kChanges) {
+      inputs.change(row.interval, column, full, kept.y, kept.g);
+    }
     if constexpr (Mask::kRules) {
-      const bool full = row.layout.full(pack);
-      const int64_t column = row.layout.column(pack);
       if (!full) {
         zero(kept.y, [&](int i) { return in_interval(row, column + i); });
         zero(kept.g, [&](int i) { return in_interval(row, column + i); });
       }
       if constexpr (Mask::kTensor) {
-        if (!mask.fills()) {
+        if (!mask.fills() && mask.kind() == MaskKind::boolean) {
           const unsigned visible = mask.template visible_keys<kPack<T>>(row.interval, column, full);
           zero(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
         }
@@ -143,7 +157,11 @@ struct Backward {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
-    return {to_compute(row.y[column]), hidden ? C(0) : to_compute(row.g[column])};
+    C y[1] = {to_compute(row.y[column])}, g[1] = {to_compute(row.g[column])};
+    if constexpr (Inputs::kChanges) {
+      inputs.change(row.interval, column, true, y, g);
+    }
+    return {y[0], hidden ? C(0) : g[0]};
   }
 
   __device__ static bool saw_visible(const Row&) { return true; }
@@ -153,7 +171,7 @@ struct Backward {
     return {staging.load(slot, 0), staging.load(slot, 1)};
   }
   __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
-    if constexpr (Mask::kRules) {
+    if constexpr (Mask::kRules || Inputs::kChanges) {
       staging.store(slot, 0, kept.y);
       staging.store(slot, 1, kept.g);
     }
@@ -207,6 +225,9 @@ struct Backward {
       for (int i = 0; i < kPack<T>; ++i) {
         values[i] = gradient(row, column + i, y[i], g[i], result);
       }
+      if constexpr (Inputs::kFinishes) {
+        inputs.finish(row.interval, column, values);
+      }
       bits = pack_bits<T>(values);
     }
     if (result_alike) {
@@ -219,8 +240,11 @@ struct Backward {
   __device__ void write_edge(const Row& row, int edge, const Edge& kept,
                              const Result& result) const {
     const int64_t column = row.layout.edge_column(edge);
-    row.dx[column] = from_compute<T>(
-        in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0));
+    C value[1] = {in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0)};
+    if constexpr (Inputs::kFinishes) {
+      inputs.finish(row.interval, column, value);
+    }
+    row.dx[column] = from_compute<T>(value[0]);
   }
 
  private:

@@ -39,14 +39,14 @@ struct Forward {
   /// The bits of a pack have room for what is kept of it.
   static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
   /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
-  static constexpr bool kMaxOfBits = sizeof(T) == 2 && std::is_same_v<Load, PlainLoad<T>>;
+  static constexpr bool kMaxOfBits = sizeof(T) == 2 && Load::kPlain;
   /// What exponentials are relative to: Relative.
   using Base = Relative<T, kMaxOfBits>;
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
   /// The tier span has this function.
-  static constexpr bool kSpans =
-      kRules && !Load::Mask::kTensor && Store::kKeepsExponential && sizeof(T) <= 4;
+  static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
+                                 !Store::kFinishes && sizeof(T) <= 4;
 
   /// What lanes, warps and blocks tell each other of their part of the row.
   struct Summary {
@@ -75,14 +75,17 @@ struct Forward {
   };
 
   Load load;
+  [[no_unique_address]] Store store;
   const T* input;  // [rows, columns], rows `input_stride` apart
   T* output;       // [rows, columns]
   int64_t columns;
   int64_t input_stride;
   bool alike;  // packs of output are aligned where those of input are
 
-  Forward(const Load& load, const T* input, T* output, int64_t columns, int64_t input_stride)
+  Forward(const Load& load, const Store& store, const T* input, T* output, int64_t columns,
+          int64_t input_stride)
       : load(load),
+        store(store),
         input(input),
         output(output),
         columns(columns),
@@ -266,6 +269,11 @@ struct Forward {
     } else if constexpr (Load::Mask::kRules) {
       empty = !row.visible;
     }
+    if constexpr (Store::kFinishes) {
+      if (row.layout.packs + row.layout.edges > 0) {
+        store.note(row.interval, total.max, total.sum, empty);
+      }
+    }
     const Base base(total.max);
     return {total.max, base,
             Store::kKeepsExponential ? Store::factor(total.sum) * base.correction()
@@ -381,6 +389,9 @@ struct Forward {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] = Store::value(kept.value[i], result.max, result.factor);
+    }
+    if constexpr (Store::kFinishes) {
+      store.finish(row.interval, column, values);
     }
     // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
     if (Load::Mask::kRules && !result.sound) {

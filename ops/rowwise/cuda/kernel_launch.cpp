@@ -28,7 +28,9 @@ cudaError_t allow_shared_memory(const void* kernel, size_t bytes) {
   }
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(bytes));
-  if (error == cudaSuccess) {
+  // Kernels that ask for little live on the L1 cache, whose room this is.
+  constexpr size_t kLittle = size_t{8} * 1024;
+  if (error == cudaSuccess && bytes > kLittle) {
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared);
   }

@@ -8,21 +8,24 @@ namespace warpfuse::cuda {
 /// outside the visible interval. full: all lie in it.
 
 /// Scores as they are.
-template <typename T>
+template <typename T, typename Mask_ = NoMask>
 struct PlainLoad {
   using Element = T;
-  using Mask = NoMask;
-  NoMask mask;
+  using Mask = Mask_;
+  static constexpr bool kPlain = true;
+  Mask mask;
 
   template <int kCount>
-  __device__ void scores(const NoMask::Row&, int64_t, bool, Compute<T> (&)[kCount], bool&) const {}
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
 };
 
 /// Scores times scale, with the mask.
-template <typename T, bool kTensor>
+template <typename T, bool kTensor, typename Mask_ = KeyMask<T, kTensor>>
 struct MaskedLoad {
   using Element = T;
-  using Mask = KeyMask<T, kTensor>;
+  using Mask = Mask_;
+  static constexpr bool kPlain = false;
   Mask mask;
   Compute<T> scale;
 

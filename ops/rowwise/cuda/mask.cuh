@@ -62,6 +62,7 @@ struct KeyMask {
   }
 
   __device__ bool fills() const { return kTensor && mask.fills; }
+  __device__ MaskKind kind() const { return mask.kind; }
 
   __device__ bool hides(const Row& row, int64_t key) const {
     return kTensor && mask.kind == MaskKind::boolean &&

@@ -5,12 +5,15 @@
 namespace warpfuse::cuda {
 
 /// A Store functor says what becomes of a score x of type T when the row's maximum m and its sum s
-/// of exp(x - m), both exponentials in units of kExponentialUnit<T>, are known.
+/// of exp(x - m), both exponentials in units of kExponentialUnit<T>, are known. One that kFinishes
+/// also has note(row, m, s, empty), called once or more a row, and finish(row, column, values) for
+/// neighbouring results.
 
 /// exp(x - m) / s
 template <typename T>
 struct ProbabilityStore {
   static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
+  static constexpr bool kFinishes = false;
 
   using C = Compute<T>;
 
@@ -22,6 +25,7 @@ struct ProbabilityStore {
 template <typename T>
 struct LogProbabilityStore {
   static constexpr bool kKeepsExponential = false;
+  static constexpr bool kFinishes = false;
 
   using C = Compute<T>;
 

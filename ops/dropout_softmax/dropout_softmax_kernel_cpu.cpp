@@ -1,0 +1,209 @@
+#include "dropout_softmax/dropout_softmax_kernel_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rowwise/cpu/backward.h"
+#include "rowwise/cpu/dispatch.h"
+#include "rowwise/cpu/dropout.h"
+#include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/lanes.h"
+
+namespace warpfuse::WARPFUSE_ISA {
+namespace {
+
+template <typename T>
+Streaming streaming_of(const RowLayout& layout) {
+  return {layout.rows(), layout.columns * int64_t{sizeof(T)}};
+}
+
+// --- along the last dimension -----------------------------------------------------------------
+// The factors of a group of rows are drawn together: their elements lie side by side.
+
+template <typename T>
+void dropout_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  const int64_t columns = arguments.layout.columns;
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Rng rng = arguments.rng.get();
+  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
+  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
+    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
+                 static_cast<C>(arguments.dropout.scale), factors.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = (first + row) * columns;
+      const T* from = static_cast<const T*>(arguments.input) + at;
+      const C* factor = factors.data() + row * columns;
+      const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+        return load(from + i, n) * Pack<T>::loadu(factor + i);
+      };
+      softmax_row<T>(x, max_of<T>(columns, x), static_cast<T*>(arguments.output) + at,
+                     powers.data(), columns, streaming.on(),
+                     first + row + 1 < end ? from + columns : from);
+    }
+  });
+}
+
+template <typename T>
+void softmax_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  const int64_t columns = arguments.layout.columns;
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Rng rng = arguments.rng.get();
+  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
+  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
+    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
+                 static_cast<C>(arguments.dropout.scale), factors.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = (first + row) * columns;
+      const T* from = static_cast<const T*>(arguments.input) + at;
+      const auto x = [&](int64_t i, int64_t n)
+                         C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
+      const C max = max_of<T>(columns, x);
+      const C sum = dropped_softmax_row<T>(
+          x, max, factors.data() + row * columns, static_cast<T*>(arguments.output) + at,
+          powers.data(), columns, streaming.on(), first + row + 1 < end ? from + columns : from);
+      C* statistics = static_cast<C*>(arguments.statistics) + 2 * (first + row);
+      statistics[0] = max;
+      statistics[1] = std::log(sum);
+    }
+  });
+}
+
+// y = softmax(x * factors) was saved: dx = factors * y * (g - sum(y * g)).
+template <typename T>
+void dropout_first_backward(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
+                            int64_t end) {
+  using C = Compute<T>;
+  const int64_t columns = arguments.layout.columns;
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Rng rng = arguments.rng.get();
+  const Scratch<T> factors(rows_of_group(columns) * columns);
+  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
+    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
+                 static_cast<C>(arguments.dropout.scale), factors.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = (first + row) * columns;
+      const T* g = static_cast<const T*>(arguments.grad_output) + at;
+      const T* y = static_cast<const T*>(arguments.saved) + at;
+      const C* factor = factors.data() + row * columns;
+      const Pack<T> sum(backward_sum<T, false>(g, y, columns));
+      transform(static_cast<T*>(arguments.grad_input) + at, columns, streaming.on(),
+                [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                  return BackwardRule<false>::result(load(g + i, n), load(y + i, n), sum) *
+                         Pack<T>::loadu(factor + i);
+                });
+    }
+  });
+}
+
+// The input x was saved: y = exp(x - max - log sum), dx = y * (g * factors - sum(g * factors * y)).
+template <typename T>
+void softmax_first_backward(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
+                            int64_t end) {
+  using C = Compute<T>;
+  const int64_t columns = arguments.layout.columns;
+  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Rng rng = arguments.rng.get();
+  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
+  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
+    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
+                 static_cast<C>(arguments.dropout.scale), factors.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = (first + row) * columns;
+      const T* from = static_cast<const T*>(arguments.saved) + at;
+      const T* gradient = static_cast<const T*>(arguments.grad_output) + at;
+      const C* factor = factors.data() + row * columns;
+      const auto x = [&](int64_t i, int64_t n)
+                         C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
+      const auto g = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+        return load(gradient + i, n) * Pack<T>::loadu(factor + i);
+      };
+      const C* statistics = static_cast<const C*>(arguments.statistics) + 2 * (first + row);
+      const Pack<T> sum(
+          recomputed_sum<T>(x, g, statistics[0], statistics[1], powers.data(), columns));
+      transform(static_cast<T*>(arguments.grad_input) + at, columns, streaming.on(),
+                [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                  return Pack<T>::loadu(powers.data() + i) * (g(i, n) - sum);
+                });
+    }
+  });
+}
+
+}  // namespace
+
+// --- entry points -----------------------------------------------------------------------------
+
+void dropout_softmax_rows_cpu(const DropoutSoftmaxArguments& arguments, int64_t begin,
+                              int64_t end) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    arguments.softmax_first ? softmax_first<T>(arguments, begin, end)
+                            : dropout_first<T>(arguments, begin, end);
+  });
+}
+
+void dropout_softmax_backward_rows_cpu(const DropoutSoftmaxBackwardArguments& arguments,
+                                       int64_t begin, int64_t end) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    arguments.softmax_first ? softmax_first_backward<T>(arguments, begin, end)
+                            : dropout_first_backward<T>(arguments, begin, end);
+  });
+}
+
+void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, int64_t end) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = Compute<T>;
+    constexpr int64_t kPiece = kDropoutChunk * kDropoutBlock;
+    alignas(64) C factors[kPiece];
+    for (int64_t at = begin; at < end; at += kPiece) {
+      const int64_t count = std::min(kPiece, end - at);
+      draw_factors(arguments.dropout, arguments.rng, at, count,
+                   static_cast<C>(arguments.dropout.scale), factors);
+      // One element after the other: a pack that is done twice would be dropped twice in place.
+      const T* from = static_cast<const T*>(arguments.input) + at;
+      T* to = static_cast<T*>(arguments.output) + at;
+      for (int64_t i = 0; i < count; ++i) {
+        to[i] = static_cast<T>(static_cast<C>(from[i]) * factors[i]);
+      }
+    }
+  });
+}
+
+void undropped_lanes_cpu(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
+      softmax_lanes<T, false>(static_cast<const T*>(arguments.input) + offset,
+                              static_cast<T*>(arguments.output) + offset, lanes);
+    });
+  });
+}
+
+void undropped_backward_lanes_cpu(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
+                                  int64_t end) {
+  dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
+      backward_lanes<T, false>(static_cast<const T*>(arguments.grad_output) + offset,
+                               static_cast<const T*>(arguments.saved) + offset,
+                               static_cast<T*>(arguments.grad_input) + offset, lanes);
+    });
+  });
+}
+
+void mark_elements_cpu(const DropoutMaskArguments& arguments, int64_t begin, int64_t end) {
+  constexpr int64_t kPiece = kDropoutChunk * kDropoutBlock;
+  const Rng rng = arguments.rng.get();
+  alignas(64) float factors[kPiece];
+  for (int64_t at = begin; at < end; at += kPiece) {
+    const int64_t count = std::min(kPiece, end - at);
+    draw_factors(arguments.dropout, rng, at, count, 1.0F, factors);
+    std::transform(factors, factors + count, arguments.mask + at,
+                   [](float factor) { return factor != 0; });
+  }
+}
+
+}  // namespace warpfuse::WARPFUSE_ISA

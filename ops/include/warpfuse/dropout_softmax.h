@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <warpfuse/dispatch.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace warpfuse {
+
+// Dropout and softmax in one pass. Each element is dropped with probability dropout_p, honoured to
+// 2^-32; what is kept is multiplied by 1 / (1 - dropout_p). With training = false or dropout_p = 0
+// dropout is the identity, nothing is drawn, and these are softmax (of linear).
+//
+// self       any shape, strides and alignment; float64, float32, float16 or bfloat16
+// dim        in [-rank, rank - 1]
+// dropout_p  from 0 to 1
+//
+// Random numbers belong to the element's place in the contiguous tensor: they come from the default
+// generator of the tensor's device (at::manual_seed repeats them; each replay of a CUDA graph draws
+// others), and depend on neither the kernel nor the launch. Nothing but seed and offset is saved
+// for the backward: no mask. Returns a contiguous tensor of self's shape and dtype.
+// Throws c10::IndexError for a dim out of range, c10::Error for an integer dtype or a dropout_p
+// that is no probability.
+
+/// softmax(dropout(self)) over dimension `dim`; a dropped element is 0 before the softmax.
+inline at::Tensor dropout_softmax(const at::Tensor& self, int64_t dim, double dropout_p = 0.5,
+                                  bool training = true) {
+  static const auto op =
+      detail::find_operator<at::Tensor(const at::Tensor&, int64_t, double, bool)>(
+          "warpfuse::dropout_softmax");
+  return op.call(self, dim, dropout_p, training);
+}
+
+/// dropout(softmax(self)): the softmax is over dimension `dim`; the result is rounded once.
+inline at::Tensor softmax_dropout(const at::Tensor& self, int64_t dim, double dropout_p = 0.5,
+                                  bool training = true) {
+  static const auto op =
+      detail::find_operator<at::Tensor(const at::Tensor&, int64_t, double, bool)>(
+          "warpfuse::softmax_dropout");
+  return op.call(self, dim, dropout_p, training);
+}
+
+/// softmax(dropout(linear(input, weight, bias))) over the last dimension. The linear is at::linear,
+/// with its settings for TF32 and reduced precision; its result becomes the output in place.
+///
+/// input   [..., in]
+/// weight  [out, in]
+/// bias    [out]; all of one dtype, which autocast makes the one that it gives at::linear
+inline at::Tensor linear_dropout_softmax(const at::Tensor& input, const at::Tensor& weight,
+                                         const std::optional<at::Tensor>& bias = std::nullopt,
+                                         double dropout_p = 0.5, bool training = true) {
+  static const auto op = detail::find_operator<at::Tensor(
+      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool)>(
+      "warpfuse::linear_dropout_softmax");
+  return op.call(input, weight, bias, dropout_p, training);
+}
+
+}  // namespace warpfuse

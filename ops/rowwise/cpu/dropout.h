@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/dropout.h"
+#include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/vector.h"
+
+namespace warpfuse::WARPFUSE_ISA {
+
+/// The random words of up to kDropoutChunk Philox blocks, which the compiler draws a vector of
+/// blocks at a time.
+constexpr int64_t kDropoutChunk = 32;
+
+inline void draw_blocks(const Rng& rng, uint64_t first, int64_t blocks, uint32_t* words) {
+  for (int64_t i = 0; i < blocks; ++i) {
+    const PhiloxBlock block = philox(rng.seed, first + static_cast<uint64_t>(i), rng.offset);
+    words[4 * i] = block.words[0];
+    words[4 * i + 1] = block.words[1];
+    words[4 * i + 2] = block.words[2];
+    words[4 * i + 3] = block.words[3];
+  }
+}
+
+/// What the elements of whole blocks are multiplied by: `scale` where they are kept, else 0.
+template <typename C>
+void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
+                       C scale, C* factors) {
+  alignas(64) uint32_t words[4 * kDropoutChunk];
+  draw_blocks(rng, first, blocks, words);
+  // Draws that equal the threshold's upper half are open where there is a lower half.
+  const uint32_t least_kept = dropout.upper + (dropout.lower != 0 ? 1 : 0);
+  uint32_t open = 0;
+  for (int64_t i = 0; i < 4 * blocks; ++i) {
+    const uint32_t low = words[i] & 0xffff, high = words[i] >> 16;
+    open |= (low == dropout.upper ? 1u : 0u) | (high == dropout.upper ? 1u : 0u);
+    factors[2 * i] = low >= least_kept ? scale : C(0);
+    factors[2 * i + 1] = high >= least_kept ? scale : C(0);
+  }
+  if (open == 0 || dropout.lower == 0) {
+    return;
+  }
+  for (int64_t block = 0; block < blocks; ++block) {
+    const unsigned kept = kept_of_block(dropout, rng, first + static_cast<uint64_t>(block));
+    for (int i = 0; i < kDropoutBlock; ++i) {
+      factors[block * kDropoutBlock + i] = (kept >> i & 1) != 0 ? scale : C(0);
+    }
+  }
+}
+
+/// The same for the `count` elements from `first` on, wherever their blocks begin.
+template <typename C>
+void draw_factors(const Dropout& dropout, const Rng& rng, int64_t first, int64_t count, C scale,
+                  C* factors) {
+  constexpr int64_t kElements = kDropoutChunk * kDropoutBlock;
+  const int64_t end = first + count;
+  for (int64_t at = first; at < end;) {
+    const int64_t block = at / kDropoutBlock;
+    const int64_t blocks =
+        std::min((end - block * kDropoutBlock + kDropoutBlock - 1) / kDropoutBlock, kDropoutChunk);
+    const int64_t drawn_end = (block + blocks) * kDropoutBlock;
+    if (at == block * kDropoutBlock && drawn_end <= end) {
+      factors_of_blocks(dropout, rng, static_cast<uint64_t>(block), blocks, scale,
+                        factors + (at - first));
+    } else {
+      alignas(64) C drawn[kElements];
+      factors_of_blocks(dropout, rng, static_cast<uint64_t>(block), blocks, scale, drawn);
+      std::copy(drawn + (at - block * kDropoutBlock),
+                drawn + (std::min(drawn_end, end) - block * kDropoutBlock), factors + (at - first));
+    }
+    at = drawn_end;
+  }
+}
+
+// --- rows where softmax comes first -----------------------------------------------------------
+
+/// y = softmax(x) * factors of one row, as softmax_row. scratch and factors have room for whole
+/// packs. Returns the sum of exp(x - maximum).
+template <typename T, typename Row>
+C10_ALWAYS_INLINE Compute<T> dropped_softmax_row(const Row& x, Compute<T> maximum,
+                                                 const Compute<T>* factors, T* y,
+                                                 Compute<T>* scratch, int64_t count, bool streamed,
+                                                 const T* next) {
+  const Compute<T> sum = sum_of_powers<T, true>(x, maximum, scratch, count, next);
+  const Pack<T> reciprocal(1 / sum);
+  transform(y, count, streamed, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+    return Pack<T>::loadu(scratch + i) * reciprocal * Pack<T>::loadu(factors + i);
+  });
+  return sum;
+}
+
+/// The sum of y * g over a row, y = exp(x - maximum - log_sum), which is kept in `scratch`, with
+/// room for whole packs.
+template <typename T, typename Row, typename Gradients>
+C10_ALWAYS_INLINE Compute<T> recomputed_sum(const Row& x, const Gradients& g, Compute<T> maximum,
+                                            Compute<T> log_sum, Compute<T>* scratch,
+                                            int64_t count) {
+  const Pack<T> max(maximum), log(log_sum);
+  return sum_of<T>(count, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+    const Pack<T> y = exponential(x(i, n) - max - log);
+    y.store(scratch + i);
+    return y * g(i, n);
+  });
+}
+
+}  // namespace warpfuse::WARPFUSE_ISA

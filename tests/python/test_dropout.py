@@ -1,0 +1,237 @@
+"""The operators with dropout in Python, where chance takes part: seeds, masks, checkpointing,
+torch.compile, and both together; what is saved for the backward; CUDA graphs.
+
+    WARPFUSE_PLUGIN=.../libwarpfuse.so python test_dropout.py [--device cpu|cuda] [unittest options]
+
+Exit code 77: the device is not there.
+"""
+
+import os
+import sys
+import unittest
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import test_operators
+
+P = 0.4
+
+
+def softmax_dropout(x):
+    return torch.ops.warpfuse.softmax_dropout(x, -1, P, True)
+
+
+def dropout_softmax(x):
+    return torch.ops.warpfuse.dropout_softmax(x, -1, P, True)
+
+
+def attention(x):
+    return torch.ops.warpfuse.scaled_masked_softmax_dropout(
+        x, 0.5, None, "lower_right", dropout_p=P, training=True
+    )
+
+
+def linear(x):
+    weight = torch.linspace(-1, 1, 24 * 33, dtype=x.dtype, device=x.device).view(24, 33)
+    return torch.ops.warpfuse.linear_dropout_softmax(x, weight, None, P, True)
+
+
+FUNCTIONS = (dropout_softmax, softmax_dropout, attention, linear)
+
+
+def inputs():
+    torch.manual_seed(1)
+    return torch.randn(6, 33, dtype=torch.float64, device=test_operators.DEVICE, requires_grad=True)
+
+
+def seeded(function, x, seed=5):
+    """Output and gradient of a call after torch.manual_seed."""
+    torch.manual_seed(seed)
+    output = function(x)
+    weight = torch.linspace(-1, 1, output.numel(), dtype=x.dtype, device=x.device)
+    (gradient,) = torch.autograd.grad((output * weight.view(output.shape)).sum(), x)
+    return output.detach(), gradient
+
+
+class Dropout(unittest.TestCase):
+    def assert_same(self, got, expected):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+    def assert_other(self, got, expected):
+        self.assertFalse(torch.equal(got, expected))
+
+    def test_a_seed_repeats_output_and_gradient(self):
+        for function in FUNCTIONS:
+            with self.subTest(function.__name__):
+                x = inputs()
+                self.assert_same(seeded(function, x), seeded(function, x))
+                self.assert_other(seeded(function, x)[0], seeded(function, x, seed=6)[0])
+
+    def test_the_mask_is_a_function_of_the_rng_alone(self):
+        x = inputs()
+        for softmax_first in (False, True):
+            output, _, rng = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first)
+            mask = torch.ops.warpfuse._dropout_mask(x, P, rng).double() / (1 - P)
+            expected = x.softmax(-1) * mask if softmax_first else (x * mask).softmax(-1)
+            self.assert_same(output, expected)
+            again = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first, rng)
+            self.assertTrue(torch.equal(again[0], output))
+
+    def test_checkpointing_draws_the_same_mask_again(self):
+        for function in FUNCTIONS:
+            for use_reentrant in (False, True):
+                with self.subTest(function.__name__, use_reentrant=use_reentrant):
+                    kept = lambda x: checkpoint(function, x, use_reentrant=use_reentrant)
+                    x = inputs()
+                    torch.manual_seed(5)
+                    output = kept(x)
+                    weight = torch.linspace(-1, 1, output.numel(), dtype=x.dtype, device=x.device)
+                    (output * weight.view(output.shape)).sum().backward()
+                    self.assert_same((output.detach(), x.grad), seeded(function, x))
+
+    def assert_gradient_fits_output(self, function, expected_of, x):
+        """expected_of(leaf, output) is the output by ATen, with the mask that `output` shows."""
+        output = function(x)
+        (got,) = torch.autograd.grad(output.square().sum(), x)
+        leaf = x.detach().requires_grad_()
+        expected = expected_of(leaf, output.detach())
+        self.assert_same(output.detach(), expected.detach())
+        self.assert_same(got, torch.autograd.grad(expected.square().sum(), leaf)[0])
+
+    def test_compiled(self):
+        for function in FUNCTIONS:
+            with self.subTest(function.__name__):
+                torch._dynamo.reset()
+                compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+                x = inputs()
+                self.assert_same(seeded(compiled, x), seeded(function, x))
+                first, second = compiled(x), compiled(x)
+                self.assert_other(first, second)
+
+    def test_compiled_and_checkpointed(self):
+        # The recomputed mask must be that of the forward: the gradient then fits the output.
+        kept = lambda x: checkpoint(
+            lambda y: softmax_dropout(y.sin()).cos(), x, use_reentrant=False
+        )
+
+        def expected(leaf, output):
+            mask = (output != 1).double() / (1 - P)  # cos(0) is what was dropped
+            return (leaf.sin().softmax(-1) * mask).cos()
+
+        for backend in ("aot_eager", "inductor"):
+            if backend == "inductor" and not test_operators.has_inductor():
+                continue
+            with self.subTest(backend):
+                torch._dynamo.reset()
+                compiled = torch.compile(kept, fullgraph=True, backend=backend)
+                x = inputs()
+                for _ in range(3):
+                    self.assert_gradient_fits_output(compiled, expected, x)
+
+    def test_compiled_to_machine_code(self):
+        if not test_operators.has_inductor():
+            self.skipTest("inductor is not there")
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x: softmax_dropout(x * 1.0), fullgraph=True)
+        expected = lambda leaf, output: leaf.softmax(-1) * (output != 0).double() / (1 - P)
+        x = inputs()
+        self.assert_gradient_fits_output(compiled, expected, x)
+        self.assert_other(compiled(x), compiled(x))
+
+    def test_no_mask_and_no_second_copy_of_the_logits_is_saved(self):
+        x = torch.randn(64, 1024, device=test_operators.DEVICE, requires_grad=True)
+        weight = torch.randn(1024, 1024, device=test_operators.DEVICE, requires_grad=True)
+        rows = 64 * 1024 * 4
+        for function, most in (
+            (lambda: torch.ops.warpfuse.dropout_softmax(x, -1, P), rows),
+            (lambda: torch.ops.warpfuse.softmax_dropout(x, -1, P), rows + 64 * 8),
+            (
+                lambda: torch.ops.warpfuse.scaled_masked_softmax_dropout(
+                    x, dropout_p=P, training=True
+                ),
+                rows + 64 * 8,
+            ),
+            # The input and the weight, which are there anyway, and the output.
+            (
+                lambda: torch.ops.warpfuse.linear_dropout_softmax(x, weight, None, P),
+                2 * rows + 1024 * 1024 * 4,
+            ),
+        ):
+            saved = []
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor
+            ):
+                output = function()
+            output.sum().backward()
+            self.assertLessEqual(sum(tensor.nbytes for tensor in saved), most + 16)
+            self.assertTrue(saved)
+
+    def test_autocast_and_checkpoint(self):
+        x = torch.randn(6, 33, device=test_operators.DEVICE, requires_grad=True)
+        weight = torch.randn(24, 33, device=test_operators.DEVICE, requires_grad=True)
+        call = lambda: torch.ops.warpfuse.linear_dropout_softmax(x, weight, None, P)
+        with torch.autocast(test_operators.DEVICE, torch.bfloat16):
+            output = checkpoint(call, use_reentrant=False)
+        self.assertEqual(output.dtype, torch.bfloat16)
+        output.float().square().sum().backward()
+        self.assertEqual(x.grad.dtype, torch.float32)
+        self.assertEqual(weight.grad.dtype, torch.float32)
+
+    def test_each_replay_of_a_cuda_graph_draws_another_mask(self):
+        if test_operators.DEVICE != "cuda":
+            self.skipTest("CUDA graphs")
+        for function in FUNCTIONS:
+            with self.subTest(function.__name__):
+                x = inputs().detach()
+                side = torch.cuda.Stream()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    for _ in range(3):
+                        function(x)
+                torch.cuda.current_stream().wait_stream(side)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    outputs = function(x), function(x)
+                seen = []
+                torch.manual_seed(7)
+                for _ in range(3):
+                    graph.replay()
+                    seen += [output.clone() for output in outputs]
+                for i, output in enumerate(seen):
+                    for other in seen[:i]:
+                        self.assert_other(output, other)
+                # As the same calls without a graph.
+                torch.manual_seed(7)
+                for output in seen:
+                    self.assert_same(output, function(x))
+
+    def test_a_training_step_in_a_cuda_graph(self):
+        if test_operators.DEVICE != "cuda":
+            self.skipTest("CUDA graphs")
+        x = inputs()
+
+        def step():
+            output = softmax_dropout(x)
+            (gradient,) = torch.autograd.grad(output.square().sum(), x)
+            return output, gradient
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output, gradient = step()
+        for _ in range(3):
+            graph.replay()
+            leaf = x.detach().requires_grad_()
+            expected = leaf.softmax(-1) * (output != 0).double() / (1 - P)
+            self.assert_same(output.detach(), expected.detach())
+            self.assert_same(gradient, torch.autograd.grad(expected.square().sum(), leaf)[0])
+
+
+if __name__ == "__main__":
+    sys.exit(test_operators.main())

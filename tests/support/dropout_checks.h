@@ -1,0 +1,58 @@
+#pragma once
+
+// The common checks of the tests of dropout.
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "catch.h"
+#include "compare.h"
+#include "dropout.h"
+#include "inputs.h"
+#include "masks.h"
+#include "poison.h"
+
+/// Both orders.
+inline const std::vector<DropoutCall> kOrders = {{.softmax_first = false}, {.softmax_first = true}};
+
+inline DropoutCall with(DropoutCall call, int64_t dim, double p) {
+  call.dim = dim;
+  call.p = p;
+  return call;
+}
+
+/// Forward and backward with an rng against the reference, on poisoned memory.
+inline void check_dropout(const at::Tensor& x, const DropoutCall& call) {
+  INFO(describe(x) << ", " << describe(call));
+  const at::Tensor rng = rng_of(2026, 44, x.device());
+  const at::Tensor factors = plain_factors(x.sizes(), call.p, rng);
+  const at::Tensor grad = random_tensor(x.sizes(), x.scalar_type(), x.device());
+  const Poison poison;
+  const auto [output, statistics, used] = dropout_softmax(x, call, rng);
+  CHECK(output.scalar_type() == x.scalar_type());
+  CHECK(output.is_contiguous());
+  CHECK(used.equal(rng));
+  CHECK(!used.is_alias_of(rng));
+  CHECK(mismatch(output, expected_dropout_softmax(x, factors, call)) == "");
+  const at::Tensor saved = call.softmax_first ? x : output;
+  const at::Tensor got = dropout_softmax_backward(grad, saved, statistics, used, call);
+  CHECK(got.scalar_type() == x.scalar_type());
+  CHECK(mismatch(got, expected_dropout_softmax_backward(grad, saved, factors, call)) == "");
+}
+
+/// The same of attention.
+inline void check_masked_dropout(const at::Tensor& scores, const MaskArguments& arguments,
+                                 double p) {
+  INFO(describe(scores) << ", " << describe(arguments) << ", p = " << p);
+  const at::Tensor rng = rng_of(-77, 1234567, scores.device());
+  const at::Tensor factors = plain_factors(scores.sizes(), p, rng);
+  const at::Tensor grad = random_tensor(scores.sizes(), scores.scalar_type(), scores.device());
+  const Poison poison;
+  const auto [output, statistics, used] = masked_dropout(scores, arguments, p, rng);
+  CHECK(used.equal(rng));
+  CHECK(output.is_contiguous());
+  CHECK(mismatch(output, expected_masked_dropout(scores, factors, arguments)) == "");
+  CHECK(mismatch(masked_dropout_backward(grad, scores, statistics, used, arguments, p),
+                 expected_masked_dropout_backward(grad, scores, factors, arguments)) == "");
+}
