@@ -76,8 +76,8 @@ class RowGradient {
 
   __device__ C log2_probability(C logit) const { return fma(logit - max_, scale_, -log2_sum_); }
 
-  /// The instruction flushes what is below 2^-126 to zero; the entropy's factor, which is the larger
-  /// the smaller p is, would show it.
+  /// The instruction flushes what is below 2^-126 to zero; the entropy's factor, which is the
+  /// larger the smaller p is, would show it.
   __device__ static C probability(C exponent) {
     if constexpr (kEntropy) {
       return power_of_two(exponent + C(24)) * C(0x1p-24);

@@ -15,8 +15,8 @@ cudaError_t forward(const MaskedSoftmaxArguments& arguments, Workspace& workspac
   const T* scores = static_cast<const T*>(arguments.scores);
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Load load{{arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale)};
-  const Forward<Load, ProbabilityStore<T>> function(
-      load, {}, scores, static_cast<T*>(arguments.output), keys, keys);
+  const Forward<Load, ProbabilityStore<T>> function(load, {}, scores,
+                                                    static_cast<T*>(arguments.output), keys, keys);
   return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 
