@@ -18,29 +18,36 @@ Streaming streaming_of(const RowLayout& layout) {
 }
 
 // --- along the last dimension -----------------------------------------------------------------
-// The factors of a group of rows are drawn together: their elements lie side by side.
+
+// Calls visit(row, what its elements are multiplied by). The factors of a group of rows are drawn
+// together: their elements lie side by side.
+template <typename T, typename Arguments, typename Visit>
+void for_dropped_rows(const Arguments& arguments, int64_t begin, int64_t end, const Visit& visit) {
+  const int64_t columns = arguments.layout.columns;
+  const Rng rng = arguments.rng.get();
+  const Scratch<T> factors(rows_of_group(columns) * columns);
+  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
+    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
+                 static_cast<Compute<T>>(arguments.dropout.scale), factors.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      visit(first + row, factors.data() + row * columns);
+    }
+  });
+}
 
 template <typename T>
 void dropout_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming = streaming_of<T>(arguments.layout);
-  const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
-  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
-    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
-                 static_cast<C>(arguments.dropout.scale), factors.data());
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = (first + row) * columns;
-      const T* from = static_cast<const T*>(arguments.input) + at;
-      const C* factor = factors.data() + row * columns;
-      const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-        return load(from + i, n) * Pack<T>::loadu(factor + i);
-      };
-      softmax_row<T>(x, max_of<T>(columns, x), static_cast<T*>(arguments.output) + at,
-                     powers.data(), columns, streaming.on(),
-                     first + row + 1 < end ? from + columns : from);
-    }
+  const Scratch<T> powers(columns);
+  for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
+    const T* from = static_cast<const T*>(arguments.input) + row * columns;
+    const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return load(from + i, n) * Pack<T>::loadu(factors + i);
+    };
+    softmax_row<T>(x, max_of<T>(columns, x), static_cast<T*>(arguments.output) + row * columns,
+                   powers.data(), columns, streaming.on(), row + 1 < end ? from + columns : from);
   });
 }
 
@@ -49,24 +56,18 @@ void softmax_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int6
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming = streaming_of<T>(arguments.layout);
-  const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
-  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
-    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
-                 static_cast<C>(arguments.dropout.scale), factors.data());
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = (first + row) * columns;
-      const T* from = static_cast<const T*>(arguments.input) + at;
-      const auto x = [&](int64_t i, int64_t n)
-                         C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
-      const C max = max_of<T>(columns, x);
-      const C sum = dropped_softmax_row<T>(
-          x, max, factors.data() + row * columns, static_cast<T*>(arguments.output) + at,
-          powers.data(), columns, streaming.on(), first + row + 1 < end ? from + columns : from);
-      C* statistics = static_cast<C*>(arguments.statistics) + 2 * (first + row);
-      statistics[0] = max;
-      statistics[1] = std::log(sum);
-    }
+  const Scratch<T> powers(columns);
+  for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
+    const T* from = static_cast<const T*>(arguments.input) + row * columns;
+    const auto x = [&](int64_t i, int64_t n)
+                       C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
+    const C max = max_of<T>(columns, x);
+    const C sum = dropped_softmax_row<T>(
+        x, max, factors, static_cast<T*>(arguments.output) + row * columns, powers.data(), columns,
+        streaming.on(), row + 1 < end ? from + columns : from);
+    C* statistics = static_cast<C*>(arguments.statistics) + 2 * row;
+    statistics[0] = max;
+    statistics[1] = std::log(sum);
   });
 }
 
@@ -74,26 +75,17 @@ void softmax_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int6
 template <typename T>
 void dropout_first_backward(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
                             int64_t end) {
-  using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming = streaming_of<T>(arguments.layout);
-  const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(rows_of_group(columns) * columns);
-  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
-    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
-                 static_cast<C>(arguments.dropout.scale), factors.data());
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = (first + row) * columns;
-      const T* g = static_cast<const T*>(arguments.grad_output) + at;
-      const T* y = static_cast<const T*>(arguments.saved) + at;
-      const C* factor = factors.data() + row * columns;
-      const Pack<T> sum(backward_sum<T, false>(g, y, columns));
-      transform(static_cast<T*>(arguments.grad_input) + at, columns, streaming.on(),
-                [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-                  return BackwardRule<false>::result(load(g + i, n), load(y + i, n), sum) *
-                         Pack<T>::loadu(factor + i);
-                });
-    }
+  for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const Compute<T>* factors) {
+    const T* g = static_cast<const T*>(arguments.grad_output) + row * columns;
+    const T* y = static_cast<const T*>(arguments.saved) + row * columns;
+    const Pack<T> sum(backward_sum<T, false>(g, y, columns));
+    transform(static_cast<T*>(arguments.grad_input) + row * columns, columns, streaming.on(),
+              [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                return BackwardRule<false>::result(load(g + i, n), load(y + i, n), sum) *
+                       Pack<T>::loadu(factors + i);
+              });
   });
 }
 
@@ -104,29 +96,22 @@ void softmax_first_backward(const DropoutSoftmaxBackwardArguments& arguments, in
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming = streaming_of<T>(arguments.layout);
-  const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(rows_of_group(columns) * columns), powers(columns);
-  for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
-    draw_factors(arguments.dropout, rng, first * columns, rows * columns,
-                 static_cast<C>(arguments.dropout.scale), factors.data());
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = (first + row) * columns;
-      const T* from = static_cast<const T*>(arguments.saved) + at;
-      const T* gradient = static_cast<const T*>(arguments.grad_output) + at;
-      const C* factor = factors.data() + row * columns;
-      const auto x = [&](int64_t i, int64_t n)
-                         C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
-      const auto g = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-        return load(gradient + i, n) * Pack<T>::loadu(factor + i);
-      };
-      const C* statistics = static_cast<const C*>(arguments.statistics) + 2 * (first + row);
-      const Pack<T> sum(
-          recomputed_sum<T>(x, g, statistics[0], statistics[1], powers.data(), columns));
-      transform(static_cast<T*>(arguments.grad_input) + at, columns, streaming.on(),
-                [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-                  return Pack<T>::loadu(powers.data() + i) * (g(i, n) - sum);
-                });
-    }
+  const Scratch<T> powers(columns);
+  for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
+    const T* from = static_cast<const T*>(arguments.saved) + row * columns;
+    const T* gradient = static_cast<const T*>(arguments.grad_output) + row * columns;
+    const auto x = [&](int64_t i, int64_t n)
+                       C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
+    const auto g = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return load(gradient + i, n) * Pack<T>::loadu(factors + i);
+    };
+    const C* statistics = static_cast<const C*>(arguments.statistics) + 2 * row;
+    const Pack<T> sum(
+        recomputed_sum<T>(x, g, statistics[0], statistics[1], powers.data(), columns));
+    transform(static_cast<T*>(arguments.grad_input) + row * columns, columns, streaming.on(),
+              [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                return Pack<T>::loadu(powers.data() + i) * (g(i, n) - sum);
+              });
   });
 }
 
