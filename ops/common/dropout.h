@@ -35,7 +35,7 @@ WARPFUSE_HOST_DEVICE inline unsigned kept_of_block(const Dropout& dropout, const
   const PhiloxBlock draws = philox(rng.seed, block, rng.offset);
   unsigned kept = 0;
   unsigned open = 0;
-  for (int i = 0; i < kDropoutBlock; ++i) {
+  for (unsigned i = 0; i < kDropoutBlock; ++i) {
     const uint32_t draw = draws.words[i / 2] >> (i % 2 * 16) & 0xffff;
     kept |= (draw > dropout.upper ? 1u : 0u) << i;
     open |= (draw == dropout.upper ? 1u : 0u) << i;
@@ -45,7 +45,7 @@ WARPFUSE_HOST_DEVICE inline unsigned kept_of_block(const Dropout& dropout, const
   }
   if (open != 0) {
     const PhiloxBlock lower = philox(rng.seed, block, rng.offset ^ kLowerDraws);
-    for (int i = 0; i < kDropoutBlock; ++i) {
+    for (unsigned i = 0; i < kDropoutBlock; ++i) {
       const uint32_t draw = lower.words[i / 2] >> (i % 2 * 16) & 0xffff;
       kept |= ((open >> i & 1) != 0 && draw >= dropout.lower ? 1u : 0u) << i;
     }
@@ -58,13 +58,14 @@ template <int kCount>
 WARPFUSE_HOST_DEVICE inline unsigned kept_elements(const Dropout& dropout, const Rng& rng,
                                                    uint64_t first) {
   static_assert(kCount <= kDropoutBlock);
-  const uint64_t block = first / kDropoutBlock;
-  const int before = static_cast<int>(first % kDropoutBlock);
+  constexpr unsigned kBlock = kDropoutBlock, kAll = (1u << static_cast<unsigned>(kCount)) - 1;
+  const uint64_t block = first / kBlock;
+  const auto before = static_cast<unsigned>(first % kBlock);
   unsigned kept = kept_of_block(dropout, rng, block);
-  if (before + kCount > kDropoutBlock) {
-    kept |= kept_of_block(dropout, rng, block + 1) << kDropoutBlock;
+  if (before + kCount > kBlock) {
+    kept |= kept_of_block(dropout, rng, block + 1) << kBlock;
   }
-  return kept >> before & ((1u << kCount) - 1);
+  return kept >> before & kAll;
 }
 
 }  // namespace warpfuse

@@ -43,7 +43,7 @@ void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, i
   }
   for (int64_t block = 0; block < blocks; ++block) {
     const unsigned kept = kept_of_block(dropout, rng, first + static_cast<uint64_t>(block));
-    for (int i = 0; i < kDropoutBlock; ++i) {
+    for (unsigned i = 0; i < kDropoutBlock; ++i) {
       factors[block * kDropoutBlock + i] = (kept >> i & 1) != 0 ? scale : C(0);
     }
   }
