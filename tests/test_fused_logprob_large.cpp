@@ -8,8 +8,7 @@
 #include "support/pch.h"
 
 #ifdef WARPFUSE_WITH_CUDA
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <cuda_runtime_api.h>
+#include "support/gpu_memory.h"
 #endif
 
 WARPFUSE_DEVICE_TEST("fused_logprob of more rows than a grid's second dimension has blocks",
@@ -28,22 +27,6 @@ WARPFUSE_DEVICE_TEST("fused_logprob of more rows than a grid's second dimension 
 }
 
 #ifdef WARPFUSE_WITH_CUDA
-namespace {
-
-bool skip_below_32_gib() {
-  c10::cuda::CUDACachingAllocator::emptyCache();
-  size_t free = 0;
-  size_t total = 0;
-  cudaMemGetInfo(&free, &total);
-  if (free < (size_t{32} << 30)) {
-    skip_test(c10::str("needs 32 GiB of free GPU memory, found ", free >> 30));
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 WARPFUSE_GPU_TEST("fused_logprob of more than 2^31 elements", "[logprob][large][huge]") {
   if (skip_below_32_gib()) {
     return;

@@ -11,9 +11,9 @@
 #include "support/tensor_reference.h"
 
 #ifdef WARPFUSE_WITH_CUDA
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <cuda_runtime_api.h>
+
+#include "support/gpu_memory.h"
 #endif
 
 namespace {
@@ -89,18 +89,6 @@ std::string far_from_period(const at::Tensor& output, const Expected& expected) 
     }
   }
   return "";
-}
-
-bool skip_below_32_gib() {
-  c10::cuda::CUDACachingAllocator::emptyCache();
-  size_t free = 0;
-  size_t total = 0;
-  cudaMemGetInfo(&free, &total);
-  if (free < (size_t{32} << 30)) {
-    skip_test(c10::str("needs 32 GiB of free GPU memory, found ", free >> 30));
-    return true;
-  }
-  return false;
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ void check_logprob(const char* op, const LogprobInputs& inputs) {
                  "0, since the form \"lse\" alone knows shards", vocab_start);
 }
 
-void check_logprob_gradients(const char* op, const LogprobInputs& inputs,
-                             const LogprobGradients& gradients) {
+void check_logprob_backward(const char* op, const LogprobInputs& inputs,
+                            const LogprobGradients& gradients) {
+  check_logprob(op, inputs);
   const at::ScalarType dtype = logprob_dtype(inputs.logits);
   const auto check = [&](const char* argument, const at::Tensor& tensor,
                          c10::SymIntArrayRef sizes) {
@@ -206,21 +207,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> with_statistics_meta(
           at::empty_symint(pairs, logits.options().dtype(logprob_dtype(logits)))};
 }
 
-void check_backward(const char* op, const LogprobInputs& inputs,
-                    const LogprobGradients& gradients) {
-  check_logprob(op, inputs);
-  check_logprob_gradients(op, inputs, gradients);
-}
-
 at::Tensor backward_meta(const at::Tensor& logits, const at::Tensor& targets,
                          const at::Tensor& statistics, const OptionalTensor& entropy,
                          const OptionalTensor& grad_logprob, const OptionalTensor& grad_lse,
                          const OptionalTensor& grad_entropy, int64_t ignore_index,
                          double temperature, int64_t vocab_start, c10::string_view form) {
   constexpr const char* kOp = "_fused_logprob_backward";
-  check_backward(kOp,
-                 {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
-                 {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
+  check_logprob_backward(
+      kOp, {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
+      {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
   return at::empty_symint(logits.sym_sizes(), logits.options());
 }
 
@@ -230,9 +225,9 @@ void backward_in_place_meta(const at::Tensor& logits, const at::Tensor& targets,
                             const OptionalTensor& grad_entropy, int64_t ignore_index,
                             double temperature, int64_t vocab_start, c10::string_view form) {
   constexpr const char* kOp = "_fused_logprob_backward_";
-  check_backward(kOp,
-                 {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
-                 {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
+  check_logprob_backward(
+      kOp, {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
+      {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
 }
 
 TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {

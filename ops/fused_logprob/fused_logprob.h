@@ -45,8 +45,9 @@ struct LogprobGradients {
   const std::optional<at::Tensor>& grad_lse;
   const std::optional<at::Tensor>& grad_entropy;
 };
-void check_logprob_gradients(const char* op, const LogprobInputs& inputs,
-                             const LogprobGradients& gradients);
+/// Of a backward: its inputs, and these.
+void check_logprob_backward(const char* op, const LogprobInputs& inputs,
+                            const LogprobGradients& gradients);
 
 /// An error that names the first target that is wrong and its position. Reads the targets: on a
 /// GPU it waits for the stream.

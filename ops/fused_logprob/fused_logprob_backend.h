@@ -77,7 +77,7 @@ class FusedLogprob {
       return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
     };
     Backend::forward(op, logits.device(),
-                     {x.const_data_ptr(), to_dtype(x.scalar_type()), *logit_rows(x),
+                     {x.const_data_ptr(), to_dtype(x.scalar_type()), known_rows(x),
                       logprob_targets(inputs, targets), inputs.temperature, pointer(out.logprob),
                       pointer(out.lse), pointer(out.entropy), pointer(out.statistics)});
     return out;
@@ -152,10 +152,10 @@ class FusedLogprob {
     };
     Backend::backward(
         op, inputs.logits.device(),
-        {x.const_data_ptr(), to_dtype(x.scalar_type()), *logit_rows(x),
+        {x.const_data_ptr(), to_dtype(x.scalar_type()), known_rows(x),
          logprob_targets(inputs, targets), inputs.temperature, statistics.const_data_ptr(),
          pointer(rows[0]), pointer(rows[1]), pointer(rows[2]), pointer(rows[3]),
-         grad_logits.mutable_data_ptr(), *logit_rows(grad_logits)});
+         grad_logits.mutable_data_ptr(), known_rows(grad_logits)});
   }
 
   static at::Tensor backward(const at::Tensor& logits, const at::Tensor& targets,
@@ -167,8 +167,7 @@ class FusedLogprob {
     const LogprobInputs inputs{logits,      targets,     ignore_index,
                                temperature, vocab_start, logprob_form(kOp, form)};
     const LogprobGradients gradients{statistics, entropy, grad_logprob, grad_lse, grad_entropy};
-    check_logprob(kOp, inputs);
-    check_logprob_gradients(kOp, inputs, gradients);
+    check_logprob_backward(kOp, inputs, gradients);
     at::Tensor grad_logits = at::empty(logits.sizes(), logits.options());
     run_backward(kOp, inputs, gradients, grad_logits);
     return grad_logits;
@@ -183,8 +182,7 @@ class FusedLogprob {
     const LogprobInputs inputs{logits,      targets,     ignore_index,
                                temperature, vocab_start, logprob_form(kOp, form)};
     const LogprobGradients gradients{statistics, entropy, grad_logprob, grad_lse, grad_entropy};
-    check_logprob(kOp, inputs);
-    check_logprob_gradients(kOp, inputs, gradients);
+    check_logprob_backward(kOp, inputs, gradients);
     WARPFUSE_CHECK(at::has_internal_overlap(logits) != at::MemOverlap::Yes, kOp, "logits",
                    "rows that share no memory",
                    c10::str("strides ", logits.strides(), " of ", logits.sizes()));
@@ -204,6 +202,13 @@ class FusedLogprob {
 
   static at::Tensor readable(const at::Tensor& logits) {
     return logit_rows(logits).has_value() ? logits : logits.contiguous();
+  }
+
+  /// Of readable logits.
+  static LogitRows known_rows(const at::Tensor& logits) {
+    const std::optional<LogitRows> rows = logit_rows(logits);
+    TORCH_INTERNAL_ASSERT(rows.has_value());
+    return *rows;
   }
 };
 
