@@ -9,19 +9,25 @@ namespace warpfuse {
 
 /// What dropout does with an element: element e, counted over the whole contiguous tensor, has a
 /// random number of 32 bits, the same on every device, and is dropped where that is below the
-/// threshold p * 2^32. Its upper 16 bits are the half word e % 8 of Philox block e / 8; the lower
-/// ones are looked up only where the upper ones leave it open, one time of 65,536.
+/// threshold p * 2^32. Its upper half is the half word e % 8 of Philox block e / 8; its lower half
+/// is that of the whole block, the upper half of the sum of its four words, which is independent of
+/// any three of them.
 struct Dropout {
-  uint32_t upper;  // the threshold is upper * 2^16 + lower
-  uint32_t lower;  // up to 2^16, for p = 1
-  double scale;    // of what is kept: 1 / (1 - p), or 0 for p = 1
+  uint32_t upper;  // the threshold is upper * 2^16 + lower; 2^16 for p = 1
+  uint32_t lower;
+  double scale;  // of what is kept: 1 / (1 - p), or 0 for p = 1
 
   explicit Dropout(double p) {
     const auto threshold = static_cast<uint64_t>(std::llround(p * 4294967296.0));
-    const bool all = threshold >> 32 != 0;
-    upper = all ? 0xffff : static_cast<uint32_t>(threshold >> 16);
-    lower = all ? 0x10000 : static_cast<uint32_t>(threshold & 0xffff);
+    upper = static_cast<uint32_t>(threshold >> 16);
+    lower = static_cast<uint32_t>(threshold & 0xffff);
     scale = p < 1 ? 1 / (1 - p) : 0;
+  }
+
+  /// What the half words of a block must reach to be kept, up to 2^16.
+  WARPFUSE_HOST_DEVICE uint32_t least_kept(const PhiloxBlock& draws) const {
+    const uint32_t sum = draws.words[0] + draws.words[1] + draws.words[2] + draws.words[3];
+    return upper + (sum >> 16 < lower ? 1 : 0);
   }
 };
 
@@ -31,24 +37,12 @@ inline constexpr int kDropoutBlock = 8;
 /// Which elements of a block are kept, a bit each.
 WARPFUSE_HOST_DEVICE inline unsigned kept_of_block(const Dropout& dropout, const Rng& rng,
                                                    uint64_t block) {
-  constexpr uint64_t kLowerDraws = uint64_t{1} << 63;  // in the counter, beside the offset
   const PhiloxBlock draws = philox(rng.seed, block, rng.offset);
+  const uint32_t least = dropout.least_kept(draws);
   unsigned kept = 0;
-  unsigned open = 0;
   for (unsigned i = 0; i < kDropoutBlock; ++i) {
     const uint32_t draw = draws.words[i / 2] >> (i % 2 * 16) & 0xffff;
-    kept |= (draw > dropout.upper ? 1u : 0u) << i;
-    open |= (draw == dropout.upper ? 1u : 0u) << i;
-  }
-  if (dropout.lower == 0) {
-    return kept | open;
-  }
-  if (open != 0) {
-    const PhiloxBlock lower = philox(rng.seed, block, rng.offset ^ kLowerDraws);
-    for (unsigned i = 0; i < kDropoutBlock; ++i) {
-      const uint32_t draw = lower.words[i / 2] >> (i % 2 * 16) & 0xffff;
-      kept |= ((open >> i & 1) != 0 && draw >= dropout.lower ? 1u : 0u) << i;
-    }
+    kept |= (draw >= least ? 1u : 0u) << i;
   }
   return kept;
 }

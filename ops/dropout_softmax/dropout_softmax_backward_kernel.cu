@@ -58,7 +58,7 @@ cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace
                                                                columns, {{mask}, drop}));
   }
   return launch(
-      Backward<T, Mask, false, DropoutFirst<T>>(saved, g, dx, mask, C(1), columns, {drop}));
+      Backward<T, Mask, false, DropoutFirst<T>>(saved, g, dx, mask, drop.scale, columns, {drop}));
 }
 
 }  // namespace

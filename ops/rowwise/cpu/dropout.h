@@ -9,17 +9,19 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// The random words of up to kDropoutChunk Philox blocks, which the compiler draws a vector of
-/// blocks at a time.
+/// The random words of up to kDropoutChunk Philox blocks, and what their half words must reach to
+/// be kept, which the compiler draws a vector of blocks at a time.
 constexpr int64_t kDropoutChunk = 32;
 
-inline void draw_blocks(const Rng& rng, uint64_t first, int64_t blocks, uint32_t* words) {
+inline void draw_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
+                        uint32_t* words, uint32_t* least) {
   for (int64_t i = 0; i < blocks; ++i) {
     const PhiloxBlock block = philox(rng.seed, first + static_cast<uint64_t>(i), rng.offset);
     words[4 * i] = block.words[0];
     words[4 * i + 1] = block.words[1];
     words[4 * i + 2] = block.words[2];
     words[4 * i + 3] = block.words[3];
+    least[i] = dropout.least_kept(block);
   }
 }
 
@@ -28,24 +30,11 @@ template <typename C>
 void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
                        C scale, C* factors) {
   alignas(64) uint32_t words[4 * kDropoutChunk];
-  draw_blocks(rng, first, blocks, words);
-  // Draws that equal the threshold's upper half are open where there is a lower half.
-  const uint32_t least_kept = dropout.upper + (dropout.lower != 0 ? 1 : 0);
-  uint32_t open = 0;
+  alignas(64) uint32_t least[kDropoutChunk];
+  draw_blocks(dropout, rng, first, blocks, words, least);
   for (int64_t i = 0; i < 4 * blocks; ++i) {
-    const uint32_t low = words[i] & 0xffff, high = words[i] >> 16;
-    open |= (low == dropout.upper ? 1u : 0u) | (high == dropout.upper ? 1u : 0u);
-    factors[2 * i] = low >= least_kept ? scale : C(0);
-    factors[2 * i + 1] = high >= least_kept ? scale : C(0);
-  }
-  if (open == 0 || dropout.lower == 0) {
-    return;
-  }
-  for (int64_t block = 0; block < blocks; ++block) {
-    const unsigned kept = kept_of_block(dropout, rng, first + static_cast<uint64_t>(block));
-    for (unsigned i = 0; i < kDropoutBlock; ++i) {
-      factors[block * kDropoutBlock + i] = (kept >> i & 1) != 0 ? scale : C(0);
-    }
+    factors[2 * i] = (words[i] & 0xffff) >= least[i / 4] ? scale : C(0);
+    factors[2 * i + 1] = words[i] >> 16 >= least[i / 4] ? scale : C(0);
   }
 }
 

@@ -12,7 +12,8 @@ namespace warpfuse::cuda {
 
 /// The two inputs of a gradient as they are: y, the forward's output, and g. What else they may be
 /// is in dropout.cuh: inputs that kChanges have change(row, column, full, y, g) for what was read,
-/// and inputs that kFinishes have finish(row, column, values) for the results.
+/// and inputs that kFinishes have finish(row, column, zero, values) for the results; zero is 0 times
+/// the sum.
 struct PlainInputs {
   static constexpr bool kChanges = false;
   static constexpr bool kFinishes = false;
@@ -226,7 +227,7 @@ struct Backward {
         values[i] = gradient(row, column + i, y[i], g[i], result);
       }
       if constexpr (Inputs::kFinishes) {
-        inputs.finish(row.interval, column, values);
+        inputs.finish(row.interval, column, C(0) * result.sum, values);
       }
       bits = pack_bits<T>(values);
     }
@@ -242,7 +243,7 @@ struct Backward {
     const int64_t column = row.layout.edge_column(edge);
     C value[1] = {in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0)};
     if constexpr (Inputs::kFinishes) {
-      inputs.finish(row.interval, column, value);
+      inputs.finish(row.interval, column, C(0) * result.sum, value);
     }
     row.dx[column] = from_compute<T>(value[0]);
   }

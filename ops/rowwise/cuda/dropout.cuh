@@ -52,13 +52,7 @@ struct RandomMask : Base {
   }
 };
 
-/// kept_elements<8>, apart from the kernels: few elements need it there.
-__device__ __noinline__ inline unsigned kept_anywhere(Dropout dropout, Rng rng, uint64_t first) {
-  return kept_elements<kDropoutBlock>(dropout, rng, first);
-}
-
-/// What is dropped, as the functors below apply it: kept elements of values are multiplied by
-/// `factor`, the others by 0, as ATen does.
+/// What is dropped, as the functors below apply it.
 template <typename C>
 struct Drop {
   Dropout dropout;
@@ -66,57 +60,99 @@ struct Drop {
 
   explicit Drop(const Dropout& dropout) : dropout(dropout), scale(static_cast<C>(dropout.scale)) {}
 
+  /// Kept values are scaled, the others multiplied by 0, as ATen does.
   template <typename Row, int kCount>
-  __device__ __forceinline__ void apply(const Row& row, int64_t column, C factor,
-                                        C (&values)[kCount]) const {
-    const auto first = static_cast<uint64_t>(row.first + column);
-    if constexpr (kCount > 1) {
-      if (first % kCount == 0 && within_block(row.rng, first, factor, values)) {
-        return;
-      }
+  __device__ __forceinline__ void apply(const Row& row, int64_t column, C (&values)[kCount]) const {
+    each<kCount>(row, column, [&](int i, bool kept) { values[i] *= kept ? scale : C(0); });
+  }
+
+  /// `zero` takes the place of values that are not kept.
+  template <typename Row, int kCount>
+  __device__ __forceinline__ void replace(const Row& row, int64_t column, C zero,
+                                          C (&values)[kCount]) const {
+    each<kCount>(row, column, [&](int i, bool kept) { values[i] = kept ? values[i] : zero; });
+  }
+
+  /// The values of a pack that are not kept are multiplied by 0.
+  template <typename T, typename Row>
+  __device__ __forceinline__ void multiply(const Row& row, int64_t column, uint4& bits) const {
+    if constexpr (sizeof(T) == 2) {
+      unsigned ones[4] = {0, 0, 0, 0};
+      each<8>(row, column, [&](int i, bool kept) {
+        ones[i / 2] |= kept ? one_word<T>() & (i % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
+      });
+      bits = {product<T>(bits.x, ones[0]), product<T>(bits.y, ones[1]),
+              product<T>(bits.z, ones[2]), product<T>(bits.w, ones[3])};
+    } else {
+      C values[kPack<T>];
+      unpack<T>(bits, values);
+      multiply(row, column, values);
+      bits = pack_bits<T>(values);
     }
-    const unsigned kept = kept_anywhere(dropout, row.rng, first);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      values[i] *= (kept >> i & 1) != 0 ? factor : C(0);
-    }
+  }
+  template <typename Row, int kCount>
+  __device__ __forceinline__ void multiply(const Row& row, int64_t column,
+                                           C (&values)[kCount]) const {
+    each<kCount>(row, column, [&](int i, bool kept) { values[i] *= kept ? C(1) : C(0); });
   }
 
  private:
-  /// For elements that are 1/4, 1/2 or all of a block. Returns false, with nothing done, where the
-  /// upper bits of a random number leave open whether an element is kept.
-  template <int kCount>
-  __device__ __forceinline__ bool within_block(const Rng& rng, uint64_t first, C factor,
-                                               C (&values)[kCount]) const {
-    constexpr int kWords = kCount / 2;
-    const PhiloxBlock draws = philox(rng.seed, first / kDropoutBlock, rng.offset);
-    const int part = static_cast<int>(first % kDropoutBlock) / kCount;
-    unsigned words[kWords];
+  /// Calls visit(i, whether it is kept) for neighbouring elements.
+  template <int kCount, typename Row, typename Visit>
+  __device__ __forceinline__ void each(const Row& row, int64_t column, const Visit& visit) const {
+    const auto first = static_cast<uint64_t>(row.first + column);
+    if (kCount > 1 && first % kCount == 0) {
+      each_within_block<kCount>(row.rng, first, visit);
+      return;
+    }
+    // In few registers and instructions: packs are seldom unaligned.
+    unsigned kept = 0;
+#pragma unroll 1
+    for (int i = 0; i < (kCount > 1 ? 2 : 1); ++i) {
+      kept |= kept_of_block(dropout, row.rng, first / kDropoutBlock + i) << (i * kDropoutBlock);
+    }
+    kept >>= first % kDropoutBlock;
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      words[i] = draws.words[i];
+    for (int i = 0; i < kCount; ++i) {
+      visit(i, (kept >> i & 1) != 0);
+    }
+  }
+
+  /// Elements that are 1/4, 1/2 or all of a block.
+  template <int kCount, typename Visit>
+  __device__ __forceinline__ void each_within_block(const Rng& rng, uint64_t first,
+                                                    const Visit& visit) const {
+    const PhiloxBlock draws = philox(rng.seed, first / kDropoutBlock, rng.offset);
+    const uint32_t least = dropout.least_kept(draws);
+    const bool some = least <= 0xffff;
+    const uint32_t least_word = least << 16;
+    const int part = static_cast<int>(first % kDropoutBlock) / kCount;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      uint32_t word = draws.words[i];
 #pragma unroll
       for (int other = 1; other < kDropoutBlock / kCount; ++other) {
-        words[i] = part == other ? draws.words[other * kWords + i] : words[i];
+        word = part == other ? draws.words[other * (kCount / 2) + i] : word;
       }
+      visit(2 * i, word << 16 >= least_word && some);
+      visit(2 * i + 1, word >= least_word && some);
     }
-    if (dropout.lower != 0) {
-      unsigned differences = 0xffffffffu;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        differences = __vminu2(differences, words[i] ^ dropout.upper * 0x10001u);
-      }
-      if ((differences & 0xffffu) == 0 || differences >> 16 == 0) {
-        return false;
-      }
-    }
-    const unsigned threshold = dropout.upper << 16;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      values[2 * i] *= words[i] << 16 >= threshold ? factor : C(0);
-      values[2 * i + 1] *= words[i] >= threshold ? factor : C(0);
-    }
-    return true;
+  }
+
+  template <typename T>
+  __device__ static unsigned one_word() {
+    constexpr float kOnes[2] = {1.0f, 1.0f};
+    return pack_word(kOnes, T());
+  }
+  template <typename T>
+  __device__ static unsigned product(unsigned a, unsigned b) {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    Pair pairs[2];
+    memcpy(&pairs[0], &a, sizeof(a));
+    memcpy(&pairs[1], &b, sizeof(b));
+    pairs[0] = __hmul2(pairs[0], pairs[1]);
+    memcpy(&a, &pairs[0], sizeof(a));
+    return a;
   }
 };
 
@@ -134,7 +170,7 @@ struct DropoutLoad {
   template <int kCount>
   __device__ void scores(const typename Mask::Row& row, int64_t column, bool,
                          Compute<T> (&values)[kCount], bool&) const {
-    drop.apply(row, column, drop.scale, values);
+    drop.apply(row, column, values);
   }
 };
 
@@ -148,6 +184,8 @@ struct DropoutStore : ProbabilityStore<T> {
   Drop<C> drop;
   C* statistics;  // [rows, 2] or null
 
+  __device__ C factor(C sum) const { return drop.scale / sum; }
+
   template <typename Row>
   __device__ void note(const Row& row, C max, C sum, bool empty) const {
     if (statistics != nullptr && row.index >= 0) {
@@ -157,8 +195,8 @@ struct DropoutStore : ProbabilityStore<T> {
   }
 
   template <typename Row, int kCount>
-  __device__ void finish(const Row& row, int64_t column, C (&values)[kCount]) const {
-    drop.apply(row, column, drop.scale, values);
+  __device__ void finish(const Row& row, int64_t column, C zero, C (&values)[kCount]) const {
+    drop.replace(row, column, zero, values);
   }
 };
 
@@ -172,8 +210,9 @@ struct DropoutFirst {
   Drop<Compute<T>> drop;
 
   template <typename Row, int kCount>
-  __device__ void finish(const Row& row, int64_t column, Compute<T> (&values)[kCount]) const {
-    drop.apply(row, column, drop.scale, values);
+  __device__ void finish(const Row& row, int64_t column, Compute<T> zero,
+                         Compute<T> (&values)[kCount]) const {
+    drop.replace(row, column, zero, values);
   }
 };
 
@@ -188,26 +227,30 @@ struct SoftmaxFirst {
   Load load;
   Drop<C> drop;
 
-  template <typename Row, int kCount>
-  __device__ void change(const Row& row, int64_t column, bool full, C (&y)[kCount],
-                         C (&g)[kCount]) const {
-    bool visible = true;
-    load.scores(row, column, full, y, visible);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      y[i] = exponential<T>((y[i] - row.max) - row.log_sum) * (C(1) / kExponentialUnit<T>);
-    }
-    drop.apply(row, column, C(1), g);
+  template <typename Row>
+  __device__ void change(const Row& row, int64_t column, bool, C (&y)[1], C (&g)[1]) const {
+    probabilities(row, column, true, y);
+    drop.multiply(row, column, g);
   }
 
   template <typename Row>
   __device__ void change(const Row& row, int64_t column, bool full, uint4& y, uint4& g) const {
-    C y_values[kPack<T>], g_values[kPack<T>];
-    unpack<T>(y, y_values);
-    unpack<T>(g, g_values);
-    change(row, column, full, y_values, g_values);
-    y = pack_bits<T>(y_values);
-    g = pack_bits<T>(g_values);
+    C values[kPack<T>];
+    unpack<T>(y, values);
+    probabilities(row, column, full, values);
+    y = pack_bits<T>(values);
+    drop.template multiply<T>(row, column, g);
+  }
+
+ private:
+  template <typename Row, int kCount>
+  __device__ void probabilities(const Row& row, int64_t column, bool full, C (&x)[kCount]) const {
+    bool visible = true;
+    load.scores(row, column, full, x, visible);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      x[i] = probability<T>(x[i] - row.max, row.log_sum);
+    }
   }
 };
 

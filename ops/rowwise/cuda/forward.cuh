@@ -209,7 +209,7 @@ struct Forward {
     Result result = finish(row, total);
     if constexpr (Store::kKeepsExponential) {
       result.base = base;
-      result.factor = Store::factor(total.sum) * base.correction();
+      result.factor = store.factor(total.sum) * base.correction();
       if (max != total.max) {
         result.factor *= decay<T>(max - total.max);
       }
@@ -276,8 +276,8 @@ struct Forward {
     }
     const Base base(total.max);
     return {total.max, base,
-            Store::kKeepsExponential ? Store::factor(total.sum) * base.correction()
-                                     : Store::factor(total.sum),
+            Store::kKeepsExponential ? store.factor(total.sum) * base.correction()
+                                     : store.factor(total.sum),
             empty, total.sum > 0 && total.sum < C(INFINITY)};
   }
 
@@ -391,7 +391,7 @@ struct Forward {
       values[i] = Store::value(kept.value[i], result.max, result.factor);
     }
     if constexpr (Store::kFinishes) {
-      store.finish(row.interval, column, values);
+      store.finish(row.interval, column, C(0) * result.factor, values);
     }
     // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
     if (Load::Mask::kRules && !result.sound) {

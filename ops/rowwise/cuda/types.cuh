@@ -61,6 +61,16 @@ __device__ __forceinline__ Compute<T> exponential(Compute<T> d) {
   }
 }
 
+/// e^(d - log_sum), in units of one.
+template <typename T>
+__device__ __forceinline__ Compute<T> probability(Compute<T> d, Compute<T> log_sum) {
+  if constexpr (sizeof(T) == 2) {
+    return power_of_two(fmaf(d, 1.4426950408889634f, log_sum * -1.4426950408889634f));
+  } else {
+    return exp(d - log_sum);
+  }
+}
+
 /// e^d for d <= 0, in units of one: what a sum is multiplied by when the maximum grows.
 template <typename T>
 __device__ __forceinline__ Compute<T> decay(Compute<T> d) {
