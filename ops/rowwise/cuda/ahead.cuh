@@ -43,6 +43,8 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
     typename Function::Bits bits[kLanePacks];
     typename Function::Kept kept[kLanePacks];
     auto kept_edge = edge;
+    typename Function::Drawn drawn[kLanePacks];
+    function.draw(row, rank, size, drawn);
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
@@ -52,7 +54,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
       if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, bits[i], kept[i]);
+        function.keep(row, rank + i * size, bits[i], kept[i], drawn[i]);
       }
     }
     const auto start_next = [&] {
@@ -61,10 +63,10 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
       }
     };
     if constexpr (kLate) {
-      reduce_and_write(function, row, group, kept, kept_edge, start_next);
+      reduce_and_write(function, row, group, kept, drawn, kept_edge, start_next);
     } else {
       start_next();
-      reduce_and_write(function, row, group, kept, kept_edge, [] {});
+      reduce_and_write(function, row, group, kept, drawn, kept_edge, [] {});
     }
   }
 }
@@ -169,6 +171,8 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
               for (int i = 0; i < count; ++i) {
                 bits[i] = Function::staged(staging, slot + i);
               }
+              typename Function::Drawn drawn[count];
+              function.draw(row, pack, size, drawn);
 #pragma unroll
               for (int i = 0; i < count; ++i) {
                 typename Function::Kept kept;
@@ -176,8 +180,16 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
                   visit(bits[i]);
                   continue;
                 }
-                if constexpr (first_time || !Function::kKeptInBits) {
-                  function.keep(row, pack + i * size, bits[i], kept);
+                if constexpr (Function::kAltersBits) {
+                  if constexpr (first_time) {
+                    Function::alter(drawn[i], bits[i]);
+                    staging.store(slot + i, 0, bits[i].x);
+                  }
+                }
+                if constexpr (!Function::kKeptInBits) {
+                  function.keep_altered(row, pack + i * size, bits[i], kept);
+                } else if constexpr (first_time) {
+                  function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
                 } else {
                   Function::kept_in_bits(bits[i], kept);
                 }
@@ -201,6 +213,8 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
           part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
           [&](auto count, int slot) {
             const int pack = pack_in(row, slot), next_pack = pack_in(next, slot);
+            typename Function::Drawn drawn[count];
+            function.draw(row, pack, size, drawn);
             typename Function::Bits bits[count];
 #pragma unroll
             for (int i = 0; i < count; ++i) {
@@ -221,12 +235,12 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
                 if constexpr (Function::kKeptInBits) {
                   Function::kept_in_bits(bits[i], kept);
                 } else {
-                  function.keep(row, pack + i * size, bits[i], kept);
+                  function.keep_altered(row, pack + i * size, bits[i], kept);
                   function.prepare(kept, result);
                 }
               }
               if (count > 1 || (pack >= 0 && pack < row.layout.packs)) {
-                function.write(row, pack + i * size, kept, result);
+                function.write(row, pack + i * size, kept, result, drawn[i]);
               }
             }
           });

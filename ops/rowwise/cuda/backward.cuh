@@ -11,9 +11,9 @@
 namespace warpfuse::cuda {
 
 /// The two inputs of a gradient as they are: y, the forward's output, and g. What else they may be
-/// is in dropout.cuh: inputs that kChanges have change(row, column, full, y, g) for what was read,
-/// and inputs that kFinishes have finish(row, column, zero, values) for the results; zero is 0 times
-/// the sum.
+/// is in dropout.cuh: inputs that kChanges have change(row, column, full, drawn, y, g) for what was
+/// read, and inputs that kFinishes have finish(drawn, zero, values) for the results; zero is 0 times
+/// the sum. Both have a `drop`, which draws.
 struct PlainInputs {
   static constexpr bool kChanges = false;
   static constexpr bool kFinishes = false;
@@ -127,14 +127,26 @@ struct Backward {
     }
   }
 
+  /// What is drawn for a pack: its elements that are not dropped.
+  using Drawn = std::conditional_t<Inputs::kChanges || Inputs::kFinishes, unsigned, NothingDrawn>;
+  /// Draws for packs `apart` packs from one another, which needs none of their data.
+  template <int kPacks>
+  __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
+    draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
+                            drawn);
+  }
+
+  static constexpr bool kAltersBits = false;
+
   /// Zeros what must not reach the sum: what lies outside the interval, and g where it is NaN for a
   /// hidden key.
-  __device__ void keep(const Row& row, int pack, const Bits& bits, Kept& kept) const {
+  __device__ void keep(const Row& row, int pack, const Bits& bits, Kept& kept,
+                       [[maybe_unused]] const Drawn& drawn) const {
     kept = bits;
     const bool full = row.layout.full(pack);
     const int64_t column = row.layout.column(pack);
     if constexpr (Inputs::kChanges) {
-      inputs.change(row.interval, column, full, kept.y, kept.g);
+      inputs.change(row.interval, column, full, drawn, kept.y, kept.g);
     }
     if constexpr (Mask::kRules) {
       if (!full) {
@@ -160,7 +172,7 @@ struct Backward {
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
     C y[1] = {to_compute(row.y[column])}, g[1] = {to_compute(row.g[column])};
     if constexpr (Inputs::kChanges) {
-      inputs.change(row.interval, column, true, y, g);
+      inputs.change(row.interval, column, true, draw_element(row, column), y, g);
     }
     return {y[0], hidden ? C(0) : g[0]};
   }
@@ -212,7 +224,8 @@ struct Backward {
   template <typename K>
   __device__ void prepare(K&, const Result&) const {}
 
-  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result) const {
+  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result,
+                        [[maybe_unused]] const Drawn& drawn) const {
     const int64_t column = row.layout.column(pack);
     uint4 bits{0, 0, 0, 0};
     if (!kRules || row.layout.read(pack)) {
@@ -227,7 +240,7 @@ struct Backward {
         values[i] = gradient(row, column + i, y[i], g[i], result);
       }
       if constexpr (Inputs::kFinishes) {
-        inputs.finish(row.interval, column, C(0) * result.sum, values);
+        Inputs::finish(drawn, C(0) * result.sum, values);
       }
       bits = pack_bits<T>(values);
     }
@@ -243,12 +256,26 @@ struct Backward {
     const int64_t column = row.layout.edge_column(edge);
     C value[1] = {in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0)};
     if constexpr (Inputs::kFinishes) {
-      inputs.finish(row.interval, column, C(0) * result.sum, value);
+      Inputs::finish(draw_element(row, column), C(0) * result.sum, value);
     }
     row.dx[column] = from_compute<T>(value[0]);
   }
 
  private:
+  template <int kCount, int kPacks>
+  __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
+                                [[maybe_unused]] int64_t apart,
+                                [[maybe_unused]] Drawn (&drawn)[kPacks]) const {
+    if constexpr (Inputs::kChanges || Inputs::kFinishes) {
+      inputs.drop.template draw<kCount>(row.interval, column, apart, drawn);
+    }
+  }
+  __device__ Drawn draw_element(const Row& row, int64_t column) const {
+    Drawn drawn[1];
+    draw_elements<1>(row, column, 0, drawn);
+    return drawn[0];
+  }
+
   __device__ C gradient(const Row& row, int64_t key, C y, C g, const Result& result) const {
     if (Mask::kRules && result.check_mask &&
         (!in_interval(row, key) || mask.hides(row.interval, key))) {

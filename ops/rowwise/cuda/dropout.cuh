@@ -52,7 +52,8 @@ struct RandomMask : Base {
   }
 };
 
-/// What is dropped, as the functors below apply it.
+/// What is dropped, as the functors below apply it. Which neighbouring elements are kept is drawn as
+/// a bit each: that takes time, and no data.
 template <typename C>
 struct Drop {
   Dropout dropout;
@@ -60,73 +61,63 @@ struct Drop {
 
   explicit Drop(const Dropout& dropout) : dropout(dropout), scale(static_cast<C>(dropout.scale)) {}
 
-  /// Kept values are scaled, the others multiplied by 0, as ATen does.
-  template <typename Row, int kCount>
-  __device__ __forceinline__ void apply(const Row& row, int64_t column, C (&values)[kCount]) const {
-    each<kCount>(row, column, [&](int i, bool kept) { values[i] *= kept ? scale : C(0); });
+  /// For kPacks times kCount elements, the first at `column`, the others `apart` elements, a
+  /// multiple of kCount, from there.
+  template <int kCount, int kPacks, typename Row>
+  __device__ __forceinline__ void draw(const Row& row, int64_t column, int64_t apart,
+                                       unsigned (&kept)[kPacks]) const {
+    const auto first = static_cast<uint64_t>(row.first + column);
+    if (kCount > 1 && first % kCount == 0) {
+#pragma unroll
+      for (int i = 0; i < kPacks; ++i) {
+        kept[i] = draw_within_block<kCount>(row.rng, first + i * apart);
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      kept[i] = draw_anywhere<kCount>(row.rng, first + i * apart);
+    }
   }
 
-  /// `zero` takes the place of values that are not kept.
-  template <typename Row, int kCount>
-  __device__ __forceinline__ void replace(const Row& row, int64_t column, C zero,
-                                          C (&values)[kCount]) const {
-    each<kCount>(row, column, [&](int i, bool kept) { values[i] = kept ? values[i] : zero; });
+  /// Values that are not kept are multiplied by 0, as ATen does.
+  template <int kCount>
+  __device__ __forceinline__ static void multiply(unsigned kept, C (&values)[kCount]) {
+    for_elements<kCount>(kept, [&](int i, bool is) { values[i] *= is ? C(1) : C(0); });
   }
-
-  /// The values of a pack that are not kept are multiplied by 0.
-  template <typename T, typename Row>
-  __device__ __forceinline__ void multiply(const Row& row, int64_t column, uint4& bits) const {
+  template <typename T>
+  __device__ __forceinline__ static void multiply(unsigned kept, uint4& bits) {
     if constexpr (sizeof(T) == 2) {
       unsigned ones[4] = {0, 0, 0, 0};
-      each<8>(row, column, [&](int i, bool kept) {
-        ones[i / 2] |= kept ? one_word<T>() & (i % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
+      for_elements<8>(kept, [&](int i, bool is) {
+        ones[i / 2] |= is ? one_word<T>() & (i % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
       });
       bits = {product<T>(bits.x, ones[0]), product<T>(bits.y, ones[1]),
               product<T>(bits.z, ones[2]), product<T>(bits.w, ones[3])};
     } else {
       C values[kPack<T>];
       unpack<T>(bits, values);
-      multiply(row, column, values);
+      multiply(kept, values);
       bits = pack_bits<T>(values);
     }
   }
-  template <typename Row, int kCount>
-  __device__ __forceinline__ void multiply(const Row& row, int64_t column,
-                                           C (&values)[kCount]) const {
-    each<kCount>(row, column, [&](int i, bool kept) { values[i] *= kept ? C(1) : C(0); });
+
+  /// `zero` takes the place of values that are not kept.
+  template <int kCount>
+  __device__ __forceinline__ static void replace(unsigned kept, C zero, C (&values)[kCount]) {
+    for_elements<kCount>(kept, [&](int i, bool is) { values[i] = is ? values[i] : zero; });
   }
 
  private:
-  /// Calls visit(i, whether it is kept) for neighbouring elements.
-  template <int kCount, typename Row, typename Visit>
-  __device__ __forceinline__ void each(const Row& row, int64_t column, const Visit& visit) const {
-    const auto first = static_cast<uint64_t>(row.first + column);
-    if (kCount > 1 && first % kCount == 0) {
-      each_within_block<kCount>(row.rng, first, visit);
-      return;
-    }
-    // In few registers and instructions: packs are seldom unaligned.
-    unsigned kept = 0;
-#pragma unroll 1
-    for (int i = 0; i < (kCount > 1 ? 2 : 1); ++i) {
-      kept |= kept_of_block(dropout, row.rng, first / kDropoutBlock + i) << (i * kDropoutBlock);
-    }
-    kept >>= first % kDropoutBlock;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      visit(i, (kept >> i & 1) != 0);
-    }
-  }
-
   /// Elements that are 1/4, 1/2 or all of a block.
-  template <int kCount, typename Visit>
-  __device__ __forceinline__ void each_within_block(const Rng& rng, uint64_t first,
-                                                    const Visit& visit) const {
+  template <int kCount>
+  __device__ __forceinline__ unsigned draw_within_block(const Rng& rng, uint64_t first) const {
     const PhiloxBlock draws = philox(rng.seed, first / kDropoutBlock, rng.offset);
     const uint32_t least = dropout.least_kept(draws);
     const bool some = least <= 0xffff;
     const uint32_t least_word = least << 16;
     const int part = static_cast<int>(first % kDropoutBlock) / kCount;
+    unsigned kept = 0;
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) {
       uint32_t word = draws.words[i];
@@ -134,8 +125,28 @@ struct Drop {
       for (int other = 1; other < kDropoutBlock / kCount; ++other) {
         word = part == other ? draws.words[other * (kCount / 2) + i] : word;
       }
-      visit(2 * i, word << 16 >= least_word && some);
-      visit(2 * i + 1, word >= least_word && some);
+      kept |= word << 16 >= least_word && some ? 1u << (2 * i) : 0;
+      kept |= word >= least_word && some ? 2u << (2 * i) : 0;
+    }
+    return kept;
+  }
+
+  /// In few registers and instructions: packs are seldom unaligned.
+  template <int kCount>
+  __device__ __forceinline__ unsigned draw_anywhere(const Rng& rng, uint64_t first) const {
+    unsigned kept = 0;
+#pragma unroll 1
+    for (int i = 0; i < (kCount > 1 ? 2 : 1); ++i) {
+      kept |= kept_of_block(dropout, rng, first / kDropoutBlock + i) << (i * kDropoutBlock);
+    }
+    return kept >> first % kDropoutBlock;
+  }
+
+  template <int kCount, typename Visit>
+  __device__ __forceinline__ static void for_elements(unsigned kept, const Visit& visit) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      visit(i, (kept >> i & 1) != 0);
     }
   }
 
@@ -164,13 +175,24 @@ struct DropoutLoad {
   using Element = T;
   using Mask = RandomMask<NoMask, Compute<T>>;
   static constexpr bool kPlain = false;
+  static constexpr bool kAlters = true;
   Mask mask;
   Drop<Compute<T>> drop;
 
+  __device__ static void alter(unsigned kept, uint4& bits) {
+    Drop<Compute<T>>::template multiply<T>(kept, bits);
+  }
+  __device__ static void alter(unsigned kept, Compute<T> (&value)[1]) {
+    Drop<Compute<T>>::multiply(kept, value);
+  }
+
   template <int kCount>
-  __device__ void scores(const typename Mask::Row& row, int64_t column, bool,
-                         Compute<T> (&values)[kCount], bool&) const {
-    drop.apply(row, column, values);
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&values)[kCount],
+                         bool&) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] *= drop.scale;
+    }
   }
 };
 
@@ -194,9 +216,9 @@ struct DropoutStore : ProbabilityStore<T> {
     }
   }
 
-  template <typename Row, int kCount>
-  __device__ void finish(const Row& row, int64_t column, C zero, C (&values)[kCount]) const {
-    drop.replace(row, column, zero, values);
+  template <int kCount>
+  __device__ static void finish(unsigned kept, C zero, C (&values)[kCount]) {
+    Drop<C>::replace(kept, zero, values);
   }
 };
 
@@ -209,10 +231,9 @@ struct DropoutFirst {
   static constexpr bool kFinishes = true;
   Drop<Compute<T>> drop;
 
-  template <typename Row, int kCount>
-  __device__ void finish(const Row& row, int64_t column, Compute<T> zero,
-                         Compute<T> (&values)[kCount]) const {
-    drop.replace(row, column, zero, values);
+  template <int kCount>
+  __device__ static void finish(unsigned kept, Compute<T> zero, Compute<T> (&values)[kCount]) {
+    Drop<Compute<T>>::replace(kept, zero, values);
   }
 };
 
@@ -227,19 +248,21 @@ struct SoftmaxFirst {
   Load load;
   Drop<C> drop;
 
-  template <typename Row>
-  __device__ void change(const Row& row, int64_t column, bool, C (&y)[1], C (&g)[1]) const {
-    probabilities(row, column, true, y);
-    drop.multiply(row, column, g);
-  }
 
   template <typename Row>
-  __device__ void change(const Row& row, int64_t column, bool full, uint4& y, uint4& g) const {
+  __device__ void change(const Row& row, int64_t column, bool, unsigned kept, C (&y)[1],
+                         C (&g)[1]) const {
+    probabilities(row, column, true, y);
+    Drop<C>::multiply(kept, g);
+  }
+  template <typename Row>
+  __device__ void change(const Row& row, int64_t column, bool full, unsigned kept, uint4& y,
+                         uint4& g) const {
     C values[kPack<T>];
     unpack<T>(y, values);
     probabilities(row, column, full, values);
     y = pack_bits<T>(values);
-    drop.template multiply<T>(row, column, g);
+    Drop<C>::template multiply<T>(kept, g);
   }
 
  private:

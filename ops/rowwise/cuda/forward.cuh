@@ -136,7 +136,26 @@ struct Forward {
                   policy...);
   }
 
-  __device__ void keep(Row& row, int pack, const Bits& bits, Kept& kept) const {
+  /// What is drawn for a pack: its elements that are not dropped.
+  using Drawn = std::conditional_t<Load::kAlters || Store::kFinishes, unsigned, NothingDrawn>;
+  /// Draws for packs `apart` packs from one another, which needs none of their data.
+  template <int kPacks>
+  __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
+    draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
+                            drawn);
+  }
+
+  /// Where a row is read more than once from the bits of its packs, they are altered once.
+  static constexpr bool kAltersBits = Load::kAlters && !kKeptInBits;
+  __device__ static void alter(const Drawn& drawn, Bits& bits) { Load::alter(drawn, bits.x); }
+
+  __device__ void keep(Row& row, int pack, Bits bits, Kept& kept, const Drawn& drawn) const {
+    if constexpr (Load::kAlters) {
+      alter(drawn, bits);
+    }
+    keep_altered(row, pack, bits, kept);
+  }
+  __device__ void keep_altered(Row& row, int pack, const Bits& bits, Kept& kept) const {
     unpack<T>(bits.x, kept.value);
     load.scores(row.interval, row.layout.column(pack), row.layout.full(pack), kept.value,
                 row.visible);
@@ -150,6 +169,9 @@ struct Forward {
     const bool visible = column >= row.interval.begin && column < row.interval.end;
     Edge value{{visible ? to_compute(row.in[column]) : lowest<C>()}};
     if (visible) {
+      if constexpr (Load::kAlters) {
+        Load::alter(draw_element(row, column), value.value);
+      }
       load.scores(row.interval, column, true, value.value, row.visible);
     }
     return value;
@@ -291,11 +313,12 @@ struct Forward {
 
   // --- the result ---
 
-  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result) const {
+  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result,
+                        const Drawn& drawn) const {
     uint4 bits{0, 0, 0, 0};
     if (!Load::Mask::kRules || (row.layout.read(pack) && !result.empty)) {
       C values[kPack<T>];
-      finished(row, row.layout.column(pack), kept, result, values);
+      finished(row, row.layout.column(pack), kept, result, drawn, values);
       bits = pack_bits<T>(values);
     }
     T* to = row.out_packs + static_cast<int64_t>(pack) * kPack<T>;
@@ -312,7 +335,7 @@ struct Forward {
     const bool visible = column >= row.interval.begin && column < row.interval.end;
     C value[1] = {C(0)};
     if (visible && !result.empty) {
-      finished(row, column, kept, result, value);
+      finished(row, column, kept, result, draw_element(row, column), value);
     }
     row.out[column] = from_compute<T>(value[0]);
   }
@@ -383,15 +406,31 @@ struct Forward {
     return sum;
   }
 
+  template <int kCount, int kPacks>
+  __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
+                                [[maybe_unused]] int64_t apart,
+                                [[maybe_unused]] Drawn (&drawn)[kPacks]) const {
+    if constexpr (Load::kAlters) {
+      load.drop.template draw<kCount>(row.interval, column, apart, drawn);
+    } else if constexpr (Store::kFinishes) {
+      store.drop.template draw<kCount>(row.interval, column, apart, drawn);
+    }
+  }
+  __device__ Drawn draw_element(const Row& row, int64_t column) const {
+    Drawn drawn[1];
+    draw_elements<1>(row, column, 0, drawn);
+    return drawn[0];
+  }
+
   template <int kCount>
   __device__ void finished(const Row& row, int64_t column, const Values<kCount>& kept,
-                           const Result& result, C (&values)[kCount]) const {
+                           const Result& result, const Drawn& drawn, C (&values)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] = Store::value(kept.value[i], result.max, result.factor);
     }
     if constexpr (Store::kFinishes) {
-      store.finish(row.interval, column, C(0) * result.factor, values);
+      Store::finish(drawn, C(0) * result.factor, values);
     }
     // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
     if (Load::Mask::kRules && !result.sound) {

@@ -5,7 +5,8 @@
 namespace warpfuse::cuda {
 
 /// A Load functor makes scores of kCount neighbouring elements, the first of them at `column`; -inf
-/// outside the visible interval. full: all lie in it.
+/// outside the visible interval. full: all lie in it. One that kAlters changes the elements first,
+/// within their type, by what its `drop` has drawn for them.
 
 /// Scores as they are.
 template <typename T, typename Mask_ = NoMask>
@@ -13,6 +14,7 @@ struct PlainLoad {
   using Element = T;
   using Mask = Mask_;
   static constexpr bool kPlain = true;
+  static constexpr bool kAlters = false;
   Mask mask;
 
   template <int kCount>
@@ -26,6 +28,7 @@ struct MaskedLoad {
   using Element = T;
   using Mask = Mask_;
   static constexpr bool kPlain = false;
+  static constexpr bool kAlters = false;
   Mask mask;
   Compute<T> scale;
 

@@ -6,6 +6,9 @@
 
 namespace warpfuse::cuda {
 
+/// What is drawn for a pack of a function without random numbers.
+struct NothingDrawn {};
+
 /// Nothing is hidden: the mask of plain softmax.
 struct NoMask {
   static constexpr bool kRules = false;

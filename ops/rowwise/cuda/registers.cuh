@@ -15,6 +15,7 @@ template <int kLanePacks, typename Function, typename Group, typename Between>
 __device__ __forceinline__ void reduce_and_write(const Function& function,
                                                  const typename Function::Row& row, Group& group,
                                                  typename Function::Kept (&kept)[kLanePacks],
+                                                 const typename Function::Drawn (&drawn)[kLanePacks],
                                                  typename Function::Edge& edge,
                                                  const Between& between) {
   const int rank = group.rank(), size = group.size();
@@ -31,7 +32,7 @@ __device__ __forceinline__ void reduce_and_write(const Function& function,
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (rank + i * size < row.layout.packs) {
-      function.write(row, rank + i * size, kept[i], result);
+      function.write(row, rank + i * size, kept[i], result, drawn[i]);
     }
   }
   if (rank < row.layout.edges) {
@@ -53,16 +54,18 @@ __device__ __forceinline__ void row_in_registers(const Function& function,
       function.fetch(row, rank + i * size, bits[i]);
     }
   }
+  typename Function::Drawn drawn[kLanePacks];
+  function.draw(row, rank, size, drawn);  // past the row's end too: without branches they overlap
   if (rank < row.layout.edges) {
     edge = function.edge(row, rank);
   }
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (row.layout.read(rank + i * size)) {
-      function.keep(row, rank + i * size, bits[i], kept[i]);
+      function.keep(row, rank + i * size, bits[i], kept[i], drawn[i]);
     }
   }
-  reduce_and_write(function, row, group, kept, edge, [] {});
+  reduce_and_write(function, row, group, kept, drawn, edge, [] {});
 }
 
 /// Tier warp: `lanes` of a warp share a row.

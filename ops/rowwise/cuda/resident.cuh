@@ -122,9 +122,11 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
 
   typename Function::Kept kept;
   const auto write = [&](int pack, const typename Function::Bits& from) {
-    function.keep(row, pack, from, kept);
+    typename Function::Drawn drawn[1];
+    function.draw(row, pack, 0, drawn);
+    function.keep(row, pack, from, kept, drawn[0]);
     function.prepare(kept, result);
-    function.write(row, pack, kept, result);
+    function.write(row, pack, kept, result, drawn[0]);
   };
 #pragma unroll 1
   for (int round = rounds - 1; round >= 0; --round) {
@@ -148,10 +150,10 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   }
   if constexpr (Function::kRules) {  // zeros for what was not read
     for (int pack = all.begin + rank; pack < part.from; pack += threads) {
-      function.write(row, pack, kept, result);
+      function.write(row, pack, kept, result, {});
     }
     for (int pack = part.to + rank; pack < all.end; pack += threads) {
-      function.write(row, pack, kept, result);
+      function.write(row, pack, kept, result, {});
     }
   }
   if (rank < all.edges) {

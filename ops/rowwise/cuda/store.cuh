@@ -6,8 +6,8 @@ namespace warpfuse::cuda {
 
 /// A Store functor says what becomes of a score x of type T when the row's maximum m and its sum s
 /// of exp(x - m), both exponentials in units of kExponentialUnit<T>, are known. One that kFinishes
-/// also has note(row, m, s, empty), called once or more a row, and finish(row, column, zero, values)
-/// for neighbouring results; zero is 0 times any of the row.
+/// also has note(row, m, s, empty), called once or more a row, and finish(drawn, zero, values) for
+/// neighbouring results, by what its `drop` has drawn for them; zero is 0 times any of the row.
 
 /// exp(x - m) / s
 template <typename T>

@@ -31,6 +31,8 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
                                           typename Function::Partial& partial,
                                           const typename Function::Bits (&bits)[kStreamLanePacks],
                                           int pack, int size, int from, int to) {
+  typename Function::Drawn drawn[kStreamLanePacks];
+  function.draw(row, pack, size, drawn);
   typename Function::Kept kept;
   bool raised = false;
   if constexpr (Function::kMaxOfBits) {
@@ -42,7 +44,7 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
 #pragma unroll
   for (int i = 0; i < kStreamLanePacks; ++i) {
     if (pack + i * size >= from && pack + i * size < to) {
-      function.keep(row, pack + i * size, bits[i], kept);
+      function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
       if constexpr (Function::kMaxOfBits) {
         if (raised) {
           Function::accumulate(partial, kept);
@@ -94,14 +96,16 @@ __device__ void write_part(const Function& function, typename Function::Row& row
         function.fetch(row, pack + i * size, bits[i]);
       }
     }
+    typename Function::Drawn drawn[kStreamLanePacks];
+    function.draw(row, pack, size, drawn);
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
       if (pack + i * size < part.end) {
         if (row.layout.read(pack + i * size)) {
-          function.keep(row, pack + i * size, bits[i], kept);
+          function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
           function.prepare(kept, result);
         }
-        function.write(row, pack + i * size, kept, result);
+        function.write(row, pack + i * size, kept, result, drawn[i]);
       }
     }
   }
