@@ -3,7 +3,9 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout_checks.h"
 #include "support/inputs.h"
+#include "support/logprob_checks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
 #include "support/tensor_reference.h"
@@ -33,6 +35,38 @@ WARPFUSE_GPU_TEST("rows in every tier", "[sanitize]") {
   }
   const TuningInUse split(tuning_with("stream 32 0 4 0"));
   check_functions(1, 2, 4099, at::kBFloat16, device, {.input = 3});
+}
+
+WARPFUSE_GPU_TEST("rows with dropout in every tier", "[sanitize]") {
+  for (const std::string& run : runs_of_all_tiers()) {
+    const TuningInUse tuning(tuning_with(run));
+    INFO(run);
+    for (const DropoutCall& order : kOrders) {
+      check_dropout(random_tensor({3, 333}, at::kHalf, device), with(order, -1, 0.3));
+      check_dropout(random_tensor({3, 333}, at::kFloat, device), with(order, -1, 0.3));
+    }
+    check_masked_dropout(random_tensor({1, 3, 333}, at::kBFloat16, device),
+                         {.attn_mask = random_bool({3, 333}, device)}, 0.3);
+  }
+  for (const DropoutCall& order : kOrders) {
+    check_dropout(random_tensor({2, 33, 5}, at::kFloat, device), with(order, 1, 0.3));
+  }
+}
+
+WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
+    for (const int64_t columns : {33, 1025, 5000, 40'001}) {
+      const LogprobArguments arguments{.form = "entropy"};
+      const at::Tensor logits = random_tensor({3, columns}, dtype, device);
+      const at::Tensor targets = random_targets({3}, columns, device);
+      check_logprob(logits, targets, arguments);
+      const LogprobResults results = logprob_with_statistics(logits, targets, arguments);
+      const LogprobGradients gradients = random_gradients(results, arguments.form);
+      const at::Tensor grad = logprob_backward(logits, targets, results, gradients, arguments);
+      logprob_backward_in_place(logits, targets, results, gradients, arguments);
+      CHECK(bit_mismatch(logits, grad) == "");
+    }
+  }
 }
 
 WARPFUSE_GPU_TEST("tiles of rows that are not contiguous", "[sanitize]") {

@@ -4,21 +4,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <set>
 
 #include "support/pch.h"
 #include "support/row_engine.h"
+#include "support/tuning_shapes.h"
 
 namespace {
 
-using warpfuse::ColumnPlan;
-using warpfuse::ColumnShape;
 using warpfuse::default_tuning;
 using warpfuse::Direction;
-using warpfuse::kColumnAheadPacks;
 using warpfuse::parse_tuning;
-using warpfuse::plan_columns;
 using warpfuse::plan_rows;
 using warpfuse::plan_tier;
 using warpfuse::RowLimits;
@@ -26,12 +22,6 @@ using warpfuse::RowPlan;
 using warpfuse::RowShape;
 using warpfuse::Tier;
 using warpfuse::Tuning;
-using warpfuse::TuningEntry;
-
-constexpr RowLimits kHopper{size_t{228} * 1024, 16, 132, true};
-constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};  // 8.6
-constexpr RowLimits kLeast{size_t{48} * 1024, 1, 1, false};
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
 RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0,
                   int64_t shift = 0) {
@@ -100,49 +90,6 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
   }
 }
 
-/// The same for rows that are not contiguous.
-std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLimits& limits) {
-  const int64_t rows = int64_t{plan.width} * plan.vector;  // of a tile
-  if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
-    return "threads";
-  }
-  if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
-    return "width";
-  }
-  if (plan.vector != shape.vector && plan.vector != 1) {
-    return "elements at once";
-  }
-  if (plan.tiles * rows < shape.outer * shape.inner) {
-    return "rows without a tile";
-  }
-  if (!std::has_single_bit(unsigned(plan.blocks)) || plan.blocks > limits.cluster_blocks) {
-    return "blocks";
-  }
-  if (plan.lane_packs == 0) {
-    return plan.blocks == 1 ? "" : "blocks for what is read twice";
-  }
-  const size_t copied = plan.ahead ? size_t{16} * plan.threads * kColumnAheadPacks : 0;
-  return copied > limits.shared_bytes     ? "more shared memory than there is"
-         : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
-         : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
-             ? "the columns do not fit"
-             : "";
-}
-
-/// Packs around every border of a table, and many between.
-std::set<int64_t> interesting_packs(const Tuning& tuning) {
-  std::set<int64_t> packs = {0};  // rows shorter than a pack
-  for (int64_t n = 1; n < int64_t{1} << 33; n += 1 + n / 16) {
-    packs.insert(n);
-  }
-  for (const TuningEntry& entry : tuning.entries) {
-    if (entry.packs != kAny) {
-      packs.insert({std::max<int64_t>(1, entry.packs - 1), entry.packs, entry.packs + 1});
-    }
-  }
-  return packs;
-}
-
 }  // namespace
 
 TEST_CASE("every shape has a plan that holds it, within the limits of each device", "[tuning]") {
@@ -158,8 +105,11 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
               for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
                 RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
-                for (const bool span : {false, edges == 0}) {
+                for (const auto& [span, dropout] :
+                     {std::pair(false, false), std::pair(edges == 0, false),
+                      std::pair(false, true)}) {
                   shape.span = span;
+                  shape.dropout = dropout;
                   const RowPlan plan = plan_rows(shape, limits, tuning);
                   ++plans;
                   if (const std::string text = fault(plan, shape, limits); !text.empty()) {
@@ -335,50 +285,20 @@ TEST_CASE("lanes of a warp and packs of a lane", "[tuning]") {
   CHECK(is(plan(160, 6), 32, 5));
 }
 
-TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", "[tuning]") {
-  const Tuning tuning = default_tuning();
-  int64_t plans = 0;
-  for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      for (const int bytes : {2, 4, 8}) {
-        for (const int vector : {1, 16 / bytes}) {
-          for (const int64_t columns : interesting_packs(tuning)) {
-            for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{
-                     {1, 1}, {1, 8}, {3, 64}, {64, 4096}, {1, int64_t{1} << 33}}) {
-              const ColumnShape shape{direction, bytes, std::max<int64_t>(1, columns),
-                                      outer,     inner, vector};
-              const ColumnPlan plan = plan_columns(shape, limits, tuning);
-              ++plans;
-              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                FAIL_CHECK(text << ": " << columns << " columns of " << bytes << "-byte elements, "
-                                << vector << " at once, outer " << outer << ", inner " << inner
-                                << ": " << plan.threads << " threads, width " << plan.width << ", "
-                                << plan.blocks << " blocks");
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-  CHECK(plans > 10'000);
-}
-
-TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", "[tuning]") {
-  const Tuning tuning = parse_tuning(std::string("forward 4 5000 * column 512 8 1 0\n"
-                                                 "forward 4 * * column 512 16 2 1") +
+TEST_CASE("lines for dropout are for functions that draw random numbers alone", "[tuning]") {
+  const Tuning tuning = parse_tuning(std::string("forward_dropout 4 100 * warp 128 8 1 0\n"
+                                                 "forward 4 100 * block 128 1 1 0") +
                                      kLastEntries);
-  const auto plan = [&](int64_t columns, int vector, const RowLimits& limits = kHopper) {
-    return plan_columns({Direction::forward, 4, columns, 3, 1024, vector}, limits, tuning);
-  };
-  CHECK((plan(100, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
-  CHECK((plan(512, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
-  CHECK((plan(513, 4) == ColumnPlan{512, 8, 1, 4, 4, false, 192}));
-  CHECK((plan(4096, 4) == ColumnPlan{512, 8, 1, 4, 1, false, 768}));
-  CHECK((plan(100, 1) == ColumnPlan{512, 8, 1, 1, 32, false, 96}));
-  CHECK((plan(4097, 4) == ColumnPlan{512, 16, 2, 4, 2, true, 384}));
-  CHECK((plan(4097, 1) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));  // no copies of elements
-  CHECK((plan(4097, 4, kAmpere) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));
+  RowShape shape = shape_of(Direction::forward, 4, 100, 1000);
+  CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::block);
+  shape.dropout = true;
+  CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::warp);
+  shape.packs = 101;
+  CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::stream);
+  RowPlan plan{};
+  shape.packs = 100;
+  CHECK(plan_tier(Tier::warp, shape, kHopper, tuning, &plan));
+  CHECK(plan.threads == 128);
 }
 
 TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {

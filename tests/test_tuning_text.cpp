@@ -57,9 +57,9 @@ TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a ki
 TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"sideways 4 256 * warp 128 8 1 0", "expected: forward|backward bytes packs rows tier"},
-      {"forward", "expected: forward|backward"},
-      {"forward 4 256 * warp 128 8 1", "expected: forward|backward"},
-      {"forward 4 256 * warp 128 8 1 0 0", "expected: forward|backward"},
+      {"forward", "expected: forward|backward[_dropout]"},
+      {"forward 4 256 * warp 128 8 1", "expected: forward|backward[_dropout]"},
+      {"forward 4 256 * warp 128 8 1 0 0", "expected: forward|backward[_dropout]"},
       {"forward 3 256 * warp 128 8 1 0", "element bytes are 2, 4 or 8"},
       {"forward 4 0 * warp 128 8 1 0", "packs and rows are positive, or *"},
       {"forward 4 256 -1 warp 128 8 1 0", "packs and rows are positive, or *"},
@@ -117,6 +117,9 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * column 128 8 0 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * column 128 8 12 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * block 128 4 1 2", "ahead is 0 or 1"},
+      {"_dropout 4 256 * block 128 4 1 0", "expected: forward|backward[_dropout]"},
+      {"forward_dropout 4 256 * column 128 8 1 0", "lines for dropout have no tier span or column"},
+      {"backward_dropout 4 256 * span 128 4 1 0", "lines for dropout have no tier span or column"},
       {"forward 4 256 * block 128 4 1 yes", "ahead is 0 or 1"},
       {"limit", "expected: limit shared_bytes N, or limit cluster_blocks 1..16"},
       {"limit registers 4", "expected: limit shared_bytes N"},

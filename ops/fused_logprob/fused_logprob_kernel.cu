@@ -80,9 +80,8 @@ __device__ Summary<C, kEntropy> join_chunks(const Summary<C, kEntropy>* of_chunk
     total.max = larger(total.max, of_chunks[chunk].max);
   }
   total.max = max_of_lanes(total.max);
-  const C reference = total.reference(total.max);
   for (int chunk = lane; chunk < chunks; chunk += 32) {
-    total.add(of_chunks[chunk].relative_to(reference, scale));
+    total.add(of_chunks[chunk], scale);
   }
   total.sum = add_lanes(total.sum);
   if constexpr (kEntropy) {

@@ -47,28 +47,21 @@ struct Summary {
   __device__ static C bounded(C exponent) { return fmax(exponent, C(-1e30)); }
 
   __device__ static Summary join(const Summary& a, const Summary& b, C scale) {
-    const C max = larger(a.max, b.max);
-    Summary result = a.relative_to(reference(max), scale);
-    result.add(b.relative_to(reference(max), scale));
-    result.max = max;
+    Summary result = nothing();
+    result.max = larger(a.max, b.max);
+    result.add(a, scale);
+    result.add(b, scale);
     return result;
   }
 
-  /// The same relative to another, greater maximum's reference.
-  __device__ Summary relative_to(C reference, C scale) const {
-    const C d = (max - reference) * scale;
+  /// Adds another, whose maximum is no greater. Each multiplication is part of an addition, by name:
+  /// were it the compiler's choice, kernels might differ in the last bit.
+  __device__ void add(const Summary& other, C scale) {
+    const C d = (other.max - reference(max)) * scale;
     const C factor = power_of_two(d);
-    Summary result{max, sum * factor, C(0)};
+    sum = fma(other.sum, factor, sum);
     if constexpr (kEntropy) {
-      result.weighted = fma(sum, bounded(d), weighted) * factor;
-    }
-    return result;
-  }
-
-  __device__ void add(const Summary& other) {
-    sum += other.sum;
-    if constexpr (kEntropy) {
-      weighted += other.weighted;
+      weighted = fma(fma(other.sum, bounded(d), other.weighted), factor, weighted);
     }
   }
 };

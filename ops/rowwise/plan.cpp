@@ -50,8 +50,7 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
       const int64_t lanes =
           std::min<int64_t>(32, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(needed))));
       const int64_t lane_packs = std::max<int64_t>(1, ceil_divide(shape.packs, lanes));
-      const auto* kernel =
-          std::lower_bound(kWarpLanePacks.begin(), kWarpLanePacks.end(), lane_packs);
+      const auto* kernel = std::ranges::lower_bound(kWarpLanePacks, lane_packs);
       if (kernel == kWarpLanePacks.end()) {
         return false;
       }
@@ -106,8 +105,9 @@ RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
 }
 
 template <typename Shape>
-bool is_for(const TuningEntry& entry, const Shape& shape) {
-  return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes;
+bool is_for(const TuningEntry& entry, const Shape& shape, bool dropout) {
+  return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes &&
+         (dropout || !entry.dropout);
 }
 
 }  // namespace
@@ -123,8 +123,9 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
   const RowLimits lowered = lower(limits, tuning);
   RowPlan plan{};
   for (const TuningEntry& entry : tuning.entries) {
-    if (entry.tier != Tier::column && is_for(entry, shape) && shape.packs <= entry.packs &&
-        shape.rows <= entry.rows && plan_entry(entry, shape, lowered, &plan)) {
+    if (entry.tier != Tier::column && is_for(entry, shape, shape.dropout) &&
+        shape.packs <= entry.packs && shape.rows <= entry.rows &&
+        plan_entry(entry, shape, lowered, &plan)) {
       break;
     }
   }
@@ -135,7 +136,8 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
                RowPlan* plan) {
   const RowLimits lowered = lower(limits, tuning);
   for (const TuningEntry& entry : tuning.entries) {
-    if (is_for(entry, shape) && entry.tier == tier && plan_entry(entry, shape, lowered, plan)) {
+    if (is_for(entry, shape, shape.dropout) && entry.tier == tier &&
+        plan_entry(entry, shape, lowered, plan)) {
       return true;
     }
   }
@@ -152,7 +154,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
   const RowLimits lowered = lower(limits, tuning);
   ColumnPlan plan{};
   for (const TuningEntry& entry : tuning.entries) {
-    if (entry.tier != Tier::column || !is_for(entry, shape) || shape.columns > entry.packs ||
+    if (entry.tier != Tier::column || !is_for(entry, shape, false) || shape.columns > entry.packs ||
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }

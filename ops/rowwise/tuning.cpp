@@ -13,6 +13,7 @@ namespace warpfuse {
 namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr const char* kDropoutSuffix = "_dropout";  // of a direction
 constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
 constexpr std::array kSpanLanePacks = {1, 4, 8};
@@ -20,7 +21,7 @@ constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
 
 template <typename Numbers>
 bool contains(const Numbers& numbers, int number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+  return std::ranges::find(numbers, number) != std::end(numbers);
 }
 
 // Why no kernel can run this, or an empty string.
@@ -30,6 +31,9 @@ std::string refusal(const TuningEntry& entry) {
   }
   if (entry.packs < 1 || entry.rows < 1) {
     return "packs and rows are positive, or *";
+  }
+  if (entry.dropout && (entry.tier == Tier::span || entry.tier == Tier::column)) {
+    return "lines for dropout have no tier span or column";
   }
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
     return "threads of the tier warp are a power of two";  // as RowOrder's groups of rows are
@@ -114,20 +118,26 @@ int64_t number_or_any(const std::string& word) {
 std::string star(int64_t number) { return number == kAny ? "*" : std::to_string(number); }
 
 // The entry in the words of a line.
-TuningEntry parse_entry(std::istringstream& words, const std::string& direction) {
+TuningEntry parse_entry(std::istringstream& words, std::string direction) {
+  const bool dropout = direction.ends_with(kDropoutSuffix);
+  if (dropout) {
+    direction.resize(direction.size() - std::string_view(kDropoutSuffix).size());
+  }
   std::string bytes, packs, rows, tier, threads, lane_packs, blocks, ahead, more;
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward bytes packs rows tier threads lane_packs blocks ahead");
+        "expected: forward|backward[_dropout] bytes packs rows tier threads lane_packs blocks "
+        "ahead");
   }
   TuningEntry entry{};
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
+  entry.dropout = dropout;
   entry.element_bytes = number<int>(bytes);
   entry.packs = number_or_any(packs);
   entry.rows = number_or_any(rows);
-  const auto found = std::find_if(kTiers.begin(), kTiers.end(),
-                                  [&](Tier known) { return to_string(known) == tier; });
+  const auto found =
+      std::ranges::find_if(kTiers, [&](Tier known) { return to_string(known) == tier; });
   entry.tier = found == kTiers.end() ? Tier::naive : *found;
   entry.threads = number<int>(threads);
   entry.lane_packs = number<int>(lane_packs);
@@ -200,10 +210,11 @@ std::string Tuning::to_string() const {
   text << "limit shared_bytes " << shared_bytes << "\nlimit cluster_blocks " << cluster_blocks
        << "\n# direction bytes packs rows tier threads lane_packs blocks ahead\n";
   for (const TuningEntry& entry : entries) {
-    text << (entry.direction == Direction::forward ? "forward " : "backward ")
-         << entry.element_bytes << ' ' << star(entry.packs) << ' ' << star(entry.rows) << ' '
-         << warpfuse::to_string(entry.tier) << ' ' << entry.threads << ' ' << entry.lane_packs
-         << ' ' << entry.blocks << ' ' << entry.ahead << '\n';
+    text << (entry.direction == Direction::forward ? "forward" : "backward")
+         << (entry.dropout ? kDropoutSuffix : "") << ' ' << entry.element_bytes << ' '
+         << star(entry.packs) << ' ' << star(entry.rows) << ' ' << warpfuse::to_string(entry.tier)
+         << ' ' << entry.threads << ' ' << entry.lane_packs << ' ' << entry.blocks << ' '
+         << entry.ahead << '\n';
   }
   return text.str();
 }
@@ -226,7 +237,7 @@ Tuning parse_tuning(const std::string& text) {
       // What holds nothing takes any shape, on any device.
       for (const Tier tier : {Tier::stream, Tier::column}) {
         const bool covered = std::ranges::any_of(tuning.entries, [&](const TuningEntry& entry) {
-          return entry.direction == direction && entry.element_bytes == bytes &&
+          return entry.direction == direction && !entry.dropout && entry.element_bytes == bytes &&
                  entry.packs == kAny && entry.rows == kAny && entry.tier == tier &&
                  entry.lane_packs == 0 && (tier == Tier::stream ? !entry.ahead : entry.blocks == 1);
         });
@@ -243,13 +254,13 @@ Tuning parse_tuning(const std::string& text) {
 }
 
 std::shared_ptr<const Tuning> tuning() {
-  const std::lock_guard lock(mutex);
+  const std::scoped_lock lock(mutex);
   return current();
 }
 
 void set_tuning(Tuning tuning) {
   auto next = std::make_shared<const Tuning>(std::move(tuning));
-  const std::lock_guard lock(mutex);
+  const std::scoped_lock lock(mutex);
   current() = std::move(next);
 }
 

@@ -26,11 +26,13 @@ const char* to_string(Tier tier);
 enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
-/// of them, are run so. The first line that fits the shape and the device is taken. Lines of the
+/// of them, are run so. The first line that fits the shape and the device is taken. Lines for
+/// dropout are for functions that draw random numbers alone, the others for all. Lines of the
 /// tier span are for attention whose keys are hidden by position alone. Lines of the
 /// tier column are for softmax over a dimension that is not the last, and `packs` are its columns.
 struct TuningEntry {
   Direction direction;
+  bool dropout;
   int element_bytes;
   int64_t packs;
   int64_t rows;
@@ -93,6 +95,7 @@ struct RowShape {
   size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
   bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
   int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
+  bool dropout = false;  // random numbers are drawn
 };
 
 /// What the device and its kernels allow.

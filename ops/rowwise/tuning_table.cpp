@@ -18,6 +18,7 @@ forward  2     256    *     span     64      4          1      0
 forward  2     512    *     span     128     4          1      0
 forward  2     1024   *     span     256     4          1      0
 forward  2     128    264   block    128     1          1      0
+forward_dropout 2 128  *     warp     64      8          1      0
 forward  2     128    2112  block    64      2          1      0
 forward  2     128    *     warp     64      4          1      0
 forward  2     256    *     block    64      4          1      0
@@ -53,10 +54,12 @@ forward  4     512    *     span     128     4          1      0
 forward  4     1024   *     span     256     4          1      0
 forward  4     128    264   block    128     1          1      0
 forward  4     128    *     warp     64      4          1      0
+forward_dropout 4 256  *     warp     64      8          1      0
 forward  4     256    *     block    64      4          1      0
 forward  4     512    *     block    128     4          1      0
 forward  4     1024   *     block    256     4          1      0
 forward  4     2048   *     block    256     8          1      0
+forward  4     4096   132   block    1024    4          1      0
 forward  4     8192   *     block    1024    8          1      1
 forward  4     13312  *     block    1024    0          1      1
 forward  4     16384  *     cluster  1024    8          2      1
@@ -111,6 +114,7 @@ backward 2     128    *     span     128     4          1      0
 backward 2     512    *     span     64      8          1      0
 backward 2     1024   *     span     128     8          1      0
 backward 2     128    264   block    128     1          1      0
+backward_dropout 2 128 *     warp     64      4          1      0
 backward 2     64     *     warp     128     2          1      0
 backward 2     128    *     block    64      4          1      0
 backward 2     256    *     block    128     2          1      0
@@ -145,8 +149,10 @@ backward 4     512    *     span     128     4          1      0
 backward 4     1024   *     span     256     4          1      0
 backward 4     128    264   block    128     1          1      0
 backward 4     128    *     block    128     1          1      0
+backward_dropout 4 256 *     block    64      4          1      0
 backward 4     512    *     block    128     4          1      0
 backward 4     2048   *     block    512     4          1      0
+backward 4     4096   132   cluster  512     4          2      0
 backward 4     4096   *     block    1024    4          1      0
 backward 4     8192   *     cluster  512     4          4      0
 backward 4     13312  *     cluster  512     0          2      1

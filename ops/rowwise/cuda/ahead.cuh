@@ -43,8 +43,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
     typename Function::Bits bits[kLanePacks];
     typename Function::Kept kept[kLanePacks];
     auto kept_edge = edge;
-    typename Function::Drawn drawn[kLanePacks];
-    function.draw(row, rank, size, drawn);
+    const LaneDraws<kLanePacks, Function> draws(function, row, rank, size);
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
@@ -54,7 +53,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
       if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, bits[i], kept[i], drawn[i]);
+        function.keep(row, rank + i * size, bits[i], kept[i], draws.of(i));
       }
     }
     const auto start_next = [&] {
@@ -63,10 +62,10 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
       }
     };
     if constexpr (kLate) {
-      reduce_and_write(function, row, group, kept, drawn, kept_edge, start_next);
+      reduce_and_write(function, row, group, kept, draws, kept_edge, start_next);
     } else {
       start_next();
-      reduce_and_write(function, row, group, kept, drawn, kept_edge, [] {});
+      reduce_and_write(function, row, group, kept, draws, kept_edge, [] {});
     }
   }
 }

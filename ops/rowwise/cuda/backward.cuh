@@ -12,11 +12,12 @@ namespace warpfuse::cuda {
 
 /// The two inputs of a gradient as they are: y, the forward's output, and g. What else they may be
 /// is in dropout.cuh: inputs that kChanges have change(row, column, full, drawn, y, g) for what was
-/// read, and inputs that kFinishes have finish(drawn, zero, values) for the results; zero is 0 times
-/// the sum. Both have a `drop`, which draws.
+/// read, and inputs that kFinishes have finish(drawn, zero, values) for the results; zero is 0
+/// times the sum. Both have a `drop`, which draws.
 struct PlainInputs {
   static constexpr bool kChanges = false;
   static constexpr bool kFinishes = false;
+  using Drawn = NothingDrawn;
 };
 
 /// The gradient of a row, for the same tiers as Forward:
@@ -127,9 +128,10 @@ struct Backward {
     }
   }
 
-  /// What is drawn for a pack: its elements that are not dropped.
-  using Drawn = std::conditional_t<Inputs::kChanges || Inputs::kFinishes, unsigned, NothingDrawn>;
-  /// Draws for packs `apart` packs from one another, which needs none of their data.
+  /// What is drawn for a pack: not before it is there, when registers are few.
+  using Drawn = typename Inputs::Drawn;
+  static constexpr bool kDrawsEarly = false;
+  /// Draws for packs `apart` packs from one another.
   template <int kPacks>
   __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
     draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
@@ -150,13 +152,13 @@ struct Backward {
     }
     if constexpr (Mask::kRules) {
       if (!full) {
-        zero(kept.y, [&](int i) { return in_interval(row, column + i); });
-        zero(kept.g, [&](int i) { return in_interval(row, column + i); });
+        zero_elements<T>(kept.y, [&](int i) { return in_interval(row, column + i); });
+        zero_elements<T>(kept.g, [&](int i) { return in_interval(row, column + i); });
       }
       if constexpr (Mask::kTensor) {
         if (!mask.fills() && mask.kind() == MaskKind::boolean) {
           const unsigned visible = mask.template visible_keys<kPack<T>>(row.interval, column, full);
-          zero(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
+          zero_elements<T>(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
         }
       }
     }
@@ -203,7 +205,7 @@ struct Backward {
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
     C sum = 0;
     each(std::true_type(), [&](auto& kept) { sum += sum_of(kept); });
-    return finish(row, group.template total<Backward>(merge(group.lanes(), {sum})));
+    return finish(row, group.total(*this, merge(group.lanes(), {sum})));
   }
 
   template <typename K>
@@ -213,7 +215,7 @@ struct Backward {
 
   template <typename Group>
   __device__ Summary total(const Row&, Group& group, const Partial& partial) const {
-    return group.template total<Backward>(merge(group.lanes(), {partial.sum.value()}));
+    return group.total(*this, merge(group.lanes(), {partial.sum.value()}));
   }
 
   __device__ Result finish(const Row&, const Summary& total) const {
@@ -301,30 +303,6 @@ struct Backward {
 
   __device__ static bool in_interval(const Row& row, int64_t key) {
     return key >= row.interval.begin && key < row.interval.end;
-  }
-
-  template <typename Keeps>
-  __device__ static void zero(uint4& bits, const Keeps& keeps) {
-    if constexpr (sizeof(T) == 2) {
-      bits.x &= halves(keeps, 0);
-      bits.y &= halves(keeps, 2);
-      bits.z &= halves(keeps, 4);
-      bits.w &= halves(keeps, 6);
-    } else if constexpr (sizeof(T) == 4) {
-      bits.x = keeps(0) ? bits.x : 0;
-      bits.y = keeps(1) ? bits.y : 0;
-      bits.z = keeps(2) ? bits.z : 0;
-      bits.w = keeps(3) ? bits.w : 0;
-    } else {
-      bits.x = keeps(0) ? bits.x : 0;
-      bits.y = keeps(0) ? bits.y : 0;
-      bits.z = keeps(1) ? bits.z : 0;
-      bits.w = keeps(1) ? bits.w : 0;
-    }
-  }
-  template <typename Keeps>
-  __device__ static unsigned halves(const Keeps& keeps, int i) {
-    return (keeps(i) ? 0x0000ffffu : 0) | (keeps(i + 1) ? 0xffff0000u : 0);
   }
 };
 

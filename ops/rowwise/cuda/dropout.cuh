@@ -52,8 +52,74 @@ struct RandomMask : Base {
   }
 };
 
-/// What is dropped, as the functors below apply it. Which neighbouring elements are kept is drawn as
-/// a bit each: that takes time, and no data.
+/// Which elements of a pack are kept, a bit each.
+struct KeptBits {
+  unsigned bits = 0;
+
+  __device__ __forceinline__ void set(int i, bool kept) { bits |= (kept ? 1u : 0u) << i; }
+
+  template <typename C, int kCount>
+  __device__ __forceinline__ void multiply(C (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] *= (bits >> i & 1) != 0 ? C(1) : C(0);
+    }
+  }
+  template <typename C, int kCount>
+  __device__ __forceinline__ void replace(C zero, C (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = (bits >> i & 1) != 0 ? values[i] : zero;
+    }
+  }
+  template <typename T>
+  __device__ __forceinline__ void multiply_pack(uint4& pack) const {
+    Compute<T> values[kPack<T>];
+    unpack<T>(pack, values);
+    multiply(values);
+    pack = pack_bits<T>(values);
+  }
+};
+
+/// The same for half precision as factors, 1 where an element is kept: to multiply by them packed
+/// takes half the instructions.
+template <typename T>
+struct KeptFactors {
+  unsigned pairs[4] = {0, 0, 0, 0};
+
+  __device__ __forceinline__ void set(int i, bool kept) {
+    constexpr float kOnes[2] = {1.0f, 1.0f};
+    pairs[i / 2] |= kept ? pack_word(kOnes, T()) & (i % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
+  }
+
+  template <typename C>
+  __device__ __forceinline__ void multiply(C (&value)[1]) const {
+    value[0] *= pairs[0] != 0 ? C(1) : C(0);
+  }
+  template <typename>
+  __device__ __forceinline__ void multiply_pack(uint4& pack) const {
+    pack = {product(pack.x, pairs[0]), product(pack.y, pairs[1]), product(pack.z, pairs[2]),
+            product(pack.w, pairs[3])};
+  }
+
+ private:
+  __device__ __forceinline__ static unsigned product(unsigned a, unsigned b) {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    Pair x, y;
+    memcpy(&x, &a, sizeof(a));
+    memcpy(&y, &b, sizeof(b));
+    x = __hmul2(x, y);
+    memcpy(&a, &x, sizeof(a));
+    return a;
+  }
+};
+
+/// What is drawn to multiply elements of type T.
+template <typename T>
+using KeptOf = std::conditional_t<sizeof(T) == 2, KeptFactors<T>, KeptBits>;
+
+/// What is dropped, as the functors below apply it: by factors of 0 and 1, as ATen does, and the
+/// scale later.
 template <typename C>
 struct Drop {
   Dropout dropout;
@@ -63,61 +129,33 @@ struct Drop {
 
   /// For kPacks times kCount elements, the first at `column`, the others `apart` elements, a
   /// multiple of kCount, from there.
-  template <int kCount, int kPacks, typename Row>
+  template <int kCount, int kPacks, typename Row, typename Kept>
   __device__ __forceinline__ void draw(const Row& row, int64_t column, int64_t apart,
-                                       unsigned (&kept)[kPacks]) const {
+                                       Kept (&kept)[kPacks]) const {
     const auto first = static_cast<uint64_t>(row.first + column);
     if (kCount > 1 && first % kCount == 0) {
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
-        kept[i] = draw_within_block<kCount>(row.rng, first + i * apart);
+        kept[i] = draw_within_block<kCount, Kept>(row.rng, first + i * apart);
       }
       return;
     }
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      kept[i] = draw_anywhere<kCount>(row.rng, first + i * apart);
+      kept[i] = draw_anywhere<kCount, Kept>(row.rng, first + i * apart);
     }
-  }
-
-  /// Values that are not kept are multiplied by 0, as ATen does.
-  template <int kCount>
-  __device__ __forceinline__ static void multiply(unsigned kept, C (&values)[kCount]) {
-    for_elements<kCount>(kept, [&](int i, bool is) { values[i] *= is ? C(1) : C(0); });
-  }
-  template <typename T>
-  __device__ __forceinline__ static void multiply(unsigned kept, uint4& bits) {
-    if constexpr (sizeof(T) == 2) {
-      unsigned ones[4] = {0, 0, 0, 0};
-      for_elements<8>(kept, [&](int i, bool is) {
-        ones[i / 2] |= is ? one_word<T>() & (i % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
-      });
-      bits = {product<T>(bits.x, ones[0]), product<T>(bits.y, ones[1]),
-              product<T>(bits.z, ones[2]), product<T>(bits.w, ones[3])};
-    } else {
-      C values[kPack<T>];
-      unpack<T>(bits, values);
-      multiply(kept, values);
-      bits = pack_bits<T>(values);
-    }
-  }
-
-  /// `zero` takes the place of values that are not kept.
-  template <int kCount>
-  __device__ __forceinline__ static void replace(unsigned kept, C zero, C (&values)[kCount]) {
-    for_elements<kCount>(kept, [&](int i, bool is) { values[i] = is ? values[i] : zero; });
   }
 
  private:
   /// Elements that are 1/4, 1/2 or all of a block.
-  template <int kCount>
-  __device__ __forceinline__ unsigned draw_within_block(const Rng& rng, uint64_t first) const {
+  template <int kCount, typename Kept>
+  __device__ __forceinline__ Kept draw_within_block(const Rng& rng, uint64_t first) const {
     const PhiloxBlock draws = philox(rng.seed, first / kDropoutBlock, rng.offset);
     const uint32_t least = dropout.least_kept(draws);
     const bool some = least <= 0xffff;
     const uint32_t least_word = least << 16;
     const int part = static_cast<int>(first % kDropoutBlock) / kCount;
-    unsigned kept = 0;
+    Kept kept;
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) {
       uint32_t word = draws.words[i];
@@ -125,45 +163,27 @@ struct Drop {
       for (int other = 1; other < kDropoutBlock / kCount; ++other) {
         word = part == other ? draws.words[other * (kCount / 2) + i] : word;
       }
-      kept |= word << 16 >= least_word && some ? 1u << (2 * i) : 0;
-      kept |= word >= least_word && some ? 2u << (2 * i) : 0;
+      kept.set(2 * i, word << 16 >= least_word && some);
+      kept.set(2 * i + 1, word >= least_word && some);
     }
     return kept;
   }
 
   /// In few registers and instructions: packs are seldom unaligned.
-  template <int kCount>
-  __device__ __forceinline__ unsigned draw_anywhere(const Rng& rng, uint64_t first) const {
-    unsigned kept = 0;
+  template <int kCount, typename Kept>
+  __device__ __forceinline__ Kept draw_anywhere(const Rng& rng, uint64_t first) const {
+    unsigned bits = 0;
 #pragma unroll 1
     for (int i = 0; i < (kCount > 1 ? 2 : 1); ++i) {
-      kept |= kept_of_block(dropout, rng, first / kDropoutBlock + i) << (i * kDropoutBlock);
+      bits |= kept_of_block(dropout, rng, first / kDropoutBlock + i) << (i * kDropoutBlock);
     }
-    return kept >> first % kDropoutBlock;
-  }
-
-  template <int kCount, typename Visit>
-  __device__ __forceinline__ static void for_elements(unsigned kept, const Visit& visit) {
+    bits >>= first % kDropoutBlock;
+    Kept kept;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      visit(i, (kept >> i & 1) != 0);
+      kept.set(i, (bits >> i & 1) != 0);
     }
-  }
-
-  template <typename T>
-  __device__ static unsigned one_word() {
-    constexpr float kOnes[2] = {1.0f, 1.0f};
-    return pack_word(kOnes, T());
-  }
-  template <typename T>
-  __device__ static unsigned product(unsigned a, unsigned b) {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-    Pair pairs[2];
-    memcpy(&pairs[0], &a, sizeof(a));
-    memcpy(&pairs[1], &b, sizeof(b));
-    pairs[0] = __hmul2(pairs[0], pairs[1]);
-    memcpy(&a, &pairs[0], sizeof(a));
-    return a;
+    return kept;
   }
 };
 
@@ -174,26 +194,21 @@ template <typename T>
 struct DropoutLoad {
   using Element = T;
   using Mask = RandomMask<NoMask, Compute<T>>;
-  static constexpr bool kPlain = false;
+  using Drawn = KeptOf<T>;
+  static constexpr bool kPlain = true;
   static constexpr bool kAlters = true;
+  static constexpr bool kScales = true;
   Mask mask;
   Drop<Compute<T>> drop;
 
-  __device__ static void alter(unsigned kept, uint4& bits) {
-    Drop<Compute<T>>::template multiply<T>(kept, bits);
-  }
-  __device__ static void alter(unsigned kept, Compute<T> (&value)[1]) {
-    Drop<Compute<T>>::multiply(kept, value);
+  /// Where all is dropped, any will do.
+  __device__ Compute<T> scale_of_exponent() const {
+    return drop.scale == Compute<T>(0) ? Compute<T>(1) : drop.scale;
   }
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&values)[kCount],
-                         bool&) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      values[i] *= drop.scale;
-    }
-  }
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
 };
 
 /// Softmax first: a Store that drops probabilities, and notes a row's maximum and the logarithm of
@@ -202,6 +217,7 @@ template <typename T>
 struct DropoutStore : ProbabilityStore<T> {
   using C = Compute<T>;
   static constexpr bool kFinishes = true;
+  using Drawn = KeptBits;
 
   Drop<C> drop;
   C* statistics;  // [rows, 2] or null
@@ -217,8 +233,8 @@ struct DropoutStore : ProbabilityStore<T> {
   }
 
   template <int kCount>
-  __device__ static void finish(unsigned kept, C zero, C (&values)[kCount]) {
-    Drop<C>::replace(kept, zero, values);
+  __device__ static void finish(const Drawn& kept, C zero, C (&values)[kCount]) {
+    kept.replace(zero, values);
   }
 };
 
@@ -229,11 +245,12 @@ template <typename T>
 struct DropoutFirst {
   static constexpr bool kChanges = false;
   static constexpr bool kFinishes = true;
+  using Drawn = KeptBits;
   Drop<Compute<T>> drop;
 
   template <int kCount>
-  __device__ static void finish(unsigned kept, Compute<T> zero, Compute<T> (&values)[kCount]) {
-    Drop<Compute<T>>::replace(kept, zero, values);
+  __device__ static void finish(const Drawn& kept, Compute<T> zero, Compute<T> (&values)[kCount]) {
+    kept.replace(zero, values);
   }
 };
 
@@ -245,24 +262,24 @@ struct SoftmaxFirst {
   using C = Compute<T>;
   static constexpr bool kChanges = true;
   static constexpr bool kFinishes = false;
+  using Drawn = KeptOf<T>;
   Load load;
   Drop<C> drop;
 
-
   template <typename Row>
-  __device__ void change(const Row& row, int64_t column, bool, unsigned kept, C (&y)[1],
+  __device__ void change(const Row& row, int64_t column, bool, const Drawn& kept, C (&y)[1],
                          C (&g)[1]) const {
     probabilities(row, column, true, y);
-    Drop<C>::multiply(kept, g);
+    kept.multiply(g);
   }
   template <typename Row>
-  __device__ void change(const Row& row, int64_t column, bool full, unsigned kept, uint4& y,
+  __device__ void change(const Row& row, int64_t column, bool full, const Drawn& kept, uint4& y,
                          uint4& g) const {
     C values[kPack<T>];
     unpack<T>(y, values);
     probabilities(row, column, full, values);
     y = pack_bits<T>(values);
-    Drop<C>::template multiply<T>(kept, g);
+    kept.template multiply_pack<T>(g);
   }
 
  private:

@@ -2,12 +2,9 @@
 
 #include <type_traits>
 
-#include "common/cascade_sum.h"
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/load.cuh"
+#include "rowwise/cuda/forward_sums.cuh"
 #include "rowwise/cuda/span.cuh"
 #include "rowwise/cuda/span_functions.cuh"
-#include "rowwise/cuda/store.cuh"
 
 namespace warpfuse::cuda {
 
@@ -21,39 +18,24 @@ namespace warpfuse::cuda {
 ///   prepare                    for packs that were not left as reduce() made them,
 ///   write                      for all packs and edges of the row.
 template <typename Load, typename Store>
-struct Forward {
-  using T = typename Load::Element;
-  using C = Compute<T>;
+struct Forward : ForwardSums<Load, Store> {
+  using Sums = ForwardSums<Load, Store>;
+  using T = typename Sums::T;
+  using C = typename Sums::C;
+  using Bits = typename Sums::Bits;
+  using Kept = typename Sums::Kept;
+  using Edge = typename Sums::Edge;
+  using Result = typename Sums::Result;
+  using Sums::load;
+  using Sums::store;
 
-  /// A pack as it lies in memory.
-  struct Bits {
-    uint4 x;
-  };
-  /// Neighbouring elements between their read and their write: scores, then what the store wants.
-  template <int kCount>
-  struct Values {
-    C value[kCount];
-  };
-  using Kept = Values<kPack<T>>;
-  using Edge = Values<1>;
   /// The bits of a pack have room for what is kept of it.
   static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
-  /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
-  static constexpr bool kMaxOfBits = sizeof(T) == 2 && Load::kPlain;
-  /// What exponentials are relative to: Relative.
-  using Base = Relative<T, kMaxOfBits>;
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
   /// The tier span has this function.
   static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
                                  !Store::kFinishes && sizeof(T) <= 4;
-
-  /// What lanes, warps and blocks tell each other of their part of the row.
-  struct Summary {
-    C max;
-    C sum;  // of exp(x - max)
-    bool visible;
-  };
 
   struct Row {
     const T* in;
@@ -66,16 +48,6 @@ struct Forward {
     T* out_packs;
   };
 
-  struct Result {
-    C max;
-    Base base;   // of the exponentials that were kept
-    C factor;    // for those
-    bool empty;  // no visible key: zeros
-    bool sound;  // the sum is positive and finite
-  };
-
-  Load load;
-  [[no_unique_address]] Store store;
   const T* input;  // [rows, columns], rows `input_stride` apart
   T* output;       // [rows, columns]
   int64_t columns;
@@ -84,8 +56,7 @@ struct Forward {
 
   Forward(const Load& load, const Store& store, const T* input, T* output, int64_t columns,
           int64_t input_stride)
-      : load(load),
-        store(store),
+      : Sums{load, store},
         input(input),
         output(output),
         columns(columns),
@@ -136,9 +107,11 @@ struct Forward {
                   policy...);
   }
 
-  /// What is drawn for a pack: its elements that are not dropped.
-  using Drawn = std::conditional_t<Load::kAlters || Store::kFinishes, unsigned, NothingDrawn>;
-  /// Draws for packs `apart` packs from one another, which needs none of their data.
+  /// What is drawn for a pack. That needs none of its data: there is time while they are on their
+  /// way.
+  using Drawn = std::conditional_t<Load::kAlters, typename Load::Drawn, typename Store::Drawn>;
+  static constexpr bool kDrawsEarly = true;
+  /// Draws for packs `apart` packs from one another.
   template <int kPacks>
   __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
     draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
@@ -147,7 +120,9 @@ struct Forward {
 
   /// Where a row is read more than once from the bits of its packs, they are altered once.
   static constexpr bool kAltersBits = Load::kAlters && !kKeptInBits;
-  __device__ static void alter(const Drawn& drawn, Bits& bits) { Load::alter(drawn, bits.x); }
+  __device__ static void alter(const Drawn& drawn, Bits& bits) {
+    drawn.template multiply_pack<T>(bits.x);
+  }
 
   __device__ void keep(Row& row, int pack, Bits bits, Kept& kept, const Drawn& drawn) const {
     if constexpr (Load::kAlters) {
@@ -170,7 +145,7 @@ struct Forward {
     Edge value{{visible ? to_compute(row.in[column]) : lowest<C>()}};
     if (visible) {
       if constexpr (Load::kAlters) {
-        Load::alter(draw_element(row, column), value.value);
+        draw_element(row, column).multiply(value.value);
       }
       load.scores(row.interval, column, true, value.value, row.visible);
     }
@@ -191,124 +166,6 @@ struct Forward {
   }
   __device__ static void kept_in_bits(const Bits& bits, Kept& kept) {
     memcpy(&kept, &bits, sizeof(bits));
-  }
-
-  // --- the sum over the row ---
-
-  __device__ static Summary nothing() { return {lowest<C>(), C(0), false}; }
-
-  /// What two found together.
-  __device__ static Summary join(const Summary& a, const Summary& b) {
-    const C max = larger(a.max, b.max);
-    const auto scaled = [&](const Summary& s) {
-      return s.max == max ? s.sum : s.sum * decay<T>(s.max - max);
-    };
-    return {max, scaled(a) + scaled(b), a.visible || b.visible};
-  }
-
-  /// What the lanes found together.
-  __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
-    const C max = lanes.max(of_lane.max);
-    const C sum = of_lane.max == max ? of_lane.sum : of_lane.sum * decay<T>(of_lane.max - max);
-    return {max, lanes.sum(sum), Load::Mask::kTensor && lanes.any(of_lane.visible)};
-  }
-
-  /// each(first_time, f) calls f(kept) for what this lane keeps and leaves what f makes of it; the
-  /// first time it may pass bits where kMaxOfBits is set. One exponential an element, relative to
-  /// the maximum of the warp; what is left to the maximum of the row goes into the factor.
-  template <typename Group, typename Each>
-  __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
-    Maximum of_lane;
-    each(std::true_type(), [&](const auto& kept) { of_lane.take(kept); });
-    const C max = group.lanes().max(of_lane.value());
-    // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
-    const Base base(max == lowest<C>() ? C(0) : max);
-    C sum = 0;
-    each(std::false_type(), [&](auto& kept) { sum += exponentials(kept, base); });
-    sum = group.lanes().sum(sum) * base.correction();
-    const bool visible = Load::Mask::kTensor && group.lanes().any(row.visible);
-    const Summary total = group.template total<Forward>({max, sum, visible});
-    Result result = finish(row, total);
-    if constexpr (Store::kKeepsExponential) {
-      result.base = base;
-      result.factor = store.factor(total.sum) * base.correction();
-      if (max != total.max) {
-        result.factor *= decay<T>(max - total.max);
-      }
-    }
-    return result;
-  }
-
-  /// The maximum and the sum so far of what one lane has seen, for rows that are seen twice.
-  struct Partial {
-    C max = lowest<C>();
-    CascadeSum<C> sum{C(0)};
-  };
-
-  /// Makes the maximum no less than `max`, of what is added next.
-  __device__ static void raise(Partial& partial, C max) {
-    if (max > partial.max) {
-      partial.sum.scale(decay<T>(partial.max - max));
-      partial.max = max;
-    }
-  }
-
-  /// Adds what is no greater than the maximum.
-  template <int kCount>
-  __device__ static void accumulate(Partial& partial, const Values<kCount>& kept) {
-    Values<kCount> copy = kept;
-    const Relative<T, false> base(partial.max == lowest<C>() ? C(0) : partial.max);
-    partial.sum.add(exponentials(copy, base));
-  }
-
-  template <int kCount>
-  __device__ void add(Partial& partial, const Values<kCount>& kept) const {
-    raise(partial, max_of(kept));
-    accumulate(partial, kept);
-  }
-
-  /// The same for several packs at once, by their bits.
-  template <int kPacks>
-  __device__ static void raise(Partial& partial, const Bits (&bits)[kPacks]) {
-    C max = max_of(bits[0]);
-#pragma unroll
-    for (int i = 1; i < kPacks; ++i) {
-      max = larger(max, max_of(bits[i]));
-    }
-    raise(partial, max);
-  }
-
-  template <typename Group>
-  __device__ Summary total(const Row& row, Group& group, const Partial& partial) const {
-    return group.template total<Forward>(
-        merge(group.lanes(), {partial.max, partial.sum.value(), row.visible}));
-  }
-
-  __device__ Result finish(const Row& row, const Summary& total) const {
-    bool empty = false;
-    if constexpr (Load::Mask::kTensor) {
-      empty = !total.visible;
-    } else if constexpr (Load::Mask::kRules) {
-      empty = !row.visible;
-    }
-    if constexpr (Store::kFinishes) {
-      if (row.layout.packs + row.layout.edges > 0) {
-        store.note(row.interval, total.max, total.sum, empty);
-      }
-    }
-    const Base base(total.max);
-    return {total.max, base,
-            Store::kKeepsExponential ? store.factor(total.sum) * base.correction()
-                                     : store.factor(total.sum),
-            empty, total.sum > 0 && total.sum < C(INFINITY)};
-  }
-
-  /// Brings scores to what write() takes.
-  template <int kCount>
-  __device__ void prepare(Values<kCount>& kept, const Result& result) const {
-    if constexpr (Store::kKeepsExponential) {
-      exponentials(kept, result.base);
-    }
   }
 
   // --- the result ---
@@ -341,71 +198,6 @@ struct Forward {
   }
 
  private:
-  /// The maximum of a lane's values; of packs that are taken as bits, in pairs.
-  struct Maximum {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-    C max = lowest<C>();
-    Pair pair;
-    __device__ Maximum() {
-      if constexpr (kMaxOfBits) {
-        const T least = from_compute<T>(lowest<C>());
-        pair = Pair(least, least);
-      }
-    }
-
-    template <int kCount>
-    __device__ void take(const Values<kCount>& values) {
-      max = larger(max, max_of(values));
-    }
-    __device__ void take(const Bits& bits) {
-      Pair pairs[4];
-      memcpy(pairs, &bits, sizeof(bits));
-#pragma unroll
-      for (const Pair& next : pairs) {
-        pair = __hmax2(pair, next);
-      }
-    }
-    __device__ C value() const {
-      if constexpr (kMaxOfBits) {
-        return larger(max, larger(to_compute(pair.x), to_compute(pair.y)));
-      }
-      return max;
-    }
-  };
-
-  template <int kCount>
-  __device__ static C max_of(const Values<kCount>& kept) {
-    C max = kept.value[0];
-#pragma unroll
-    for (int i = 1; i < kCount; ++i) {
-      max = larger(max, kept.value[i]);
-    }
-    return max;
-  }
-
-  __device__ static C max_of(const Bits& bits) {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-    Pair pairs[4];
-    memcpy(pairs, &bits, sizeof(bits));
-    const Pair max = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
-    return larger(to_compute(max.x), to_compute(max.y));
-  }
-
-  /// The sum of exp(x - max), which take the place of x where the store wants them.
-  template <int kCount, typename Base>
-  __device__ static C exponentials(Values<kCount>& kept, const Base& base) {
-    C sum = 0;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const C value = base(kept.value[i]);
-      sum += value;
-      if constexpr (Store::kKeepsExponential) {
-        kept.value[i] = value;
-      }
-    }
-    return sum;
-  }
-
   template <int kCount, int kPacks>
   __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
                                 [[maybe_unused]] int64_t apart,
@@ -423,8 +215,9 @@ struct Forward {
   }
 
   template <int kCount>
-  __device__ void finished(const Row& row, int64_t column, const Values<kCount>& kept,
-                           const Result& result, const Drawn& drawn, C (&values)[kCount]) const {
+  __device__ void finished(const Row& row, int64_t column,
+                           const typename Sums::template Values<kCount>& kept, const Result& result,
+                           const Drawn& drawn, C (&values)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] = Store::value(kept.value[i], result.max, result.factor);

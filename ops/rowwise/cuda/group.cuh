@@ -34,7 +34,8 @@ class LaneGroup {
 
   /// The total of what the group's warps found: there is one.
   template <typename Function>
-  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) const {
+  __device__ typename Function::Summary total(const Function&,
+                                              const typename Function::Summary& of_warp) const {
     return of_warp;
   }
 
@@ -90,7 +91,8 @@ class BlockGroup {
 
   /// The total of what the warps found, the same in every thread.
   template <typename Function>
-  __device__ typename Function::Summary total(const typename Function::Summary& of_warp) {
+  __device__ typename Function::Summary total(const Function& function,
+                                              const typename Function::Summary& of_warp) {
     using Summary = typename Function::Summary;
     // Two of each in turn: a warp that is ahead by a row writes where no other still reads.
     __shared__ Summary of_warps_in_turn[2][32];
@@ -102,7 +104,7 @@ class BlockGroup {
       of_warps[warp] = of_warp;
     }
     __syncthreads();
-    Summary sum = Function::merge(
+    Summary sum = function.merge(
         lanes_, lane < static_cast<int>(blockDim.x) / 32 ? of_warps[lane] : Function::nothing());
     if (blocks_ > 1) {
       wait_for_start();
@@ -111,7 +113,7 @@ class BlockGroup {
       }
       arrive();
       wait();
-      sum = Function::merge(lanes_, lane < blocks_ ? of_blocks[lane] : Function::nothing());
+      sum = function.merge(lanes_, lane < blocks_ ? of_blocks[lane] : Function::nothing());
     }
     turn_ ^= 1;
     return sum;

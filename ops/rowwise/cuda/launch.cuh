@@ -30,7 +30,8 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
           rows,
           sizeof(typename Function::Bits),
           function.spans(rows),
-          lines ? 0 : kLinePacks - 1};
+          lines ? 0 : kLinePacks - 1,
+          !std::is_same_v<typename Function::Drawn, NothingDrawn>};
 }
 
 template <typename Function>

@@ -6,7 +6,8 @@ namespace warpfuse::cuda {
 
 /// A Load functor makes scores of kCount neighbouring elements, the first of them at `column`; -inf
 /// outside the visible interval. full: all lie in it. One that kAlters changes the elements first,
-/// within their type, by what its `drop` has drawn for them.
+/// within their type, by what its `drop` has drawn for them; the scores of one that
+/// kScales are to be multiplied by scale_of_exponent() yet.
 
 /// Scores as they are.
 template <typename T, typename Mask_ = NoMask>
@@ -15,6 +16,8 @@ struct PlainLoad {
   using Mask = Mask_;
   static constexpr bool kPlain = true;
   static constexpr bool kAlters = false;
+  static constexpr bool kScales = false;
+  using Drawn = NothingDrawn;
   Mask mask;
 
   template <int kCount>
@@ -29,6 +32,8 @@ struct MaskedLoad {
   using Mask = Mask_;
   static constexpr bool kPlain = false;
   static constexpr bool kAlters = false;
+  static constexpr bool kScales = false;
+  using Drawn = NothingDrawn;
   Mask mask;
   Compute<T> scale;
 

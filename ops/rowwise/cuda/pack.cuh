@@ -67,6 +67,21 @@ __device__ __forceinline__ uint4 pack_bits(const Compute<T> (&values)[kPack<T>])
   }
 }
 
+/// Zeros the elements i of a pack that keep(i) does not name.
+template <typename T, typename Keep>
+__device__ __forceinline__ void zero_elements(uint4& bits, const Keep& keep) {
+  unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    if constexpr (sizeof(T) == 2) {
+      words[word] &= (keep(2 * word) ? 0x0000ffffu : 0) | (keep(2 * word + 1) ? 0xffff0000u : 0);
+    } else {
+      words[word] = keep(word * 4 / static_cast<int>(sizeof(T))) ? words[word] : 0;
+    }
+  }
+  bits = {words[0], words[1], words[2], words[3]};
+}
+
 // --- where packs lie --------------------------------------------------------------------------
 
 /// A row as 16-byte packs, which start where memory allows one access, and the few elements before

@@ -9,13 +9,45 @@ namespace warpfuse::cuda {
 // registers. Function is Forward or Backward. A row has at most one edge a lane: a plan has lanes
 // enough.
 
+/// What is drawn for the packs of a lane: all of it while they are on their way, where registers
+/// are free then, else each where it is wanted.
+template <int kLanePacks, typename Function>
+class LaneDraws {
+ public:
+  using Drawn = typename Function::Drawn;
+
+  __device__ __forceinline__ LaneDraws(const Function& function, const typename Function::Row& row,
+                                       int rank, int size)
+      : function_(function), row_(row), rank_(rank), size_(size) {
+    if constexpr (Function::kDrawsEarly) {  // past the row's end too: without branches they overlap
+      function.draw(row, rank, size, drawn_);
+    }
+  }
+
+  __device__ __forceinline__ Drawn of(int i) const {
+    if constexpr (Function::kDrawsEarly) {
+      return drawn_[i];
+    } else {
+      Drawn drawn[1];
+      function_.draw(row_, rank_ + i * size_, 0, drawn);
+      return drawn[0];
+    }
+  }
+
+ private:
+  const Function& function_;
+  const typename Function::Row& row_;
+  int rank_, size_;
+  Drawn drawn_[Function::kDrawsEarly ? kLanePacks : 1];
+};
+
 /// A row that is kept in the registers of the group's lanes, pack i * size + rank in slot i.
 /// between() is called after the reduction, before the first write.
 template <int kLanePacks, typename Function, typename Group, typename Between>
 __device__ __forceinline__ void reduce_and_write(const Function& function,
                                                  const typename Function::Row& row, Group& group,
                                                  typename Function::Kept (&kept)[kLanePacks],
-                                                 const typename Function::Drawn (&drawn)[kLanePacks],
+                                                 const LaneDraws<kLanePacks, Function>& draws,
                                                  typename Function::Edge& edge,
                                                  const Between& between) {
   const int rank = group.rank(), size = group.size();
@@ -32,7 +64,7 @@ __device__ __forceinline__ void reduce_and_write(const Function& function,
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (rank + i * size < row.layout.packs) {
-      function.write(row, rank + i * size, kept[i], result, drawn[i]);
+      function.write(row, rank + i * size, kept[i], result, draws.of(i));
     }
   }
   if (rank < row.layout.edges) {
@@ -54,18 +86,17 @@ __device__ __forceinline__ void row_in_registers(const Function& function,
       function.fetch(row, rank + i * size, bits[i]);
     }
   }
-  typename Function::Drawn drawn[kLanePacks];
-  function.draw(row, rank, size, drawn);  // past the row's end too: without branches they overlap
+  const LaneDraws<kLanePacks, Function> draws(function, row, rank, size);
   if (rank < row.layout.edges) {
     edge = function.edge(row, rank);
   }
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (row.layout.read(rank + i * size)) {
-      function.keep(row, rank + i * size, bits[i], kept[i], drawn[i]);
+      function.keep(row, rank + i * size, bits[i], kept[i], draws.of(i));
     }
   }
-  reduce_and_write(function, row, group, kept, drawn, edge, [] {});
+  reduce_and_write(function, row, group, kept, draws, edge, [] {});
 }
 
 /// Tier warp: `lanes` of a warp share a row.

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   }
   cooperative_groups::this_grid().sync();
   const auto result =
-      function.finish(row, total_of_parts<Function>(group, summaries + index * parts, parts));
+      function.finish(row, total_of_parts(function, group, summaries + index * parts, parts));
 
   typename Function::Kept kept;
   const auto write = [&](int pack, const typename Function::Bits& from) {

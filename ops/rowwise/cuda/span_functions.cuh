@@ -55,7 +55,7 @@ struct SpanForward {
     const float max = raw_max * scale;
     const float of_lane = is_tame(raw_max) ? tame_exponentials(bits, raw_max, kept)
                                            : exponentials(bits, raw_max, kept);
-    const Summary total = group.template total<SpanForward>({max, group.lanes().sum(of_lane)});
+    const Summary total = group.total(*this, {max, group.lanes().sum(of_lane)});
     const float factor = 1.0f / total.sum;
     return {max == total.max ? factor : factor * decay<T>(max - total.max)};
   }
@@ -202,7 +202,7 @@ struct SpanBackward {
       }
       sum += of_pack;
     }
-    return group.template total<SpanBackward>({group.lanes().sum(sum)});
+    return group.total(*this, {group.lanes().sum(sum)});
   }
 
   template <int kSlots>

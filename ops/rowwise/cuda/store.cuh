@@ -14,6 +14,7 @@ template <typename T>
 struct ProbabilityStore {
   static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
   static constexpr bool kFinishes = false;
+  using Drawn = NothingDrawn;
 
   using C = Compute<T>;
 
@@ -26,6 +27,7 @@ template <typename T>
 struct LogProbabilityStore {
   static constexpr bool kKeepsExponential = false;
   static constexpr bool kFinishes = false;
+  using Drawn = NothingDrawn;
 
   using C = Compute<T>;
 

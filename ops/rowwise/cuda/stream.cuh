@@ -38,7 +38,7 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
   if constexpr (Function::kMaxOfBits) {
     raised = pack >= from && pack + (kStreamLanePacks - 1) * size < to;
     if (raised) {
-      Function::raise(partial, bits);
+      function.raise(partial, bits);
     }
   }
 #pragma unroll
@@ -47,7 +47,7 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
       function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
       if constexpr (Function::kMaxOfBits) {
         if (raised) {
-          Function::accumulate(partial, kept);
+          function.accumulate(partial, kept);
           continue;
         }
       }
@@ -165,14 +165,14 @@ __global__ void __launch_bounds__(512)
 
 /// What all parts of a row found.
 template <typename Function>
-__device__ typename Function::Summary total_of_parts(BlockGroup& group,
+__device__ typename Function::Summary total_of_parts(const Function& function, BlockGroup& group,
                                                      const typename Function::Summary* summaries,
                                                      int parts) {
   auto of_thread = Function::nothing();
   for (int part = group.rank(); part < parts; part += group.size()) {
-    of_thread = Function::join(of_thread, summaries[part]);
+    of_thread = function.join(of_thread, summaries[part]);
   }
-  return group.template total<Function>(Function::merge(group.lanes(), of_thread));
+  return group.total(function, function.merge(group.lanes(), of_thread));
 }
 
 template <typename Function>
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(512)
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int index = block / parts;
   auto row = function.row(index);
-  const auto total = total_of_parts<Function>(group, summaries + index * parts, parts);
+  const auto total = total_of_parts(function, group, summaries + index * parts, parts);
   write_part(function, row, RowPart(row.layout, block % parts, parts), group,
              function.finish(row, total));
 }

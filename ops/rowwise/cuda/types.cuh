@@ -81,14 +81,15 @@ __device__ __forceinline__ Compute<T> decay(Compute<T> d) {
   }
 }
 
-/// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is e^(x - max)
-/// but for a factor that is the same for all x, which correction() takes away.
+/// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is
+/// e^(scale * (x - max)) but for a factor that is the same for all x, which correction() takes
+/// away.
 template <typename T, bool kAsRead>
 struct Relative {
-  Compute<T> max;
+  Compute<T> max, scale;
 
-  __device__ explicit Relative(Compute<T> max) : max(max) {}
-  __device__ Compute<T> operator()(Compute<T> x) const { return exponential<T>(x - max); }
+  __device__ explicit Relative(Compute<T> max, Compute<T> scale = 1) : max(max), scale(scale) {}
+  __device__ Compute<T> operator()(Compute<T> x) const { return exponential<T>((x - max) * scale); }
   __device__ Compute<T> correction() const { return 1; }
 };
 
@@ -101,8 +102,8 @@ template <typename T>
 struct Relative<T, true> {
   float slope, offset, excess;
 
-  __device__ explicit Relative(float max)
-      : slope(fabsf(max) < 65536.0f ? 1.4426950408889634f : 1.0f),
+  __device__ explicit Relative(float max, float scale = 1)
+      : slope((fabsf(max) < 65536.0f ? 1.4426950408889634f : 1.0f) * scale),
         offset(fmaf(max, slope, -24.0f)),
         excess(fmaf(max, slope, -offset) - 24.0f) {}
   __device__ float operator()(float x) const { return power_of_two(fmaf(x, slope, -offset)); }
