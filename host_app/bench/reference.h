@@ -25,8 +25,8 @@ namespace warpfuse::host::bench {
 //   fused_logprob           see logprob.h
 //   linear_dropout_softmax  see linear_dropout.h
 //
-// A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count, nor
-// does, with dropout, one of twice that, which rounding before and after it can make.
+// A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count;
+// with dropout, which may be rounded before and after, nor does one of twice that.
 
 double smallest_difference(c10::ScalarType dtype);
 

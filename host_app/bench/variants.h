@@ -16,7 +16,8 @@ namespace warpfuse::host::bench {
 // What a call returns: its result, and what a training step gives besides.
 struct Outputs {
   // Implicit, since most calls return one tensor.
-  Outputs(at::Tensor only) : result(std::move(only)) {}
+  Outputs(at::Tensor only)  // NOLINT(misc-explicit-constructor)
+      : result(std::move(only)) {}
   Outputs(at::Tensor largest, std::vector<at::Tensor> rest)
       : result(std::move(largest)), others(std::move(rest)) {}
 
