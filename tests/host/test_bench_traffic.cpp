@@ -105,7 +105,7 @@ TEST_CASE("fused_logprob reads the logits once a pass", "[bench]") {
   CHECK(of(Direction::forward, kBFloat16).least == kTwo * 42 + kRows * (8 + 4));
   CHECK(of(Direction::backward, kBFloat16).least == kTwo * 2 * 42 + kRows * (8 + 4 + 8));
   CHECK(of(Direction::both, kBFloat16).least == kTwo * 3 * 42 + kRows * (8 + 4 + 8 + 4 + 8 + 8));
-  CHECK(of(Direction::forward, c10::ScalarType::Double).least == 8 * 42 + kRows * (8 + 8));
+  CHECK(of(Direction::forward, c10::ScalarType::Double).least == int64_t{8} * 42 + kRows * (8 + 8));
   CHECK(of(Direction::both, kFloat32).unfused ==
         of(Direction::forward, kFloat32).unfused + of(Direction::backward, kFloat32).unfused);
 }
