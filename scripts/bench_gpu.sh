@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/performance.md shows of a GPU, on a machine with one: the presets
-# table, seed, sweep and logprob of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
+# table, seed, sweep, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
 # traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
 # (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
@@ -46,6 +46,7 @@ measure table all
 measure seed all --dtype float32,bfloat16 --backward
 measure sweep softmax
 measure logprob fused_logprob
+measure dropout all
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"

@@ -15,6 +15,8 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
 }
 
+std::string dtype_name(const Case& c) { return name_in(kDtypeNames, Precision{c.dtype, c.tf32}); }
+
 // The product must fit 64 bits when it is counted in bytes too.
 constexpr int64_t kMostElements = std::numeric_limits<int64_t>::max() / 64;
 
@@ -60,19 +62,23 @@ std::optional<Shape> parse_shape(std::string_view text) {
   return shape;
 }
 
+Shape Case::scores() const {
+  return op == Operator::linear_dropout_softmax ? Shape{{shape.sizes[0], shape.sizes[2]}} : shape;
+}
+
 Json key_of(const Case& c) {
   return {{"operator", name_in(kOperatorNames, c.op)},
           {"direction", name_in(kDirectionNames, c.direction)},
           {"shape", c.shape.sizes},
           {"dim", c.shape.dim},
-          {"dtype", name_in(kDtypeNames, c.dtype)},
+          {"dtype", dtype_name(c)},
           {"mask", name_in(kMaskNames, c.mask)}};
 }
 
 std::string text_of(const Case& c) {
   return fmt::format("{} {} {} {} {}", name_in(kOperatorNames, c.op),
-                     name_in(kDirectionNames, c.direction), c.shape.text(),
-                     name_in(kDtypeNames, c.dtype), name_in(kMaskNames, c.mask));
+                     name_in(kDirectionNames, c.direction), c.shape.text(), dtype_name(c),
+                     name_in(kMaskNames, c.mask));
 }
 
 }  // namespace warpfuse::host::bench

@@ -16,20 +16,39 @@ namespace warpfuse::host::bench {
 // Keeps the order in which keys are written.
 using Json = nlohmann::ordered_json;
 
-enum class Operator { softmax, log_softmax, scaled_masked_softmax, fused_logprob };
+enum class Operator {
+  softmax,
+  log_softmax,
+  scaled_masked_softmax,
+  fused_logprob,
+  dropout_softmax,
+  softmax_dropout,
+  linear_dropout_softmax
+};
 // both: a forward and its backward in one call, where a trainer has no use for one alone.
 enum class Direction { forward, backward, both };
 enum class Mask { none, causal, padding, boolean, additive, positions };
+
+// What a row computes in; tf32: on float32, whose matrix products may use TF32.
+struct Precision {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  bool tf32 = false;
+
+  bool operator==(const Precision&) const = default;
+};
 
 template <typename Value, size_t n>
 using Names = std::array<std::pair<Value, std::string_view>, n>;
 
 // What the command line, the JSON and the table call them.
-inline constexpr Names<Operator, 4> kOperatorNames{
+inline constexpr Names<Operator, 7> kOperatorNames{
     {{Operator::softmax, "softmax"},
      {Operator::log_softmax, "log_softmax"},
      {Operator::scaled_masked_softmax, "scaled_masked_softmax"},
-     {Operator::fused_logprob, "fused_logprob"}}};
+     {Operator::fused_logprob, "fused_logprob"},
+     {Operator::dropout_softmax, "dropout_softmax"},
+     {Operator::softmax_dropout, "softmax_dropout"},
+     {Operator::linear_dropout_softmax, "linear_dropout_softmax"}}};
 inline constexpr Names<Direction, 3> kDirectionNames{{{Direction::forward, "forward"},
                                                       {Direction::backward, "backward"},
                                                       {Direction::both, "both"}}};
@@ -39,10 +58,11 @@ inline constexpr Names<Mask, 6> kMaskNames{{{Mask::none, "none"},
                                             {Mask::boolean, "boolean"},
                                             {Mask::additive, "additive"},
                                             {Mask::positions, "positions"}}};
-inline constexpr Names<c10::ScalarType, 4> kDtypeNames{{{c10::ScalarType::Float, "float32"},
-                                                        {c10::ScalarType::Half, "float16"},
-                                                        {c10::ScalarType::BFloat16, "bfloat16"},
-                                                        {c10::ScalarType::Double, "float64"}}};
+inline constexpr Names<Precision, 5> kDtypeNames{{{{c10::ScalarType::Float}, "float32"},
+                                                  {{c10::ScalarType::Half}, "float16"},
+                                                  {{c10::ScalarType::BFloat16}, "bfloat16"},
+                                                  {{c10::ScalarType::Double}, "float64"},
+                                                  {{c10::ScalarType::Float, true}, "tf32"}}};
 
 template <typename Value, size_t n>
 std::string name_in(const Names<Value, n>& names, Value value) {
@@ -88,8 +108,11 @@ struct Case {
   Shape shape;
   c10::ScalarType dtype;
   Mask mask;
+  bool tf32 = false;  // see Precision
 
   bool operator==(const Case&) const = default;
+  // What the softmax runs over: the shape, or what a linear makes of its rows x in x out.
+  Shape scores() const;
 };
 
 // The fields that name a row in the JSON.

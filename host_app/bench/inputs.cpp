@@ -6,6 +6,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include <cmath>
+
+#include "bench/dropout.h"
+#include "bench/linear_dropout.h"
 #include "bench/logprob.h"
 #include "bench/reference.h"
 #include "bench/rules.h"
@@ -93,6 +97,34 @@ void add_masks(std::vector<InputSet>& inputs, const Case& c, const at::TensorOpt
   }
 }
 
+void add_linear(std::vector<InputSet>& inputs, const Case& c, const at::TensorOptions& options) {
+  const LinearSizes sizes = linear_sizes_of(c.shape);
+  // So that the logits are spread as much as scores are elsewhere.
+  const double spread = 1 / std::sqrt(static_cast<double>(sizes.in));
+  add_tensors(inputs, &InputSet::input, {sizes.rows, sizes.in}, options, fill_randomly);
+  add_tensors(inputs, &InputSet::weight, {sizes.out, sizes.in}, options,
+              [spread](const at::Tensor& weight, const InputSet&) { weight.normal_(0, spread); });
+  add_tensors(inputs, &InputSet::bias, {sizes.out}, options, fill_randomly);
+  if (c.direction != Direction::forward) {
+    add_tensors(inputs, &InputSet::grad_output, {sizes.rows, sizes.out}, options, fill_randomly);
+  }
+}
+
+// Random scores, and what a backward of a softmax is given for them.
+void add_backward(std::vector<InputSet>& inputs, const Case& c, const at::TensorOptions& options) {
+  add_tensors(inputs, &InputSet::output, c.shape.sizes, options, fill_randomly);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    InputSet& set = inputs[i];
+    if (has_dropout(c.op)) {
+      add_dropout_state(set, c, static_cast<int64_t>(i));
+    }
+    InputSet forward = set;
+    forward.scores = set.output;
+    replace_by_forward(saved_forward(c), forward);
+  }
+  add_tensors(inputs, &InputSet::grad_output, c.shape.sizes, options, fill_randomly);
+}
+
 }  // namespace
 
 std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t sets) {
@@ -102,6 +134,10 @@ std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t set
   if (c.op == Operator::scaled_masked_softmax) {
     add_masks(inputs, c, options);
   }
+  if (c.op == Operator::linear_dropout_softmax) {
+    add_linear(inputs, c, options);
+    return inputs;
+  }
   const bool logprob = c.op == Operator::fused_logprob;
   if (logprob || c.direction == Direction::forward) {
     add_tensors(inputs, &InputSet::scores, c.shape.sizes, options, fill_randomly);
@@ -110,13 +146,7 @@ std::vector<InputSet> make_inputs(const Case& c, c10::Device device, int64_t set
     }
     return inputs;
   }
-  add_tensors(inputs, &InputSet::output, c.shape.sizes, options, fill_randomly);
-  for (InputSet& set : inputs) {
-    set.scores = set.output;
-    replace_by_forward(c, set);
-    set.scores = at::Tensor();
-  }
-  add_tensors(inputs, &InputSet::grad_output, c.shape.sizes, options, fill_randomly);
+  add_backward(inputs, c, options);
   return inputs;
 }
 

@@ -24,10 +24,17 @@ struct InputSet {
 
   // fused_logprob, see logprob.h.
   at::Tensor targets;       // i64[..]
-  at::Tensor statistics;    // [.., 2], backward: what the plugin's forward leaves for it
+  at::Tensor statistics;    // [.., 2], backward: what the plugin's forward leaves for it (also
+                            // softmax_dropout's)
   at::Tensor grad_rounded;  // [..], backward: grad_output in the logits' dtype, for ATen
   at::Tensor grad_negated;  // [..], and for ATen's loss, which is -log p
   at::Tensor total_weight;  // [], which nll_loss's backward asks for
+
+  // Operators with dropout, see dropout.h and linear_dropout.h.
+  at::Tensor keep;                 // bool[..], which elements are kept: of the backward, and of a
+                                   // forward once it is known what that drew
+  at::Tensor rng;                  // i64[2], backward: the random numbers behind `keep`
+  at::Tensor input, weight, bias;  // linear: [rows, in], [out, in] and [out]
 };
 
 // `sets` inputs of the row, random and each in memory of its own; equal from run to run on one

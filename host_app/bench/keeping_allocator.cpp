@@ -37,24 +37,31 @@ c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
     lock.unlock();
     return underlying_->allocate(bytes);
   }
-  std::unique_ptr<Block> block;
-  if (std::vector<std::unique_ptr<Block>>& blocks = kept_[bytes]; !blocks.empty()) {
-    block = std::move(blocks.back());
-    blocks.pop_back();
+  Block block{{}, bytes};
+  if (std::vector<c10::DataPtr>& free = kept_[bytes]; !free.empty()) {
+    block.memory = std::move(free.back());
+    free.pop_back();
   } else {
-    block = std::make_unique<Block>(underlying_->allocate(bytes), bytes);
+    block.memory = underlying_->allocate(bytes);
   }
-  void* memory = block->memory.get();
-  const c10::Device device = block->memory.device();
-  return {memory, block.release(), give_back, device};
+  void* address = block.memory.get();
+  const c10::Device device = block.memory.device();
+  if (address != nullptr) {  // as it is where there are no bytes
+    in_use_.insert_or_assign(address, std::move(block));
+  }
+  return {address, address, give_back, device};
 }
 
-void KeepingAllocator::give_back(void* context) {
-  std::unique_ptr<Block> block(static_cast<Block*>(context));
+void KeepingAllocator::give_back(void* address) {
   KeepingAllocator& allocator = instance();
-  const std::scoped_lock lock(allocator.mutex_);
-  if (allocator.keeping_) {
-    allocator.kept_[block->bytes].push_back(std::move(block));
+  std::unique_lock lock(allocator.mutex_);
+  auto found = allocator.in_use_.extract(address);
+  if (found.empty()) {  // by address, from a time when nothing was kept
+    lock.unlock();
+    allocator.underlying_->raw_deallocate(address);
+  } else if (allocator.keeping_) {
+    Block& block = found.mapped();
+    allocator.kept_[block.bytes].push_back(std::move(block.memory));
   }
 }
 

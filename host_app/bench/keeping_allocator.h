@@ -2,10 +2,8 @@
 
 #include <c10/core/Allocator.h>
 
-#include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace warpfuse::host::bench {
@@ -22,23 +20,24 @@ class KeepingAllocator : public c10::Allocator {
   void keep(bool on);
 
   c10::DataPtr allocate(size_t bytes) override;
+  // Libraries that libtorch calls (oneDNN) take memory by address alone.
+  c10::DeleterFnPtr raw_deleter() const override { return give_back; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override;
 
  private:
   struct Block {
-    Block(c10::DataPtr block_memory, size_t block_bytes)
-        : memory(std::move(block_memory)), bytes(block_bytes) {}
     c10::DataPtr memory;
     size_t bytes;
   };
 
   KeepingAllocator();
-  static void give_back(void* block);
+  static void give_back(void* address);
 
   c10::Allocator* underlying_;
   std::mutex mutex_;
   bool keeping_ = false;
-  std::unordered_map<size_t, std::vector<std::unique_ptr<Block>>> kept_;
+  std::unordered_map<size_t, std::vector<c10::DataPtr>> kept_;  // by size
+  std::unordered_map<void*, Block> in_use_;                     // by address
 };
 
 }  // namespace warpfuse::host::bench

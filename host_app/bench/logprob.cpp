@@ -13,13 +13,11 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/fused_logprob.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -143,21 +141,6 @@ at::Tensor cross_entropy_both(const InputSet& in) {
   return cross_entropy_backward_of(in, log_probs);
 }
 
-// --- the reference ------------------------------------------------------------------------------
-
-double smallest_difference(c10::ScalarType dtype) {
-  return std::ldexp(1.0, dtype == at::kHalf ? -24 : -126);
-}
-
-// The largest of |value - expected| / size; NaN where there is one.
-double largest_error(const at::Tensor& value, const at::Tensor& expected, const at::Tensor& size,
-                     double ignored) {
-  const at::Tensor distance = (value.to(at::kDouble) - expected).abs();
-  return at::where(distance.le(ignored), at::zeros_like(distance), distance / size)
-      .max()
-      .item<double>();
-}
-
 }  // namespace
 
 void add_logprob_inputs(std::vector<InputSet>& inputs, const Case& c) {
@@ -253,7 +236,7 @@ double logprob_error(const Case& c, const InputSet& inputs, const at::Tensor& va
       error = largest_error(part(value), g * (hit - p), g.abs() * (hit + p),
                             smallest_difference(c.dtype));
     }
-    worst = std::isnan(worst) || error <= worst ? worst : error;
+    worst = worse(worst, error);
   });
   return worst;
 }

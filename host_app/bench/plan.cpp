@@ -52,8 +52,12 @@ std::optional<Operator> parse_operator(const std::string& text) {
   return op;
 }
 
-// softmax and log_softmax take each other's shapes; the others have their own.
-Operator family(Operator op) { return op == Operator::log_softmax ? Operator::softmax : op; }
+// Operators with the arguments of softmax take each other's shapes; the others have their own.
+Operator family(Operator op) {
+  const bool plain = op == Operator::log_softmax || op == Operator::dropout_softmax ||
+                     op == Operator::softmax_dropout;
+  return plain ? Operator::softmax : op;
+}
 
 // The operators to run of an entry.
 std::vector<Operator> chosen_operators(std::optional<Operator> asked, const Entry& entry) {
@@ -81,8 +85,7 @@ std::vector<Entry> entries_named(const std::string& item) {
          "--shapes: expected {}, or sizes such as 1024x8192 or 64x4096x64@1, got '{}'",
          fmt::join(names, ", "), item);
   }
-  return {
-      {every_operator(), {*shape}, {c10::ScalarType::Float}, {Mask::none}, {Direction::forward}}};
+  return {{every_operator(), {*shape}, {Precision()}, {Mask::none}, {Direction::forward}}};
 }
 
 // The shapes that an operator takes, in words; none for one that takes all.
@@ -92,6 +95,8 @@ const char* limits_of(Operator op) {
       return "2 to 4 sizes, and no other dim than the last,";
     case Operator::fused_logprob:
       return "at least 2 sizes, and no other dim than the last,";
+    case Operator::linear_dropout_softmax:
+      return "3 sizes, rows x in x out, and no other dim than the last,";
     default:
       return nullptr;
   }
@@ -99,8 +104,28 @@ const char* limits_of(Operator op) {
 
 bool takes(Operator op, const Shape& shape) {
   const size_t rank = shape.sizes.size();
-  const bool masked = op == Operator::scaled_masked_softmax;
-  return limits_of(op) == nullptr || (rank >= 2 && (!masked || rank <= 4) && shape.dim == -1);
+  switch (op) {
+    case Operator::scaled_masked_softmax:
+      return rank >= 2 && rank <= 4 && shape.dim == -1;
+    case Operator::fused_logprob:
+      return rank >= 2 && shape.dim == -1;
+    case Operator::linear_dropout_softmax:
+      return rank == 3 && shape.dim == -1;
+    default:
+      return true;
+  }
+}
+
+// Those that --backward asks for.
+std::vector<Direction> every_direction(Operator op) {
+  switch (op) {
+    case Operator::fused_logprob:
+      return {Direction::forward, Direction::backward, Direction::both};
+    case Operator::linear_dropout_softmax:
+      return {Direction::forward, Direction::both};
+    default:
+      return {Direction::forward, Direction::backward};
+  }
 }
 
 void add_once(std::vector<Case>& cases, const Case& c) {
@@ -111,10 +136,13 @@ void add_once(std::vector<Case>& cases, const Case& c) {
 
 void add_cases(std::vector<Case>& cases, Operator op, const Entry& entry) {
   for (const Shape& shape : entry.shapes) {
-    for (const c10::ScalarType dtype : entry.dtypes) {
+    for (const auto& [dtype, tf32] : entry.dtypes) {
+      if (tf32 && op != Operator::linear_dropout_softmax) {
+        continue;
+      }
       for (const Mask mask : entry.masks) {
         for (const Direction direction : entry.directions) {
-          add_once(cases, {op, direction, shape, dtype, mask});
+          add_once(cases, {op, direction, shape, dtype, mask, tf32});
         }
       }
     }
@@ -136,9 +164,13 @@ std::vector<std::string> split_list(const std::string& text) {
 
 std::vector<Case> plan(const Request& request) {
   const std::optional<Operator> asked = parse_operator(request.op);
-  std::optional<std::vector<c10::ScalarType>> dtypes;
+  std::optional<std::vector<Precision>> dtypes;
   if (request.dtypes) {
     dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
+    if (asked && asked != Operator::linear_dropout_softmax &&
+        std::ranges::any_of(*dtypes, &Precision::tf32)) {
+      fail(ExitCode::usage, "--dtype: only linear_dropout_softmax takes tf32, not {}", request.op);
+    }
   }
   std::optional<std::vector<Mask>> masks;
   if (request.masks) {
@@ -151,9 +183,6 @@ std::vector<Case> plan(const Request& request) {
   for (const std::string& item : split_list(request.shapes)) {
     for (Entry entry : entries_named(item)) {
       entry.dtypes = dtypes.value_or(entry.dtypes);
-      if (request.backward) {
-        entry.directions = {Direction::forward, Direction::backward};
-      }
       for (const Operator op : chosen_operators(asked, entry)) {
         if (!std::ranges::all_of(entry.shapes,
                                  [op](const Shape& shape) { return takes(op, shape); })) {
@@ -164,8 +193,8 @@ std::vector<Case> plan(const Request& request) {
                item);
         }
         Entry chosen = entry;
-        if (request.backward && op == Operator::fused_logprob) {
-          chosen.directions.push_back(Direction::both);
+        if (request.backward) {
+          chosen.directions = every_direction(op);
         }
         const bool masked = op == Operator::scaled_masked_softmax;
         chosen.masks = masked ? masks.value_or(entry.masks) : std::vector{Mask::none};

@@ -10,12 +10,13 @@ namespace warpfuse::host::bench {
 
 // The rows that were asked for, as the command line has them.
 struct Request {
-  std::string op;      // softmax, log_softmax, scaled_masked_softmax, fused_logprob or all
-  std::string shapes;  // presets and shapes, separated by commas
+  std::string op;                     // the name of an operator, or all
+  std::string shapes;                 // presets and shapes, separated by commas
   std::optional<std::string> dtypes;  // overrides the presets'; float32 for shapes in numbers
   std::optional<std::string> masks;   // the same; none for shapes in numbers
   bool backward = false;              // backward rows too, where a preset has forward ones alone
-                                      // (fused_logprob: also rows of both together)
+                                      // (fused_logprob: also rows of both together,
+                                      // linear_dropout_softmax: those instead)
 };
 
 // Each row once, in the order of the request. Throws Error(usage) that names the option, what was

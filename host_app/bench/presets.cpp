@@ -7,15 +7,21 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr auto kFloat32 = c10::ScalarType::Float;
-constexpr auto kFloat16 = c10::ScalarType::Half;
-constexpr auto kBFloat16 = c10::ScalarType::BFloat16;
+constexpr Precision kFloat32{c10::ScalarType::Float};
+constexpr Precision kFloat16{c10::ScalarType::Half};
+constexpr Precision kBFloat16{c10::ScalarType::BFloat16};
+constexpr Precision kTf32{c10::ScalarType::Float, true};
 
 std::vector<Operator> softmax() { return {Operator::softmax}; }
 std::vector<Operator> masked() { return {Operator::scaled_masked_softmax}; }
 std::vector<Operator> logprob() { return {Operator::fused_logprob}; }
+std::vector<Operator> dropout_softmax() { return {Operator::dropout_softmax}; }
+std::vector<Operator> softmax_dropout() { return {Operator::softmax_dropout}; }
+std::vector<Operator> linear() { return {Operator::linear_dropout_softmax}; }
 std::vector<Direction> forward() { return {Direction::forward}; }
 std::vector<Direction> each_way() { return {Direction::forward, Direction::backward}; }
+// Forward, and a training step.
+std::vector<Direction> step_too() { return {Direction::forward, Direction::both}; }
 
 std::vector<Shape> shapes(std::initializer_list<std::string_view> texts) {
   std::vector<Shape> parsed;
@@ -57,7 +63,7 @@ std::vector<Entry> seed_rows() {
 }
 
 std::vector<Entry> table_rows() {
-  const std::vector<c10::ScalarType> two{kFloat32, kBFloat16};
+  const std::vector<Precision> two{kFloat32, kBFloat16};
   return {{softmax(),
            shapes({"1024x8192", "65536x512", "65536x1024", "65536x1025", "16384x4096", "8192x8192",
                    "4096x32768", "4096x50257", "2048x131072", "512x262144"}),
@@ -73,7 +79,7 @@ std::vector<Entry> table_rows() {
 }
 
 std::vector<Entry> cpu_rows() {
-  const std::vector<c10::ScalarType> three{kFloat32, kBFloat16, kFloat16};
+  const std::vector<Precision> three{kFloat32, kBFloat16, kFloat16};
   return {{softmax(),
            shapes({"1024x8192", "4096x512", "512x50257", "64x1025", "65536x64", "64x1024x64@1"}),
            three,
@@ -89,7 +95,10 @@ std::vector<Entry> cpu_rows() {
            shapes({"512x50257", "64x32000", "4096x1000"}),
            {kFloat32, kBFloat16},
            {Mask::none},
-           {Direction::forward, Direction::backward, Direction::both}}};
+           {Direction::forward, Direction::backward, Direction::both}},
+          {dropout_softmax(), shapes({"128x16384"}), {kFloat32}, {Mask::none}, each_way()},
+          {softmax_dropout(), shapes({"96x256x256"}), {kFloat32}, {Mask::none}, each_way()},
+          {linear(), shapes({"128x1024x1024"}), {kFloat32}, {Mask::none}, step_too()}};
 }
 
 // Heads of language models: batches of training, and one token of decoding.
@@ -102,6 +111,18 @@ std::vector<Entry> logprob_rows() {
            all},
           {logprob(), shapes({"2048x128000"}), {kFloat16}, {Mask::none}, all},
           {logprob(), shapes({"1x128256"}), {kBFloat16}, {Mask::none}, forward()}};
+}
+
+// A layer of 16384 features with and without its linear, and attention in training.
+std::vector<Entry> dropout_rows() {
+  return {{dropout_softmax(), shapes({"128x16384"}), {kFloat32}, {Mask::none}, each_way()},
+          {dropout_softmax(), shapes({"8192x8192"}), {kBFloat16}, {Mask::none}, each_way()},
+          {softmax_dropout(), shapes({"96x1024x1024"}), {kBFloat16}, {Mask::none}, each_way()},
+          {linear(),
+           shapes({"128x16384x16384"}),
+           {kFloat32, kTf32, kBFloat16},
+           {Mask::none},
+           step_too()}};
 }
 
 std::vector<Entry> sweep_rows() {
@@ -118,7 +139,8 @@ const std::vector<Preset>& presets() {
       {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table_rows()},
       {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu_rows()},
       {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()},
-      {"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", logprob_rows()}};
+      {"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", logprob_rows()},
+      {"dropout", "softmax with dropout, alone and behind a linear, for a GPU", dropout_rows()}};
   return all;
 }
 

@@ -12,7 +12,7 @@ namespace warpfuse::host::bench {
 struct Entry {
   std::vector<Operator> operators;
   std::vector<Shape> shapes;
-  std::vector<c10::ScalarType> dtypes;
+  std::vector<Precision> dtypes;
   std::vector<Mask> masks;
   std::vector<Direction> directions;
 };
@@ -23,7 +23,7 @@ struct Preset {
   std::vector<Entry> entries;
 };
 
-// seed, table, cpu, sweep, logprob.
+// seed, table, cpu, sweep, logprob, dropout.
 const std::vector<Preset>& presets();
 
 }  // namespace warpfuse::host::bench

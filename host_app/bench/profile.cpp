@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "bench/inputs.h"
+#include "bench/matmul_precision.h"
 #include "bench/variants.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/errors.h"
@@ -39,6 +40,7 @@ void profile_rows(const std::vector<Case>& cases, const std::string& variant, c1
       continue;
     }
     known = true;
+    const MatmulPrecision precision(c);
     const std::vector<InputSet> inputs = make_inputs(c, device, 1);
     if (!warm_up(*found, inputs.front())) {
       continue;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/dropout.h"
 #include "bench/logprob.h"
 #include "bench/rules.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t kPieceElements = int64_t{16} * 1024 * 1024;  // 128 MiB in double precision
 constexpr double kAtenFactor = 8;
 constexpr double kAtenLogprobFactor = 3;
+constexpr double kStepFactor = 3;
 
 // The part of a tensor that a piece has; the tensor broadcasts to the row's shape.
 using Part = std::function<at::Tensor(const at::Tensor&)>;
@@ -46,8 +48,19 @@ void for_each_piece(const Shape& shape, const std::function<void(const Part&)>& 
   }
 }
 
+// What dropout multiplies elements by.
+at::Tensor factors(const InputSet& inputs, const Part& part) {
+  return part(inputs.keep).to(at::kDouble) / (1 - kDropoutP);
+}
+
 at::Tensor forward(const Case& c, const InputSet& inputs, const Part& part) {
   at::Tensor x = part(inputs.scores).to(at::kDouble);
+  if (c.op == Operator::dropout_softmax) {
+    return at::softmax(x * factors(inputs, part), c.shape.dim);
+  }
+  if (c.op == Operator::softmax_dropout) {
+    return at::softmax(x, c.shape.dim) * factors(inputs, part);
+  }
   if (c.op == Operator::log_softmax) {
     return at::log_softmax(x, c.shape.dim);
   }
@@ -77,22 +90,43 @@ Expected expected_of(const Case& c, const InputSet& inputs, const Part& part) {
     const at::Tensor value = forward(c, inputs, part);
     return {value, c.op == Operator::log_softmax ? value.abs() + 1 : value};
   }
-  const at::Tensor y = part(inputs.output).to(at::kDouble);
-  const at::Tensor g = part(inputs.grad_output).to(at::kDouble);
+  // softmax_dropout's backward has the scores, from which the softmax is made anew.
+  const at::Tensor y = c.op == Operator::softmax_dropout
+                           ? at::softmax(part(inputs.scores).to(at::kDouble), dim)
+                           : part(inputs.output).to(at::kDouble);
+  at::Tensor g = part(inputs.grad_output).to(at::kDouble);
   if (c.op == Operator::log_softmax) {
     const at::Tensor p = y.exp();
     return {g - p * g.sum(dim, true), g.abs() + p * g.abs().sum(dim, true)};
   }
+  if (c.op == Operator::softmax_dropout) {
+    g = g * factors(inputs, part);
+  }
   const at::Tensor gy = g * y;
-  const double scale = c.op == Operator::softmax ? 1.0 : kScale;
-  return {y * (g - gy.sum(dim, true)) * scale, y * (g.abs() + gy.abs().sum(dim, true)) * scale};
+  at::Tensor scaled = y;
+  if (c.op == Operator::scaled_masked_softmax) {
+    scaled = y * kScale;
+  } else if (c.op == Operator::dropout_softmax) {
+    scaled = y * factors(inputs, part);
+  }
+  return {scaled * (g - gy.sum(dim, true)), scaled * (g.abs() + gy.abs().sum(dim, true))};
 }
+
+}  // namespace
 
 double smallest_difference(c10::ScalarType dtype) {
   return std::ldexp(1.0, dtype == at::kHalf ? -24 : -126);
 }
 
-}  // namespace
+double largest_error(const at::Tensor& value, const at::Tensor& expected, const at::Tensor& size,
+                     double ignored) {
+  const at::Tensor distance = (value.to(at::kDouble) - expected).abs();
+  return at::where(distance.le(ignored), at::zeros_like(distance), distance / size)
+      .max()
+      .item<double>();
+}
+
+double worse(double one, double other) { return std::isnan(one) || other <= one ? one : other; }
 
 double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value) {
   if (c.op == Operator::fused_logprob) {
@@ -101,14 +135,11 @@ double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value) 
   if (value.sizes() != at::IntArrayRef(c.shape.sizes) || value.scalar_type() != c.dtype) {
     return std::numeric_limits<double>::infinity();
   }
+  const double ignored = smallest_difference(c.dtype) * (has_dropout(c.op) ? 2 : 1);
   double worst = 0;
   for_each_piece(c.shape, [&](const Part& part) {
     const Expected expected = expected_of(c, inputs, part);
-    const at::Tensor distance = (part(value).to(at::kDouble) - expected.value).abs();
-    const at::Tensor error = at::where(distance.le(smallest_difference(c.dtype)),
-                                       at::zeros_like(distance), distance / expected.size);
-    const auto largest = error.max().item<double>();  // NaN if there is one
-    worst = std::isnan(worst) || largest <= worst ? worst : largest;
+    worst = worse(worst, largest_error(part(value), expected.value, expected.size, ignored));
   });
   return worst;
 }
@@ -128,8 +159,13 @@ double tolerance_of(c10::ScalarType dtype, bool of_aten) {
 }
 
 double tolerance_of(const Case& c, bool of_aten) {
+  if (c.op == Operator::linear_dropout_softmax) {
+    const double once = tolerance_of(c.tf32 ? at::kHalf : c.dtype, of_aten);
+    return c.direction == Direction::forward ? once : once * kStepFactor;
+  }
   if (c.op != Operator::fused_logprob) {
-    return tolerance_of(c.dtype, of_aten);
+    const bool in_two_steps = has_dropout(c.op) && c.shape.dim != -1;
+    return tolerance_of(c.dtype, of_aten || in_two_steps);
   }
   if (c.direction != Direction::forward) {
     return tolerance_of(c.dtype, of_aten) * (of_aten ? kAtenLogprobFactor : 1);

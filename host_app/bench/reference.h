@@ -18,9 +18,25 @@ namespace warpfuse::host::bench {
 //   softmax, backward       scale * output * (|g| + sum |g * output|)
 //   log_softmax, backward   |g| + exp(output) * sum |g|
 //
-//   fused_logprob           see logprob.h
+//   dropout_softmax         as softmax, with the scores times k = keep / (1 - p) before it, and the
+//                           gradient times k after it
+//   softmax_dropout         as softmax, with the result, or the gradient before it, times k
 //
-// A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count.
+//   fused_logprob           see logprob.h
+//   linear_dropout_softmax  see linear_dropout.h
+//
+// A difference below the dtype's smallest number (float16: 2^-24, others 2^-126) does not count;
+// with dropout, which may be rounded before and after, nor does one of twice that.
+
+double smallest_difference(c10::ScalarType dtype);
+
+// The largest of |value - expected| / size, where the difference is above `ignored`; NaN where
+// there is one.
+double largest_error(const at::Tensor& value, const at::Tensor& expected, const at::Tensor& size,
+                     double ignored);
+
+// The larger of two errors; NaN if either is.
+double worse(double one, double other);
 
 // The largest error of all elements; NaN where `value` holds one, infinite for a wrong shape.
 double error_of(const Case& c, const InputSet& inputs, const at::Tensor& value);
@@ -31,7 +47,9 @@ double tolerance_of(c10::ScalarType dtype, bool of_aten);
 
 // The same for a row. fused_logprob's forward is float32 for a 16-bit dtype too. ATen takes the
 // gradient from rounded log-probabilities, so that it is wrong by as much as they are: three times
-// more is allowed it there.
+// more is allowed it there. In a training step three results are rounded one after the other, and
+// TF32 has the precision of float16. With dropout and another dim than the last the plugin rounds
+// between two kernels, as ATen does.
 double tolerance_of(const Case& c, bool of_aten);
 
 // Overwrites `inputs.scores` by the forward's result for them, rounded to the dtype.

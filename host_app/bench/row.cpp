@@ -1,6 +1,5 @@
 #include "bench/row.h"
 
-#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "bench/inputs.h"
 #include "bench/launch_log.h"
+#include "bench/matmul_precision.h"
 #include "bench/reference.h"
 #include "bench/traffic.h"
 #include "bench/variants.h"
@@ -26,11 +26,13 @@ struct Candidate {
   bool right = false;
 };
 
-// Leaves NaN in the memory that the next output of this shape is likely to get, so that an element
-// that is never written does not pass for one.
-void poison_output(const Case& c, c10::Device device) {
-  at::full(c.shape.sizes, std::numeric_limits<double>::quiet_NaN(),
-           at::TensorOptions(c.dtype).device(device));
+// A call before the one that is checked. It leaves NaN in the memory that the next outputs are
+// likely to get, so that an element that is never written does not pass for one; and the workspaces
+// that libraries keep are there then, and not counted as the call's.
+void prepare(const Variant& variant, const InputSet& inputs) {
+  if (variant.gives != Variant::Gives::overwritten) {
+    variant.call(inputs).fill(std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 void mark(Candidate& candidate, const char* status, const std::string& reason) {
@@ -39,22 +41,22 @@ void mark(Candidate& candidate, const char* status, const std::string& reason) {
 }
 
 // Sets the status, the error and, for the plugin's variants, the launches.
-void check(Candidate& candidate, const Case& c, const InputSet& inputs, c10::Device device,
-           Timer& timer) {
-  const bool of_aten = candidate.variant.kind == Variant::Kind::aten;
-  candidate.json["name"] = candidate.variant.name;
+void check(Candidate& candidate, const Case& c, const InputSet& inputs, Timer& timer) {
+  const Variant& variant = candidate.variant;
+  const bool of_aten = variant.kind == Variant::Kind::aten;
+  const bool overwrites = variant.gives == Variant::Gives::overwritten;
+  candidate.json["name"] = variant.name;
   Json launches = Json::array();
-  at::Tensor output;
+  Outputs output{at::Tensor()};
   InputSet given = inputs;
-  if (candidate.variant.gives == Variant::Gives::overwritten) {
+  if (overwrites) {
     given.scores = inputs.scores.clone();
   }
   std::optional<int64_t> peak_bytes;
-  poison_output(c, device);
   try {
-    const auto call = [&] {
-      peak_bytes = timer.peak_bytes([&] { output = candidate.variant.call(given); });
-    };
+    prepare(variant, given);
+    rewind_generators();
+    const auto call = [&] { peak_bytes = timer.peak_bytes([&] { output = variant.call(given); }); };
     if (of_aten) {
       call();
     } else {
@@ -71,10 +73,11 @@ void check(Candidate& candidate, const Case& c, const InputSet& inputs, c10::Dev
     mark(candidate, of_aten || is_refusal(reason) ? "refused" : "wrong", reason);
     return;
   }
-  if (candidate.variant.gives == Variant::Gives::negated) {
-    output = output.neg();
+  if (variant.gives == Variant::Gives::negated) {
+    output = output.result.neg();
   }
-  const double error = error_of(c, inputs, output);
+  const double error =
+      variant.error ? variant.error(inputs, output) : error_of(c, inputs, output.result);
   const double tolerance = tolerance_of(c, of_aten);
   candidate.right = error <= tolerance;  // not for NaN
   if (candidate.right) {
@@ -84,9 +87,7 @@ void check(Candidate& candidate, const Case& c, const InputSet& inputs, c10::Dev
   }
   candidate.json["max_error"] = error;  // NaN becomes null
   if (peak_bytes) {
-    const bool overwrites = candidate.variant.gives == Variant::Gives::overwritten;
-    candidate.json["extra_bytes"] =
-        *peak_bytes - (overwrites ? 0 : static_cast<int64_t>(output.nbytes()));
+    candidate.json["extra_bytes"] = *peak_bytes - (overwrites ? 0 : output.bytes());
   }
   if (!of_aten) {
     candidate.json["launches"] = std::move(launches);
@@ -158,12 +159,13 @@ Percentiles fastest(const std::vector<Timing>& timings, size_t first) {
 
 Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
                  Timer& timer, const Timer::LargeCopy& copy) {
+  const MatmulPrecision precision(c);
   const Traffic traffic = traffic_of(c);
   const std::vector<InputSet> inputs = make_inputs(c, device, timer.sets_for(input_bytes_of(c)));
   std::vector<Candidate> candidates;
   for (Variant& variant : variants_of(c, algorithms)) {
     candidates.push_back({std::move(variant), Json::object()});
-    check(candidates.back(), c, inputs.front(), device, timer);
+    check(candidates.back(), c, inputs.front(), timer);
   }
 
   std::vector<Work> works;
@@ -172,7 +174,7 @@ Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10:
     if (candidate.right) {
       timed.push_back(&candidate);
       works.push_back({[&inputs, call = candidate.variant.call](int64_t i) {
-                         return call(inputs[static_cast<size_t>(i)]);
+                         return call(inputs[static_cast<size_t>(i)]).result;
                        },
                        static_cast<int64_t>(inputs.size())});
     }
@@ -209,7 +211,7 @@ Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10:
 }
 
 bool has_wrong_result(const Json& row) {
-  static constexpr std::array kPeers{"aten", "chain", "cross_entropy"};
+  static constexpr std::array kPeers{"aten", "chain", "cross_entropy", "linear"};
   return std::ranges::any_of(row["variants"], [](const Json& variant) {
     return variant["status"] == "wrong" &&
            std::ranges::find(kPeers, variant["name"].get<std::string>()) == kPeers.end();

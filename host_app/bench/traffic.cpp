@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/dropout.h"
+#include "bench/linear_dropout.h"
 #include "bench/logprob.h"
 #include "bench/rules.h"
 
@@ -80,6 +82,15 @@ int64_t chain_mask_step(const Case& c, int64_t element) {
   return 2 * c.shape.elements() * element + mask;
 }
 
+// Of the rows, which softmax_dropout's backward takes instead of an output.
+int64_t statistics_bytes(const Case& c) {
+  if (c.op != Operator::softmax_dropout || c.direction == Direction::forward) {
+    return 0;
+  }
+  const int64_t number = c.dtype == at::kDouble ? sizeof(double) : sizeof(float);
+  return c.shape.elements() / c.shape.columns() * 2 * number;
+}
+
 int64_t unfused_bytes(const Case& c, int64_t element) {
   const int64_t pass = c.shape.elements() * element;
   const bool forward = c.direction == Direction::forward;
@@ -87,6 +98,9 @@ int64_t unfused_bytes(const Case& c, int64_t element) {
     return (forward ? 2 : 3) * pass;
   }
   const int64_t softmax = (forward ? 2 : 6) * pass;
+  if (has_dropout(c.op)) {
+    return softmax + 2 * pass + c.shape.elements();
+  }
   return c.op == Operator::softmax ? softmax : softmax + 2 * pass + chain_mask_step(c, element);
 }
 
@@ -96,18 +110,24 @@ Traffic traffic_of(const Case& c) {
   if (c.op == Operator::fused_logprob) {
     return logprob_traffic(c);
   }
+  if (c.op == Operator::linear_dropout_softmax) {
+    return linear_dropout_traffic(c);
+  }
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t inputs = c.direction == Direction::forward ? 1 : 2;
-  const int64_t least =
-      (inputs * visible_elements(c) + c.shape.elements()) * element + mask_bytes(c, element);
+  const int64_t least = (inputs * visible_elements(c) + c.shape.elements()) * element +
+                        mask_bytes(c, element) + statistics_bytes(c);
   return {.least = least, .fused = least, .unfused = unfused_bytes(c, element)};
 }
 
 int64_t output_bytes_of(const Case& c) {
-  return c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
+  return c.scores().elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
 }
 
 int64_t input_bytes_of(const Case& c) {
+  if (c.op == Operator::linear_dropout_softmax) {
+    return linear_input_bytes(c);
+  }
   const bool one = c.direction == Direction::forward || c.op == Operator::fused_logprob;
   const int64_t inputs = one ? 1 : 2;
   return inputs * output_bytes_of(c) +

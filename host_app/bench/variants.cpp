@@ -1,5 +1,6 @@
 #include "bench/variants.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -14,6 +15,8 @@
 #include <limits>
 #include <optional>
 
+#include "bench/dropout.h"
+#include "bench/linear_dropout.h"
 #include "bench/logprob.h"
 #include "bench/rules.h"
 
@@ -22,6 +25,8 @@ namespace {
 
 using Call = std::function<at::Tensor(const InputSet&)>;
 using OptionalTensor = std::optional<at::Tensor>;
+
+constexpr uint64_t kCheckSeed = 2020;
 
 const char* causal_of(const Case& c) { return c.mask == Mask::causal ? "upper_left" : "none"; }
 
@@ -111,16 +116,43 @@ std::vector<std::string> operators_of_row(const Case& c) {
   if (c.op == Operator::fused_logprob) {
     return logprob_operators(c.direction);
   }
+  if (c.op == Operator::linear_dropout_softmax) {
+    return linear_dropout_operators(c.direction);
+  }
+  if (has_dropout(c.op)) {
+    return dropout_operators(c);
+  }
   const char* form = c.direction == Direction::forward ? "warpfuse::{}" : "warpfuse::_{}_backward";
   return {fmt::format(fmt::runtime(form), name_in(kOperatorNames, c.op))};
 }
 
 }  // namespace
 
+int64_t Outputs::bytes() const {
+  auto sum = static_cast<int64_t>(result.nbytes());
+  for (const at::Tensor& other : others) {
+    sum += static_cast<int64_t>(other.nbytes());
+  }
+  return sum;
+}
+
+void Outputs::fill(double value) const {
+  result.fill_(value);
+  for (const at::Tensor& other : others) {
+    other.fill_(value);
+  }
+}
+
 std::vector<Variant> variants_of(const Case& c, const std::vector<std::string>& algorithms) {
   using enum Variant::Kind;
   if (c.op == Operator::fused_logprob) {
     return logprob_variants(c.direction);
+  }
+  if (c.op == Operator::linear_dropout_softmax) {
+    return linear_dropout_variants(c);
+  }
+  if (has_dropout(c.op)) {
+    return dropout_variants(c);
   }
   const bool forward = c.direction == Direction::forward;
   std::vector<Variant> variants{
@@ -155,6 +187,8 @@ const std::vector<std::string>& algorithm_names(bool cuda) {
   static const std::vector<std::string> of_cpu{"naive", "vector"};
   return cuda ? of_cuda : of_cpu;
 }
+
+void rewind_generators() { at::manual_seed(kCheckSeed); }
 
 bool is_refusal(std::string_view message) {
   return message.find("_softmax_algorithm: algorithm: expected") != std::string_view::npos;

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/baseline.h"
+#include "bench/head.h"
 #include "bench/launch_log.h"
 #include "bench/plan.h"
 #include "bench/presets.h"
@@ -22,7 +22,6 @@
 #include "bench/variants.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "generated/commit.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/device.h"
 #include "runtime/files.h"
@@ -42,6 +41,7 @@ constexpr const char* kExamples =
     "  warpfuse bench scaled_masked_softmax --shapes 12x1024x1024 --mask causal,boolean --device "
     "cpu\n"
     "  warpfuse bench fused_logprob --shapes logprob --json logprob.json\n"
+    "  warpfuse bench linear_dropout_softmax --shapes 128x1024x1024 --backward\n"
     "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
 
 constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
@@ -58,7 +58,11 @@ std::string help_text() {
   std::string text =
       "Times the plugin's operators against ATen and a copy of the same bytes. Every result\n"
       "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
-      "baseline; 130: interrupted (what was measured is kept).\n\nPresets of --shapes:\n";
+      "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
+  for (const auto& [op, name] : kOperatorNames) {
+    text += fmt::format("  {}\n", name);
+  }
+  text += "\nPresets of --shapes:\n";
   for (const Preset& preset : presets()) {
     text += fmt::format("  {:<8}{}\n", preset.name, preset.summary);
   }
@@ -67,11 +71,15 @@ std::string help_text() {
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse bench", help_text());
-  options.positional_help("softmax|log_softmax|scaled_masked_softmax|fused_logprob|all");
+  options.positional_help("OPERATOR|all");
   options.add_options()("operator", "what to measure", value_option(), "NAME")(
-      "shapes", "presets, or sizes such as 1024x8192 or 64x4096x64@1 (softmax over dim 1)",
+      "shapes",
+      "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
+      "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
       value_option("seed"),
-      "LIST")("dtype", "float32, float16, bfloat16, float64 (default: the preset's, else float32)",
+      "LIST")("dtype",
+              "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
+              "(default: the preset's, else float32)",
               value_option(), "LIST")(
       "mask",
       "none, causal, padding, boolean, additive, positions (default: the preset's, else none)",
@@ -142,44 +150,6 @@ Effort effort_of(const Arguments& arguments, bool cuda) {
   return effort;
 }
 
-std::string today() {
-  const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
-  const std::chrono::year_month_day date(now);
-  return fmt::format("{:04}-{:02}-{:02}", int(date.year()), unsigned(date.month()),
-                     unsigned(date.day()));
-}
-
-Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
-  Json versions{{"warpfuse", plugin.version},
-                {"commit", kCommit},
-                {"libtorch", running_libtorch()},
-                {"cuda", Json()},
-                {"driver", Json()}};
-  if (runtime != nullptr) {
-    versions["cuda"] = libtorch_cuda().value_or("");
-    versions["driver"] = runtime->device().driver;
-  }
-  return versions;
-}
-
-// All of the JSON but the rows.
-Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
-             Timer& timer, const Timer::LargeCopy& copy) {
-  Json head{
-      {"date", today()},
-      {"command", command},
-      {"versions", versions_of(plugin, runtime)},
-      {"device", timer.device()},
-      {"timing", timer.method()},
-      {"large_copy",
-       {{"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}}}};
-  if (const std::optional<double> empty_us = timer.empty_kernel_us()) {
-    head["empty_kernel_us"] = *empty_us;
-  }
-  head["tuning"] = tuning_text();
-  return head;
-}
-
 struct Outcome {
   bool all_right = true;      // no result of the plugin is wrong
   size_t without_memory = 0;  // rows that did not fit
@@ -228,6 +198,10 @@ Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
   if (device.is_cuda() && !plugin.cuda) {
     fail(ExitCode::device, "--device {}: the plugin {} was built without CUDA", request,
          plugin.path);
+  }
+  const auto tf32 = std::ranges::find_if(cases, &Case::tf32);
+  if (tf32 != cases.end() && !device.is_cuda()) {
+    fail(ExitCode::usage, "--dtype: tf32 needs a GPU, for {}", text_of(*tf32));
   }
   require_operators(operators_of(cases), "bench");
   if (arguments.has("tuning")) {

@@ -34,6 +34,8 @@ int64_t count_kernels(cudaGraph_t graph) {
   return kernels;
 }
 
+// CUDAGraph takes care of the device's default generator: what a captured call draws is other
+// numbers in each replay.
 class Graph : public CudaGraph {
  public:
   Graph(const std::function<void()>& work, const Graph* memory_of, c10::cuda::CUDAStream stream)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 
+from .dropout import dropout_table
 from .errors import ReportError
 from .kernels import launch_table, seed_table, traffic_table
 from .logprob import logprob_table
@@ -34,6 +35,7 @@ GPU_BLOCKS: dict[str, Block] = {
     "softmax": softmax_table,
     "masked": masked_table,
     "logprob": logprob_table,
+    "dropout": dropout_table,
     "peers": peers_text,
     "seed": seed_table,
     "traffic": traffic_table,

@@ -1,26 +1,14 @@
 """The table of fused_logprob: times, shares and memory beside ATen's two ways to the same."""
 
-from collections.abc import Callable
-
 from .markdown import Column, paired_table
 from .model import Bench, Row
-from .numbers import NOTHING, megabytes, microseconds, percent
-from .tables import copy_ratio, speed_up, spread, time_of, verdicts
+from .numbers import NOTHING, microseconds, percent
+from .tables import copy_ratio, memory_beside, speed_up, spread, time_of, verdicts
 from .targets import Peers
 
 OPERATOR = "fused_logprob"
 # Its rows are of a preset of their own, which a run may leave out.
 NO_ROWS = "Not measured in this run."
-
-
-def _beside(name: str) -> Callable[[Row], str]:
-    """What a variant allocates beside its inputs and its result."""
-
-    def cell(row: Row) -> str:
-        variant = row.variants.get(name)
-        return megabytes(variant.extra_bytes if variant else None)
-
-    return cell
 
 
 def logprob_table(bench: Bench, peers: Peers) -> str:
@@ -44,9 +32,9 @@ def logprob_table(bench: Bench, peers: Peers) -> str:
         (">speed-up", speed_up("aten")),
         (">cross_entropy us", time_of("cross_entropy")),
         (">speed-up", speed_up("cross_entropy")),
-        (">MB beside", _beside("warpfuse")),
-        (">in place", _beside("in_place")),
-        (">ATen", _beside("aten")),
+        (">MB beside", memory_beside("warpfuse")),
+        (">in place", memory_beside("in_place")),
+        (">ATen", memory_beside("aten")),
         ("best peer us", peer),
         ("figure", figures),
     ]

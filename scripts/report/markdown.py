@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable
 from .model import DIRECTIONS, Key, Row
 from .numbers import NOTHING
 
-NAMED = ("log_softmax", "fused_logprob")
+NAMED = (
+    "log_softmax",
+    "fused_logprob",
+    "dropout_softmax",
+    "softmax_dropout",
+    "linear_dropout_softmax",
+)
 Pair = dict[str, Row]
 Column = tuple[str, Callable[[Row], str]]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from .markdown import Column, name_of, paired_table, table
 from .model import Bench, Row
-from .numbers import NOTHING, bandwidth, microseconds, percent, times
+from .numbers import NOTHING, bandwidth, megabytes, microseconds, percent, times
 from .targets import Peers, Verdict
 
 MASKED = "scaled_masked_softmax"
@@ -38,6 +38,16 @@ def speed_up(name: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         theirs, ours = row.time(name), row.time("warpfuse")
         return times(theirs / ours) if theirs and ours else NOTHING
+
+    return cell
+
+
+def memory_beside(name: str) -> Callable[[Row], str]:
+    """What a variant allocates beside its inputs and its result."""
+
+    def cell(row: Row) -> str:
+        variant = row.variants.get(name)
+        return megabytes(variant.extra_bytes if variant else None)
 
     return cell
 

@@ -3,11 +3,15 @@
 // on a machine without a GPU.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <string>
+#include <tuple>
 
 namespace {
 
@@ -35,6 +39,22 @@ at::Tensor off_by_a_little(const at::Tensor& self, int64_t dim, std::optional<at
 
 at::Tensor failing(const at::Tensor&, const at::Tensor&, int64_t) {
   TORCH_CHECK(false, "no gradient today");
+}
+
+// Every fifth element is dropped.
+at::Tensor mask(const at::Tensor& like, double, const at::Tensor&) {
+  return at::arange(like.numel()).remainder(5).ne(0).view(like.sizes());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> private_dropout(const at::Tensor& self, int64_t,
+                                                               double, bool,
+                                                               const std::optional<at::Tensor>&) {
+  const at::Tensor rng = at::zeros({2}, at::kLong);
+  return {self, rng, rng};
+}
+
+at::Tensor without_scale(const at::Tensor& self, int64_t dim, double, bool) {
+  return at::softmax(self * mask(self, 0, self), dim);
 }
 
 at::Tensor algorithm(const at::Tensor& self, int64_t dim, c10::string_view name, bool) {
@@ -76,6 +96,13 @@ TORCH_LIBRARY(warpfuse, m) {
   m.def("_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor", failing);
   m.def("_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",
         algorithm);
+  m.def("dropout_softmax(Tensor self, int dim, float dropout_p=0.5, bool training=True) -> Tensor",
+        without_scale);
+  m.def(
+      "_dropout_softmax(Tensor self, int dim, float dropout_p, bool softmax_first, "
+      "Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
+      private_dropout);
+  m.def("_dropout_mask(Tensor like, float dropout_p, Tensor rng) -> Tensor", mask);
   m.def("tuning() -> str", [] { return tuning(); });
   m.def("_set_tuning(str text) -> ()", set_tuning);
   m.def("_record_launches(bool on) -> ()", record_launches);

@@ -34,7 +34,7 @@ class Measuring(HostTestCase):
         self.assertGreater(document["device"]["l2_bytes"], 0)
         self.assertTrue(document["versions"]["driver"])
         self.assertGreater(document["empty_kernel_us"], 0)
-        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6) + 3 * 3)
+        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6) + 3 * 3 + 3 * 2 * (2 + 2))
         for row in document["rows"]:
             for variant in row["variants"]:
                 self.assertEqual(variant["status"], "ok", variant)
@@ -53,8 +53,8 @@ class Measuring(HostTestCase):
     def test_algorithms_are_right_or_refused(self):
         document = self.document("all", "--shapes", "37x1025,3x200000", "--algorithms", "all")
         for row in document["rows"]:
-            if row["operator"] in ("scaled_masked_softmax", "fused_logprob"):
-                continue  # they have no algorithms by name
+            if row["operator"] not in ("softmax", "log_softmax"):
+                continue  # the others have no algorithms by name
             by_name = {variant["name"]: variant for variant in row["variants"]}
             self.assertEqual(set(by_name), {"warpfuse", "aten", "naive", "warp", "block", "cluster", "stream"})
             for variant in by_name.values():
@@ -71,6 +71,22 @@ class Measuring(HostTestCase):
                 self.assertLessEqual(by_name[name]["extra_bytes"], 16 * 512 + 65536, (row["direction"], name))
             self.assertGreaterEqual(by_name["aten"]["extra_bytes"], 512 * 50257 * 2)
 
+    def test_a_linear_with_dropout_and_softmax_needs_no_mask_and_no_second_logits(self):
+        """Beside what the matrix products of the library take for themselves."""
+        document = self.document(
+            "linear_dropout_softmax", "--shapes", "256x512x8192", "--dtype", "float32,tf32,bfloat16", "--backward",
+        )  # fmt: skip
+        self.assertEqual([row["dtype"] for row in document["rows"][::2]], ["float32", "tf32", "bfloat16"])
+        for row in document["rows"]:
+            by_name = {variant["name"]: variant for variant in row["variants"]}
+            self.assertEqual({variant["status"] for variant in by_name.values()}, {"ok"}, by_name)
+            extra = {name: variant["extra_bytes"] for name, variant in by_name.items()}
+            logits = 256 * 8192 * (2 if row["dtype"] == "bfloat16" else 4)
+            step = row["direction"] == "both"
+            self.assertLessEqual(extra["warpfuse"], extra["linear"] + (logits if step else 0) + 4096)
+            if step:
+                self.assertGreaterEqual(extra["aten"], extra["warpfuse"] + 256 * 8192 - 4096)
+
     def test_memory_bounds_the_figures(self):
         """Rows larger than the L2 cannot be faster than memory: a share far above 1 is a wrong time."""
         document = self.document("softmax", "--shapes", "16384x4096", "--dtype", "float32,bfloat16", "--backward")
@@ -85,7 +101,7 @@ class Profiling(HostTestCase):
         arguments = ("all", "--shapes", "64x1024", "--mask", "causal", "--backward")
         result = self.assert_ok(bench(*arguments, "--profile", "warpfuse"))
         lines = [json.loads(line) for line in result.stdout.decode().splitlines()]
-        self.assertEqual(len(lines), 9)
+        self.assertEqual(len(lines), 13)
         for line in lines:
             self.assertEqual((line["variant"], line["shape"]), ("warpfuse", [64, 1024]))
             self.assertGreaterEqual(line["kernels"], 1)

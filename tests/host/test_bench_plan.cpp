@@ -78,10 +78,32 @@ TEST_CASE("fused_logprob has rows of both passes in one call", "[bench]") {
 }
 
 TEST_CASE("all runs each operator that takes the shape", "[bench]") {
-  CHECK(texts(request("all", "2x3")).size() == 4);
+  CHECK(texts(request("all", "2x3")).size() == 6);
   CHECK(texts(request("all", "2x3x4@1")) ==
         std::vector<std::string>{"softmax forward 2x3x4@1 float32 none",
-                                 "log_softmax forward 2x3x4@1 float32 none"});
+                                 "log_softmax forward 2x3x4@1 float32 none",
+                                 "dropout_softmax forward 2x3x4@1 float32 none",
+                                 "softmax_dropout forward 2x3x4@1 float32 none"});
+  CHECK(texts(request("all", "2x3x4")).back() ==
+        "linear_dropout_softmax forward 2x3x4 float32 none");
+}
+
+TEST_CASE("linear_dropout_softmax has rows of a training step, and of tf32", "[bench]") {
+  Request linear = request("linear_dropout_softmax", "2x3x4");
+  CHECK(texts(linear) ==
+        std::vector<std::string>{"linear_dropout_softmax forward 2x3x4 float32 none"});
+  linear.backward = true;
+  linear.dtypes = "tf32,float32";
+  CHECK(texts(linear) ==
+        std::vector<std::string>{"linear_dropout_softmax forward 2x3x4 tf32 none",
+                                 "linear_dropout_softmax both 2x3x4 tf32 none",
+                                 "linear_dropout_softmax forward 2x3x4 float32 none",
+                                 "linear_dropout_softmax both 2x3x4 float32 none"});
+  CHECK(plan(linear).front().dtype == c10::ScalarType::Float);
+  Request all = request("all", "2x3x4");
+  all.dtypes = "tf32";  // the others have none
+  CHECK(texts(all) == std::vector<std::string>{"linear_dropout_softmax forward 2x3x4 tf32 none"});
+  CHECK(plan(linear).front().scores().sizes == std::vector<int64_t>{2, 4});
 }
 
 TEST_CASE("a row that is asked for twice runs once", "[bench]") {
@@ -111,6 +133,13 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(heads.size() == 13);  // 4 x 3 + 1
   CHECK(heads.front() == "fused_logprob forward 4096x32000 bfloat16 none");
   CHECK(heads.back() == "fused_logprob forward 1x128256 bfloat16 none");
+  const std::vector<std::string> dropout = texts(request("all", "dropout"));
+  CHECK(dropout.size() == 12);  // 2 x 2 + 2 + 3 x 2
+  CHECK(dropout.front() == "dropout_softmax forward 128x16384 float32 none");
+  CHECK(dropout.back() == "linear_dropout_softmax both 128x16384x16384 bfloat16 none");
+  CHECK(texts(request("linear_dropout_softmax", "cpu")) ==
+        std::vector<std::string>{"linear_dropout_softmax forward 128x1024x1024 float32 none",
+                                 "linear_dropout_softmax both 128x1024x1024 float32 none"});
   for (const Case& c : plan(request("softmax", "sweep"))) {
     CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
   }
@@ -119,21 +148,30 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 
 TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
   CHECK(refusal(request("softmin", "seed")) ==
-        "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob or all, "
-        "got 'softmin'");
+        "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob, "
+        "dropout_softmax, softmax_dropout, linear_dropout_softmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected seed, table, cpu, sweep, logprob, or sizes such as 1024x8192 "
-        "or 64x4096x64@1, got '2y3'");
+        "2: --shapes: expected seed, table, cpu, sweep, logprob, dropout, or sizes such as "
+        "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));
   CHECK(refusal(request("scaled_masked_softmax", "2x3x4@1")).ends_with("got '2x3x4@1'"));
   CHECK(refusal(request("fused_logprob", "64")) ==
         "2: --shapes: expected at least 2 sizes, and no other dim than the last, for "
         "fused_logprob, got '64'");
+  for (const char* shape : {"2x3", "2x3x4x5", "2x3x4@1"}) {
+    CHECK(refusal(request("linear_dropout_softmax", shape)) ==
+          "2: --shapes: expected 3 sizes, rows x in x out, and no other dim than the last, for "
+          "linear_dropout_softmax, got '" +
+              std::string(shape) + "'");
+  }
   Request bad = request("scaled_masked_softmax", "2x3");
   bad.dtypes = "float32,int8";
   CHECK(refusal(bad) ==
-        "2: --dtype: expected a list of float32, float16, bfloat16, float64, got 'int8'");
+        "2: --dtype: expected a list of float32, float16, bfloat16, float64, tf32, got 'int8'");
+  bad.dtypes = "float32,tf32";
+  CHECK(refusal(bad) ==
+        "2: --dtype: only linear_dropout_softmax takes tf32, not scaled_masked_softmax");
   bad.dtypes.reset();
   bad.masks = "diagonal";
   CHECK(refusal(bad).starts_with("2: --mask: expected a list of none, causal,"));

@@ -97,14 +97,46 @@ TEST_CASE("inputs that a rotation adds up", "[bench]") {
 }
 
 TEST_CASE("fused_logprob reads the logits once a pass", "[bench]") {
+  constexpr int64_t kRows = 6;
   // 2 x 3 rows of 7; a row has 8 bytes of target, and 4 a result, its gradient or a statistic.
   const auto of = [](Direction direction, c10::ScalarType dtype) {
     return traffic_of(row(Operator::fused_logprob, direction, "2x3x7", dtype));
   };
-  CHECK(of(Direction::forward, kBFloat16).least == kTwo * 42 + 6 * (8 + 4));
-  CHECK(of(Direction::backward, kBFloat16).least == kTwo * 2 * 42 + 6 * (8 + 4 + 8));
-  CHECK(of(Direction::both, kBFloat16).least == kTwo * 3 * 42 + 6 * (8 + 4 + 8 + 4 + 8 + 8));
-  CHECK(of(Direction::forward, c10::ScalarType::Double).least == 8 * 42 + 6 * (8 + 8));
+  CHECK(of(Direction::forward, kBFloat16).least == kTwo * 42 + kRows * (8 + 4));
+  CHECK(of(Direction::backward, kBFloat16).least == kTwo * 2 * 42 + kRows * (8 + 4 + 8));
+  CHECK(of(Direction::both, kBFloat16).least == kTwo * 3 * 42 + kRows * (8 + 4 + 8 + 4 + 8 + 8));
+  CHECK(of(Direction::forward, c10::ScalarType::Double).least == int64_t{8} * 42 + kRows * (8 + 8));
   CHECK(of(Direction::both, kFloat32).unfused ==
         of(Direction::forward, kFloat32).unfused + of(Direction::backward, kFloat32).unfused);
+}
+
+TEST_CASE("dropout moves nothing by itself, and a mask where it is a kernel", "[bench]") {
+  const auto of = [](Operator op, Direction direction) {
+    return traffic_of(row(op, direction, "10x7", kBFloat16));
+  };
+  for (const Operator op : {Operator::dropout_softmax, Operator::softmax_dropout}) {
+    CHECK(of(op, Direction::forward).least == kTwo * 2 * 70);
+    CHECK(of(op, Direction::forward).unfused == kTwo * 4 * 70 + 70);
+    CHECK(of(op, Direction::backward).unfused == kTwo * 8 * 70 + 70);
+  }
+  CHECK(of(Operator::dropout_softmax, Direction::backward).least == kTwo * 3 * 70);
+  CHECK(of(Operator::softmax_dropout, Direction::backward).least == kTwo * 3 * 70 + kFour * 20);
+}
+
+TEST_CASE("a linear reads its operands once a product", "[bench]") {
+  // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
+  const auto of = [](Direction direction) {
+    return row(Operator::linear_dropout_softmax, direction, "3x5x7", kBFloat16);
+  };
+  const Traffic forward = traffic_of(of(Direction::forward));
+  CHECK(forward.least == kTwo * (50 + 7 + 21));
+  CHECK(forward.fused == kTwo * (50 + 7 + 3 * 21));
+  CHECK(forward.unfused == kTwo * (50 + 7 + 5 * 21) + 21);
+  const Traffic step = traffic_of(of(Direction::both));
+  CHECK(step.least == kTwo * (3 * 50 + 2 * 7 + 3 * 21));
+  CHECK(step.fused == kTwo * (3 * 50 + 2 * 7 + 9 * 21));
+  CHECK(step.unfused == kTwo * (3 * 50 + 2 * 7 + 16 * 21) + kTwo * 21);
+  CHECK(input_bytes_of(of(Direction::forward)) == kTwo * (50 + 7));
+  CHECK(input_bytes_of(of(Direction::both)) == kTwo * (50 + 7 + 21));
+  CHECK(output_bytes_of(of(Direction::forward)) == kTwo * 21);
 }

@@ -78,8 +78,8 @@ class Measuring(HostTestCase):
         for name in ("warpfuse", "commit", "libtorch"):
             self.assertTrue(document["versions"][name])
         # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first;
-        # fused_logprob on the first, with both directions in one call too.
-        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6) + 2 * 3)
+        # fused_logprob on the first, with both directions in one call too; two operators with dropout on both.
+        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6) + 2 * 3 + 2 * 2 * (2 + 2))
         self.assertEqual(len({key(row) for row in document["rows"]}), len(document["rows"]))
 
     def test_every_variant_is_right(self):
@@ -89,6 +89,8 @@ class Measuring(HostTestCase):
             if row["operator"] == "fused_logprob":
                 in_place = [] if row["direction"] == "forward" else ["in_place"]
                 names = ["warpfuse", *in_place, "aten", "cross_entropy"]
+            elif "dropout" in row["operator"]:
+                names = ["warpfuse", "aten", "softmax"]
             elif not masked and row["direction"] == "forward":
                 names += ["naive", "vector"]
             self.assertEqual([variant["name"] for variant in row["variants"]], names)
@@ -169,6 +171,11 @@ class BadPlugin(HostTestCase):
         self.assertEqual(variants["aten"]["status"], "ok")
         self.assertRegex(result.stdout.decode(), r"(?m) warpfuse +wrong: error [\de.-]+ where 2e-05 is allowed$")
 
+    def test_dropout_that_forgets_to_scale(self):
+        result, variants = self.bench("dropout_softmax")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertEqual([variants[name]["status"] for name in ("warpfuse", "aten", "softmax")], ["wrong", "ok", "ok"])
+
     def test_a_wrong_algorithm_fails_the_run_and_a_refused_one_does_not(self):
         result, variants = self.bench("softmax", "--algorithms", "all")
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
@@ -222,8 +229,11 @@ class Errors(HostTestCase):
     def test_usage(self):
         cases = {
             (): "--operator is missing",
-            ("softmin",): "expected softmax, log_softmax, scaled_masked_softmax, fused_logprob or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, logprob, or sizes",
+            ("softmin",): "softmax_dropout, linear_dropout_softmax or all, got 'softmin'",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, logprob, dropout, or sizes",
+            ("softmax", "--dtype", "tf32"): "--dtype: only linear_dropout_softmax takes tf32, not softmax",
+            ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
+            ("linear_dropout_softmax", "--shapes", "4x4"): "--shapes: expected 3 sizes, rows x in x out",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
             ("all", "--mask", "diagonal"): "--mask: expected a list of none",
             ("softmax", "--mask", "causal"): "--mask: only scaled_masked_softmax takes a mask",
@@ -253,7 +263,7 @@ class Errors(HostTestCase):
 
     def test_help(self):
         text = self.assert_ok(run("bench", "--help")).stdout.decode()
-        for part in ("Presets of --shapes:", "sweep", "--baseline", "Examples:"):
+        for part in ("Operators:", "linear_dropout_softmax", "Presets of --shapes:", "sweep", "--baseline", "Examples:"):
             self.assertIn(part, text)
         self.assertRegex(self.assert_ok(run("--help")).stdout.decode(), r"(?m)^  130  \w")
 

@@ -31,7 +31,8 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
           sizeof(typename Function::Bits),
           function.spans(rows),
           lines ? 0 : kLinePacks - 1,
-          !std::is_same_v<typename Function::Drawn, NothingDrawn>};
+          // What alters bits of half precision needs hardly more registers than without dropout.
+          !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
 }
 
 template <typename Function>
