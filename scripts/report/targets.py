@@ -118,6 +118,20 @@ def _peer_speed_up(row: Row, _bench: Bench, peers: Peers) -> float | None:
     return min(ratios, default=None)
 
 
+def _alone(row: Row) -> float | None:
+    return row.time("linear") or row.time("softmax")
+
+
+def _over_alone(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    alone, ours = _alone(row), row.time("warpfuse")
+    return ours / alone if alone and ours else None
+
+
+def _us_on_top(row: Row, _bench: Bench, _peers: Peers) -> float | None:
+    alone, ours = _alone(row), row.time("warpfuse")
+    return ours - alone if alone and ours else None
+
+
 # What is measured, and the figure in words.
 MEASURES = {
     "share": (_share, "{:.0%}"),
@@ -128,6 +142,8 @@ MEASURES = {
     "peer_speed_up": (_peer_speed_up, "best peer"),
     "chain_speed_up": (_speed_up("chain"), "{:g}x the chain"),
     "aten_speed_up": (_speed_up("aten"), "{:g}x ATen"),
+    "over_alone": (_over_alone, "at most {:g}x softmax alone"),
+    "us_on_top": (_us_on_top, "at most {:g} us on top of the linear alone"),
 }
 
 

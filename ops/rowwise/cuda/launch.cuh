@@ -24,13 +24,9 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
   return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
-          static_cast<int>(sizeof(T)),
-          columns / kPack<T>,
-          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
-          rows,
-          sizeof(typename Function::Bits),
-          function.spans(rows),
-          lines ? 0 : kLinePacks - 1,
+          static_cast<int>(sizeof(T)), columns / kPack<T>,
+          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>), rows,
+          sizeof(typename Function::Bits), function.spans(rows), lines ? 0 : kLinePacks - 1,
           // What alters bits of half precision needs hardly more registers than without dropout.
           !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
 }
