@@ -56,7 +56,8 @@ TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a ki
 
 TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"sideways 4 256 * warp 128 8 1 0", "expected: forward|backward[_dropout] bytes packs rows tier"},
+      {"sideways 4 256 * warp 128 8 1 0",
+       "expected: forward|backward[_dropout] bytes packs rows tier"},
       {"forward", "expected: forward|backward[_dropout]"},
       {"forward 4 256 * warp 128 8 1", "expected: forward|backward[_dropout]"},
       {"forward 4 256 * warp 128 8 1 0 0", "expected: forward|backward[_dropout]"},

@@ -54,8 +54,8 @@ struct Summary {
     return result;
   }
 
-  /// Adds another, whose maximum is no greater. Each multiplication is part of an addition, by name:
-  /// were it the compiler's choice, kernels might differ in the last bit.
+  /// Adds another, whose maximum is no greater. Each multiplication is part of an addition, by
+  /// name: were it the compiler's choice, kernels might differ in the last bit.
   __device__ void add(const Summary& other, C scale) {
     const C d = (other.max - reference(max)) * scale;
     const C factor = power_of_two(d);
