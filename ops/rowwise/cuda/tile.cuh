@@ -117,9 +117,7 @@ class TileGroup {
   /// Combines the values of the threads that have the same rows; each gets the result.
   template <int kVector, typename C, typename Combine>
   __device__ void combine(C (&values)[kVector], C identity, const Combine& combine) {
-    __shared__ C of_warps[32][kAcross + 1];
-    __shared__ C of_block[kAcross];
-    __shared__ C of_blocks[2][16][kAcross];  // in turn: a block ahead writes where none still reads
+    auto& [of_warps, of_block, of_blocks] = exchange<C>();
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
     const int rows = width_ * kVector;
     of_warp(values, combine);
@@ -171,7 +169,21 @@ class TileGroup {
   }
 
  private:
-  static constexpr int kAcross = 64;        // rows of a tile at most
+  static constexpr int kAcross = 64;  // rows of a tile at most
+
+  template <typename C>
+  struct Exchange {
+    C of_warps[32][kAcross + 1];
+    C of_block[kAcross];
+    C of_blocks[2][16][kAcross];  // in turn: a block ahead writes where none still reads
+  };
+  /// Of all calls of combine(), whatever they combine: two of float64 would be too large.
+  template <typename C>
+  __device__ static Exchange<C>& exchange() {
+    __shared__ Exchange<C> memory;
+    return memory;
+  }
+
   static constexpr int kWidestBytes = 128;  // and bytes of them side by side
 
   int width_;
