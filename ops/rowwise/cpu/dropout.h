@@ -10,18 +10,23 @@
 namespace warpfuse::WARPFUSE_ISA {
 
 /// The random words of up to kDropoutChunk Philox blocks, and what their half words must reach to
-/// be kept, which the compiler draws a vector of blocks at a time.
+/// be kept. The compiler draws a vector of blocks at a time; words of a block side by side would
+/// take it three times as long.
 constexpr int64_t kDropoutChunk = 32;
+struct DrawnBlocks {
+  alignas(64) uint32_t words[4][kDropoutChunk];
+  alignas(64) uint32_t least[kDropoutChunk];
+};
 
-inline void draw_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
-                        uint32_t* words, uint32_t* least) {
+inline void draw_blocks(Dropout dropout, Rng rng, uint64_t first, int64_t blocks,
+                        DrawnBlocks& drawn) {
   for (int64_t i = 0; i < blocks; ++i) {
     const PhiloxBlock block = philox(rng.seed, first + static_cast<uint64_t>(i), rng.offset);
-    words[4 * i] = block.words[0];
-    words[4 * i + 1] = block.words[1];
-    words[4 * i + 2] = block.words[2];
-    words[4 * i + 3] = block.words[3];
-    least[i] = dropout.least_kept(block);
+    drawn.words[0][i] = block.words[0];
+    drawn.words[1][i] = block.words[1];
+    drawn.words[2][i] = block.words[2];
+    drawn.words[3][i] = block.words[3];
+    drawn.least[i] = dropout.least_kept(block);
   }
 }
 
@@ -29,12 +34,14 @@ inline void draw_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, 
 template <typename C>
 void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
                        C scale, C* factors) {
-  alignas(64) uint32_t words[4 * kDropoutChunk];
-  alignas(64) uint32_t least[kDropoutChunk];
-  draw_blocks(dropout, rng, first, blocks, words, least);
-  for (int64_t i = 0; i < 4 * blocks; ++i) {
-    factors[2 * i] = (words[i] & 0xffff) >= least[i / 4] ? scale : C(0);
-    factors[2 * i + 1] = words[i] >> 16 >= least[i / 4] ? scale : C(0);
+  DrawnBlocks drawn;
+  draw_blocks(dropout, rng, first, blocks, drawn);
+  for (int64_t i = 0; i < blocks; ++i) {
+    for (int64_t j = 0; j < 4; ++j) {
+      const uint32_t word = drawn.words[j][i], least = drawn.least[i];
+      factors[8 * i + 2 * j] = (word & 0xffff) >= least ? scale : C(0);
+      factors[8 * i + 2 * j + 1] = word >> 16 >= least ? scale : C(0);
+    }
   }
 }
 
