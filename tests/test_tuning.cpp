@@ -164,7 +164,7 @@ TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", 
   // The library's table: attention of 1024 keys and more.
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4}) {
-      RowShape shape = shape_of(direction, bytes, 1024 * bytes / 16, 96 * 1024);
+      RowShape shape = shape_of(direction, bytes, int64_t{64} * bytes, int64_t{96} * 1024);
       CHECK(plan_rows(shape, kHopper, default_tuning()).tier != Tier::span);
       shape.span = true;
       CHECK(plan_rows(shape, kHopper, default_tuning()).tier == Tier::span);
@@ -207,16 +207,17 @@ TEST_CASE("few long rows stay in shared memory where all multiprocessors have ro
   CHECK((plan(Direction::forward, 125'000, 16) == resident(8, 28, 16)));
   CHECK((plan(Direction::backward, 125'000, 16) == resident(8, 14, 32)));
   CHECK((plan(Direction::forward, 2'097'157, 1) == resident(132, 28, 16)));
-  CHECK((plan(Direction::forward, 132 * 5000, 1) == resident(132, 10, 16)));
+  CHECK((plan(Direction::forward, int64_t{132} * 5000, 1) == resident(132, 10, 16)));
   // Too short for a barrier, too long to keep much of, too many rows, too few of them for all
   // blocks.
-  CHECK_FALSE(plan(Direction::forward, 132 * 1500, 1).ahead);
-  CHECK_FALSE(plan(Direction::forward, 132 * 60'000, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, int64_t{132} * 1500, 1).ahead);
+  CHECK_FALSE(plan(Direction::forward, int64_t{132} * 60'000, 1).ahead);
   CHECK_FALSE(plan(Direction::forward, 1'000'000, 67).ahead);
   CHECK_FALSE(plan(Direction::forward, 70'000, 50).ahead);
   CHECK_FALSE(plan(Direction::forward, 125'000, 16, {kHopper.shared_bytes, 16, 132, false}).ahead);
   // A GPU with less shared memory keeps less.
-  CHECK(plan(Direction::forward, 84 * 15'000, 1, kAmpere).shared_bytes == size_t{12} * 512 * 16);
+  CHECK(plan(Direction::forward, int64_t{84} * 15'000, 1, kAmpere).shared_bytes ==
+        size_t{12} * 512 * 16);
 }
 
 TEST_CASE("the first entry that fits shape and device is taken", "[tuning]") {

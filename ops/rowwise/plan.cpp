@@ -85,9 +85,9 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
       }
       // Many rows fill the GPU as they are; few are split until a thread reads its packs at once.
       const int64_t useful = ceil_divide(shape.packs, int64_t{kStreamLanePacks} * entry.threads);
-      const int64_t wanted = entry.blocks > 0                           ? entry.blocks
-                             : shape.rows >= 2 * limits.multiprocessors ? 1
-                                                                        : useful;
+      const int64_t wanted = entry.blocks > 0                                    ? entry.blocks
+                             : shape.rows >= int64_t{2} * limits.multiprocessors ? 1
+                                                                                 : useful;
       const int64_t room = static_cast<int64_t>(kSplitBytes / kSplitPartBytes) / shape.rows;
       plan->blocks = static_cast<int>(std::max<int64_t>(1, std::min({wanted, useful, room})));
       return true;
