@@ -95,12 +95,14 @@ __global__ void __launch_bounds__(kThreads, 5)
   constexpr int kPacks = kAlike ? kLanePacks : 1;
   wait_for_previous_kernel();
   const int lanes = 1 << lanes_log2;
-  const int64_t index = static_cast<int64_t>(blockIdx.x / segments) * (kThreads >> lanes_log2) +
+  // In reverse: the rows that a forward just before has read last are still in the cache.
+  const unsigned block = gridDim.x - 1 - blockIdx.x;
+  const int64_t index = static_cast<int64_t>(block / segments) * (kThreads >> lanes_log2) +
                         (threadIdx.x >> lanes_log2);
   if (index >= arguments.layout.rows) {
     return;
   }
-  const int segment = static_cast<int>(blockIdx.x % segments);
+  const int segment = static_cast<int>(block % segments);
   const int rank = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int64_t columns = arguments.layout.columns;
   const T* x = static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
