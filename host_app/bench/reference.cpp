@@ -165,7 +165,6 @@ double tolerance_of(const Case& c, bool of_aten) {
   }
   if (c.op != Operator::fused_logprob) {
     const bool in_two_steps = has_dropout(c.op) && c.shape.dim != -1;
-    // Its backward rounds the softmax, as a saved one would be, and the gradient.
     const bool rounds_twice =
         c.op == Operator::softmax_dropout && c.direction != Direction::forward;
     return tolerance_of(c.dtype, of_aten || in_two_steps) * (rounds_twice ? 2 : 1);

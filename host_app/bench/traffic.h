@@ -24,10 +24,9 @@ namespace warpfuse::host::bench {
 //   unfused, scaled_masked_softmax: ATen's chain, one kernel a step, each over all elements
 //     forward               mul 2 n e, masked_fill 2 n e + m' or add 2 n e + m, softmax 2 n e
 //     backward              softmax's 6 n e, masked_fill 2 n e + m', mul 2 n e
-//   dropout_softmax, softmax_dropout: dropout adds nothing to what is moved at least;
-//   softmax_dropout's
-//     backward reads two numbers a row. Unfused it is a kernel more, 2 n e and a mask of 1 byte an
-//     element, forward and backward.
+//   dropout_softmax, softmax_dropout: dropout adds nothing to what is moved at least, but that
+//     softmax_dropout's backward reads two numbers a row. Unfused it is a kernel more, 2 n e and a
+//     mask of 1 byte an element, forward and backward.
 //   fused_logprob: see logprob.h; linear_dropout_softmax: see linear_dropout.h
 //   m' is 1 byte an element of the chain's boolean mask; without a mask its step falls away.
 struct Traffic {

@@ -48,20 +48,10 @@ __device__ __forceinline__ unsigned empty_word(float) { return 0xff800000u; }
 __device__ __forceinline__ unsigned long long empty_word(double) { return 0xfff0000000000000u; }
 
 /// The larger of two in each column; drops a NaN, which comes back through the sum.
-template <typename Pair>
-__device__ __forceinline__ unsigned larger_pair(unsigned a, unsigned b) {
-  Pair x, y;
-  memcpy(&x, &a, sizeof(a));
-  memcpy(&y, &b, sizeof(b));
-  x = __hmax2(x, y);
-  memcpy(&a, &x, sizeof(a));
-  return a;
-}
-__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, __half) {
-  return larger_pair<__half2>(a, b);
-}
-__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, __nv_bfloat16) {
-  return larger_pair<__nv_bfloat162>(a, b);
+template <typename T>
+  requires(sizeof(T) == 2)
+__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, T) {
+  return combine_pairs<T>(a, b, [](auto x, auto y) { return __hmax2(x, y); });
 }
 __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, float) {
   return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));

@@ -104,13 +104,7 @@ struct KeptFactors {
 
  private:
   __device__ __forceinline__ static unsigned product(unsigned a, unsigned b) {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-    Pair x, y;
-    memcpy(&x, &a, sizeof(a));
-    memcpy(&y, &b, sizeof(b));
-    x = __hmul2(x, y);
-    memcpy(&a, &x, sizeof(a));
-    return a;
+    return combine_pairs<T>(a, b, [](auto x, auto y) { return __hmul2(x, y); });
   }
 };
 

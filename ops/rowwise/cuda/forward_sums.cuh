@@ -49,8 +49,8 @@ struct ForwardSums {
   };
 
   Load load;
-  Store
-      store;  // not [[no_unique_address]]: nvcc and g++ lay out what derives from this differently
+  // Not [[no_unique_address]]: nvcc and g++ lay out what derives from this differently.
+  Store store;
 
   __device__ static Summary nothing() { return {lowest<C>(), C(0), false}; }
 
@@ -193,7 +193,7 @@ struct ForwardSums {
 
   /// The maximum of a lane's values; of packs that are taken as bits, in pairs.
   struct Maximum {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    using Pair = PairOf<T>;
     C max = lowest<C>();
     Pair pair;
     __device__ Maximum() {
@@ -234,7 +234,7 @@ struct ForwardSums {
   }
 
   __device__ static C max_of(const Bits& bits) {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    using Pair = PairOf<T>;
     Pair pairs[4];
     memcpy(pairs, &bits, sizeof(bits));
     const Pair max = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));

@@ -82,7 +82,7 @@ struct SpanForward {
   template <int kSlots>
   __device__ static float max_of(const Bits (&bits)[kSlots]) {
     if constexpr (sizeof(T) == 2) {
-      using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+      using Pair = PairOf<T>;
       Pair max;
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {

@@ -4,6 +4,8 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace warpfuse::cuda {
 
@@ -18,6 +20,21 @@ struct ComputeOf<double> {
 };
 template <typename T>
 using Compute = typename ComputeOf<T>::type;
+
+/// Two of half precision, which one instruction takes.
+template <typename T>
+using PairOf = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+/// A function of two pairs, of pairs in words.
+template <typename T, typename Combine>
+__device__ __forceinline__ unsigned combine_pairs(unsigned a, unsigned b, const Combine& combine) {
+  PairOf<T> x, y;
+  memcpy(&x, &a, sizeof(a));
+  memcpy(&y, &b, sizeof(b));
+  x = combine(x, y);
+  memcpy(&a, &x, sizeof(a));
+  return a;
+}
 
 __device__ __forceinline__ float to_compute(float x) { return x; }
 __device__ __forceinline__ double to_compute(double x) { return x; }
