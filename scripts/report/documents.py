@@ -41,6 +41,8 @@ GPU_BLOCKS: dict[str, Block] = {
     "traffic": traffic_table,
     "launches": launch_table,
 }
+# Of a preset of their own, which a run may leave out.
+OPTIONAL = ("logprob", "dropout")
 CPU_BLOCKS: dict[str, Block] = {
     "cpu-setup": setup_table,
     "cpu-figures": targets_summary,
@@ -51,10 +53,10 @@ CPU_BLOCKS: dict[str, Block] = {
 def texts_of(
     blocks: dict[str, Block], bench: Bench, peers: Peers, allow_partial: bool
 ) -> dict[str, str]:
-    """The text of each block; one without rows means that a preset was left out of the run."""
+    """The text of each block; one without rows means that its preset was left out of the run."""
     own = for_device(peers, bench)
     texts = {name: block(bench, own) for name, block in blocks.items()}
-    empty = [name for name, text in texts.items() if not text]
+    empty = [name for name, text in texts.items() if not text and name not in OPTIONAL]
     if empty and not allow_partial:
         raise ReportError(
             f"{bench.path}: no rows for: {', '.join(empty)} (--allow-partial writes the rest)"

@@ -1,33 +1,24 @@
 """The table of softmax with dropout: beside ATen, and beside the softmax or the linear alone."""
 
+from .alone import ALONE, alone_time, us_on_top
 from .markdown import Column, paired_table
 from .model import Bench, Row
 from .numbers import NOTHING, microseconds, percent
-from .tables import copy_ratio, memory_beside, speed_up, spread, time_of, verdicts
+from .tables import copy_ratio, figures_of, memory_beside, speed_up, spread, time_of
 from .targets import Peers
-
-# What is timed alone in the same run, by operator.
-ALONE = {
-    "dropout_softmax": "softmax",
-    "softmax_dropout": "softmax",
-    "linear_dropout_softmax": "linear",
-}
-# Their rows are of a preset of their own, which a run may leave out.
-NO_ROWS = "Not measured in this run."
 
 
 def _alone(row: Row) -> str:
     name = ALONE[row.key.operator]
     time = time_of(name)(row)
-    return f"{time} {name}" if row.time(name) else time
+    return f"{time} {name}" if alone_time(row) else time
 
 
 def _added(row: Row) -> str:
-    """What ours takes longer than that."""
-    alone, ours = row.time(ALONE[row.key.operator]), row.time("warpfuse")
-    if not (alone and ours):
+    added = us_on_top(row)
+    if added is None:
         return NOTHING
-    return f"{'−' if ours < alone else '+'}{microseconds(abs(ours - alone))}"
+    return f"{'−' if added < 0 else '+'}{microseconds(abs(added))}"
 
 
 def _memory_alone(row: Row) -> str:
@@ -37,10 +28,6 @@ def _memory_alone(row: Row) -> str:
 def dropout_table(bench: Bench, peers: Peers) -> str:
     """The operators with dropout over the preset; `both` is a training step."""
     rows = [row for row in bench.preset("dropout") if row.key.operator in ALONE]
-
-    def figures(row: Row) -> str:
-        return ", ".join(verdict.mark for verdict in verdicts(row, bench, peers)) or NOTHING
-
     columns: list[Column] = [
         (">floor us", lambda row: microseconds(row.floor)),
         (">warpfuse us", lambda row: spread(row, "warpfuse")),
@@ -53,6 +40,6 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
         (">MB beside", memory_beside("warpfuse")),
         (">ATen", memory_beside("aten")),
         (">alone", _memory_alone),
-        ("figure", figures),
+        ("figure", figures_of(bench, peers)),
     ]
-    return paired_table(rows, columns) if rows else NO_ROWS
+    return paired_table(rows, columns) if rows else ""

@@ -3,12 +3,10 @@
 from .markdown import Column, paired_table
 from .model import Bench, Row
 from .numbers import NOTHING, microseconds, percent
-from .tables import copy_ratio, memory_beside, speed_up, spread, time_of, verdicts
+from .tables import copy_ratio, figures_of, memory_beside, speed_up, spread, time_of
 from .targets import Peers
 
 OPERATOR = "fused_logprob"
-# Its rows are of a preset of their own, which a run may leave out.
-NO_ROWS = "Not measured in this run."
 
 
 def logprob_table(bench: Bench, peers: Peers) -> str:
@@ -18,9 +16,6 @@ def logprob_table(bench: Bench, peers: Peers) -> str:
     def peer(row: Row) -> str:
         found = peers.peer(row)
         return f"{microseconds(found.us)} {found.name}" if found else NOTHING
-
-    def figures(row: Row) -> str:
-        return ", ".join(verdict.mark for verdict in verdicts(row, bench, peers)) or NOTHING
 
     columns: list[Column] = [
         (">floor us", lambda row: microseconds(row.floor)),
@@ -36,6 +31,6 @@ def logprob_table(bench: Bench, peers: Peers) -> str:
         (">in place", memory_beside("in_place")),
         (">ATen", memory_beside("aten")),
         ("best peer us", peer),
-        ("figure", figures),
+        ("figure", figures_of(bench, peers)),
     ]
-    return paired_table(rows, columns) if rows else NO_ROWS
+    return paired_table(rows, columns) if rows else ""

@@ -63,6 +63,11 @@ def verdicts(row: Row, bench: Bench, peers: Peers) -> list[Verdict]:
     return [t.judge(row, bench, peers) for t in peers.targets if t.covers(row)]
 
 
+def figures_of(bench: Bench, peers: Peers) -> Callable[[Row], str]:
+    """The figures to reach that cover a row, each with whether it is reached."""
+    return lambda row: ", ".join(v.mark for v in verdicts(row, bench, peers)) or NOTHING
+
+
 def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
     """Columns that are about ours alone, by a short name."""
 
@@ -82,9 +87,6 @@ def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
         found = peers.compared(row)
         return f"{found.text} ({times(found.ratio)})" if found else NOTHING
 
-    def target(row: Row) -> str:
-        return ", ".join(verdict.mark for verdict in verdicts(row, bench, peers)) or NOTHING
-
     return {
         "floor": (">floor us", lambda row: microseconds(row.floor)),
         "ours": (">warpfuse us", lambda row: spread(row, "warpfuse")),
@@ -93,7 +95,7 @@ def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
         "event": (">event us", event),
         "beside": ("best peer us, same run", beside),
         "peer": ("best peer us, other run", peer),
-        "target": ("figure", target),
+        "target": ("figure", figures_of(bench, peers)),
     }
 
 

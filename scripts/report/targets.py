@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .alone import alone_time, us_on_top
 from .beside import Beside, Compared
 from .errors import ReportError
 from .fields import Fields, read_json
@@ -118,18 +119,13 @@ def _peer_speed_up(row: Row, _bench: Bench, peers: Peers) -> float | None:
     return min(ratios, default=None)
 
 
-def _alone(row: Row) -> float | None:
-    return row.time("linear") or row.time("softmax")
-
-
 def _over_alone(row: Row, _bench: Bench, _peers: Peers) -> float | None:
-    alone, ours = _alone(row), row.time("warpfuse")
+    alone, ours = alone_time(row), row.time("warpfuse")
     return ours / alone if alone and ours else None
 
 
 def _us_on_top(row: Row, _bench: Bench, _peers: Peers) -> float | None:
-    alone, ours = _alone(row), row.time("warpfuse")
-    return ours - alone if alone and ours else None
+    return us_on_top(row)
 
 
 # What is measured, and the figure in words.
