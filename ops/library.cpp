@@ -21,6 +21,9 @@ constexpr const char* kSchemas[] = {
     "(Tensor logprob, Tensor lse)",
     "fused_logprob_entropy(Tensor logits, Tensor targets, int ignore_index=-100, "
     "float temperature=1.0, bool check_targets=False) -> (Tensor logprob, Tensor entropy)",
+    // Its random numbers are named by its arguments, so equal calls give equal tokens.
+    "sample_tokens(Tensor logits, Tensor step, int seed=0, float temperature=1.0, int top_k=0, "
+    "float top_p=1.0, float min_p=0.0, Tensor? rows=None) -> Tensor",
 
     "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",

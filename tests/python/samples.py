@@ -192,6 +192,19 @@ def logprob_backward_samples(device):
     return samples
 
 
+def sample_tokens_samples(device):
+    x = randn(2, 3, 7, device=device)
+    steps = torch.arange(6, device=device).view(2, 3)
+    one = torch.tensor([3], dtype=torch.int32, device=device)
+    calls = [
+        (x, steps),
+        (x, one, 5, 0.0),
+        (x[:, 1], steps[:, 1], 5, 0.7, 4, 0.9, 0.05, steps[:, 0]),
+        (x[0, 0].half(), one, -1, 1.0, 0, 0.5),
+    ]
+    return [Sample(arguments, differentiable=False) for arguments in calls]
+
+
 # --- dropout, where nothing depends on chance: with training off, or with random numbers given. The
 # rest is in test_dropout.py.
 
@@ -292,6 +305,7 @@ TENSOR_OPERATORS = {
     "fused_logprob": fused_logprob_samples,
     "fused_logprob_lse": fused_logprob_lse_samples,
     "fused_logprob_entropy": fused_logprob_samples,
+    "sample_tokens": sample_tokens_samples,
     "_fused_logprob": logprob_with_statistics_samples,
     "_fused_logprob_backward": logprob_backward_samples,
     "_fused_logprob_backward_": logprob_backward_samples,

@@ -15,6 +15,7 @@ import torch
 import dropout_models
 import info_models
 import logprob_models
+import sampling_models
 import softmax_models
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -26,6 +27,7 @@ MODELS = {
     "fused_logprob": logprob_models.FusedLogprob,
     "fused_logprob_lse": logprob_models.FusedLogprobLse,
     "fused_logprob_entropy": logprob_models.FusedLogprobEntropy,
+    "sample_tokens": sampling_models.SampleTokens,
     "_softmax_algorithm": softmax_models.SoftmaxAlgorithm,
     "_softmax_backward": softmax_models.SoftmaxBackward,
     "_log_softmax_backward": softmax_models.LogSoftmaxBackward,

@@ -1,0 +1,196 @@
+#include "sample_tokens/sample_tokens_kernel_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "sample_tokens/sample_search.h"
+
+namespace warpfuse::WARPFUSE_ISA {
+namespace {
+
+/// Tokens that are looked at as one, so that only the block that has what is looked for is
+/// searched.
+constexpr int64_t kBlock = 1024;
+
+/// A row as keys.
+template <typename Format>
+class Row {
+ public:
+  using Key = typename Format::Key;
+
+  Row(const SampleTokensArguments& arguments, int64_t row)
+      : bits_(static_cast<const typename Format::Bits*>(arguments.logits) +
+              row * arguments.row_stride),
+        columns_(arguments.columns) {}
+
+  Key operator[](int64_t token) const { return Format::key(bits_[token]); }
+  int64_t columns() const { return columns_; }
+
+ private:
+  const typename Format::Bits* bits_;
+  int64_t columns_;
+};
+
+/// The largest key, and the first token that has it.
+template <typename Format>
+struct Largest {
+  typename Format::Key key = -Format::kInfinity;
+  int64_t token = -1;
+
+  explicit Largest(const Row<Format>& row) {
+    int64_t block = -1;
+    for (int64_t begin = 0; begin < row.columns(); begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, row.columns());
+      auto of_block = -Format::kInfinity;
+      for (int64_t i = begin; i < end; ++i) {
+        of_block = std::max(of_block, row[i]);
+      }
+      if (of_block > key) {
+        key = of_block;
+        block = begin;
+      }
+    }
+    for (token = block; token >= 0 && row[token] != key;) {
+      ++token;
+    }
+  }
+
+  bool drawable() const { return token >= 0 && key != Format::kNaN; }
+};
+
+/// The smallest key above `least`.
+template <typename Format>
+typename Format::Key smallest_above(const Row<Format>& row, typename Format::Key least) {
+  auto smallest = Format::kNaN;
+  for (int64_t i = 0; i < row.columns(); ++i) {
+    smallest = std::min(smallest, row[i] > least ? row[i] : Format::kNaN);
+  }
+  return smallest;
+}
+
+template <typename Key>
+using Search = KeySearch<Key, 11>;
+
+/// Ends a search among the keys above `least`. mass(i): of a token; target(total): from their sum.
+template <typename Format, typename Mass, typename Target>
+uint64_t search_keys(const Row<Format>& row, typename Format::Key least,
+                     Search<typename Format::Key>& search, const Mass& mass, const Target& target) {
+  constexpr auto kDigits = Search<typename Format::Key>::kDigits;
+  std::array<uint64_t, kDigits + 1> masses;  // the last is of keys that are left out
+  bool first = true;
+  uint64_t wanted = 0;
+  while (!search.done()) {
+    masses.fill(0);
+    for (int64_t i = 0; i < row.columns(); ++i) {
+      const auto key = row[i];
+      masses[key > least ? search.digit(key) : static_cast<unsigned>(kDigits)] += mass(i);
+    }
+    if (first) {
+      uint64_t total = 0;
+      for (int digit = 0; digit < kDigits; ++digit) {
+        total += masses[digit];
+      }
+      wanted = target(total);
+      first = false;
+    }
+    uint64_t above = 0;
+    unsigned digit = 0;
+    while (search.above() + above + masses[digit] < wanted) {
+      above += masses[digit++];
+    }
+    search.enter(digit, above);
+  }
+  return wanted;
+}
+
+/// The first token at which the sum of mass(i) exceeds `position`.
+template <typename Mass>
+int64_t token_at(int64_t columns, uint64_t position, const Mass& mass) {
+  for (int64_t begin = 0;; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, columns);
+    uint64_t sum = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      sum += mass(i);
+    }
+    if (sum <= position) {
+      position -= sum;
+      continue;
+    }
+    int64_t token = begin;
+    while (mass(token) <= position) {
+      position -= mass(token++);
+    }
+    return token;
+  }
+}
+
+/// `masses` has room for a row.
+template <typename Format>
+int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64_t* masses) {
+  using Key = typename Format::Key;
+  const SampleRule& rule = arguments.rule;
+  const Row<Format> row(arguments, index);
+  const int64_t columns = row.columns();
+  const Largest<Format> largest(row);
+  if (!largest.drawable() || rule.greedy) {
+    return largest.drawable() ? largest.token : -1;
+  }
+  KeptKeys<Key> kept{-Format::kInfinity, -Format::kInfinity};
+  if (rule.top_k > 0) {
+    Search<Key> search(largest.key, smallest_above(row, kept.least));
+    search_keys(
+        row, kept.least, search, [](int64_t) { return uint64_t{1}; },
+        [&](uint64_t total) { return std::min(total, static_cast<uint64_t>(rule.top_k)); });
+    kept = KeptKeys<Key>::from(search.key());
+  }
+  const TokenMass<Format> mass(largest.key, rule.scale);
+  for (int64_t i = 0; i < columns; ++i) {
+    const uint64_t of_key = mass(row[i]);
+    masses[i] = row[i] > kept.least ? of_key : 0;
+  }
+  if (rule.top_p) {
+    Search<Key> search(largest.key, smallest_above(row, kept.least));
+    const uint64_t target = search_keys(
+        row, kept.least, search, [&](int64_t i) { return masses[i]; },
+        [&](uint64_t total) { return mass_to_keep(total, rule); });
+    kept = KeptKeys<Key>::to(search.key(), search.above(), target, mass(search.key()));
+  }
+  uint64_t total = 0;
+  for (int64_t i = 0; i < columns; ++i) {
+    const bool drawn = row[i] > kept.least && masses[i] >= rule.least_mass;
+    masses[i] = drawn ? masses[i] : 0;
+    total += masses[i];
+  }
+  const uint64_t tie_mass = kept.ties > 0 ? mass(kept.tie) : 0;
+  const Draw draw(random_bits(arguments, index), total, tie_mass >= rule.least_mass ? kept.ties : 0,
+                  tie_mass);
+  return draw.of_ties ? token_at(columns, draw.position,
+                                 [&](int64_t i) { return uint64_t{row[i] == kept.tie}; })
+                      : token_at(columns, draw.position, [&](int64_t i) { return masses[i]; });
+}
+
+template <typename Format>
+void sample_rows(const SampleTokensArguments& arguments, int64_t begin, int64_t end) {
+  std::vector<uint64_t> masses(arguments.rule.greedy ? 0 : arguments.columns);
+  for (int64_t row = begin; row < end; ++row) {
+    arguments.tokens[row] = sample_row<Format>(arguments, row, masses.data());
+  }
+}
+
+}  // namespace
+
+void sample_tokens_cpu(const SampleTokensArguments& arguments, int64_t begin, int64_t end) {
+  switch (arguments.dtype) {
+    case DType::float64:
+      return sample_rows<Float64Format>(arguments, begin, end);
+    case DType::float32:
+      return sample_rows<Float32Format>(arguments, begin, end);
+    case DType::float16:
+      return sample_rows<Float16Format>(arguments, begin, end);
+    case DType::bfloat16:
+      return sample_rows<BFloat16Format>(arguments, begin, end);
+  }
+}
+
+}  // namespace warpfuse::WARPFUSE_ISA
