@@ -15,8 +15,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from report.documents import generated_files
+from report.documents import Stories, generated_files
 from report.errors import ReportError
+from report.generate import Story
+from report.generate_figures import load_figures
+from report.generation import load_generation, load_peer_run
 from report.merge import file_name, merge, write_bench
 from report.model import Bench, load_bench
 from report.targets import load_peers
@@ -94,8 +97,12 @@ def document(arguments: argparse.Namespace) -> int:
     beside = (
         load(run, "cuda", arguments.allow_partial) if arguments.peers_run or run.exists() else None
     )
-    peers = load_peers(arguments.peers or folder / "peers.json", beside)
-    files, skipped = generated_files(arguments.docs, gpu, cpu, peers, arguments.allow_partial)
+    peers_file = arguments.peers or folder / "peers.json"
+    peers = load_peers(peers_file, beside)
+    stories = Stories(*(load_story(path, peers_file) for path in (gpu.path, cpu_file)))
+    files, skipped = generated_files(
+        arguments.docs, gpu, cpu, peers, stories, arguments.allow_partial
+    )
     for line in skipped:
         print(f"report.py: {line}", file=sys.stderr)
     changed = [
@@ -122,6 +129,16 @@ def load(path: Path, kind: str, allow_partial: bool) -> Bench:
     if bench.device.get("type") != kind:
         raise ReportError(f"{path}: device: type: expected {kind}, got {bench.device.get('type')}")
     return bench
+
+
+def load_story(bench: Path, peers_file: Path) -> Story | None:
+    """The files with -generate and -generate-peers beside a benchmark's, None without the first."""
+    path, others = (bench.with_name(f"{bench.stem}-generate{end}.json") for end in ("", "-peers"))
+    if not path.exists():
+        return None
+    run = load_generation(path)
+    figures = load_figures(peers_file, run.source.device)
+    return Story(run, load_peer_run(others) if others.exists() else None, figures)
 
 
 def merge_runs(arguments: argparse.Namespace) -> int:

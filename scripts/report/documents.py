@@ -2,11 +2,23 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from .dropout import dropout_table
 from .errors import ReportError
+from .generate import (
+    Story,
+    accuracy_block,
+    cpu_block,
+    figures_block,
+    prefill_block,
+    setup_block,
+    speed_block,
+    steps_block,
+)
+from .generate_plot import drawn, generate_plot
 from .kernels import launch_table, seed_table, traffic_table
 from .logprob import logprob_table
 from .model import Bench
@@ -48,6 +60,25 @@ CPU_BLOCKS: dict[str, Block] = {
     "cpu-figures": targets_summary,
     "cpu": cpu_table,
 }
+# Of runs of their own, for which a device may have no file.
+GENERATE_BLOCKS: dict[str, Callable[[Story], str]] = {
+    "generate-setup": setup_block,
+    "generate-figures": figures_block,
+    "generate": speed_block,
+    "generate-steps": steps_block,
+    "generate-prefill": prefill_block,
+    "generate-accuracy": accuracy_block,
+}
+GENERATE_CPU_BLOCKS: dict[str, Callable[[Story], str]] = {"generate-cpu": cpu_block}
+NAMES = (*GPU_BLOCKS, *CPU_BLOCKS, *GENERATE_BLOCKS, *GENERATE_CPU_BLOCKS)
+
+
+@dataclass(frozen=True)
+class Stories:
+    """Generation on both devices, where it was measured."""
+
+    gpu: Story | None
+    cpu: Story | None
 
 
 def texts_of(
@@ -77,7 +108,7 @@ def fill(document: str, texts: dict[str, str], where: Path) -> str:
     for name in names:
         if names.count(name) > 1:
             raise ReportError(f"{where}: the block {name} is there twice")
-        if name not in GPU_BLOCKS | CPU_BLOCKS:
+        if name not in NAMES:
             raise ReportError(f"{where}: there is no generated block {name}")
     for name in texts:
         if name not in names:
@@ -94,11 +125,25 @@ def fill(document: str, texts: dict[str, str], where: Path) -> str:
     return BLOCK.sub(replaced, document)
 
 
+def generate_texts(stories: Stories) -> dict[str, str]:
+    """The text of each block about generation."""
+    return {
+        name: (block(story) if story else "") or NOT_MEASURED
+        for blocks, story in ((GENERATE_BLOCKS, stories.gpu), (GENERATE_CPU_BLOCKS, stories.cpu))
+        for name, block in blocks.items()
+    }
+
+
 def generated_files(
-    docs: Path, gpu: Bench, cpu: Bench | None, peers: Peers, allow_partial: bool
+    docs: Path,
+    gpu: Bench,
+    cpu: Bench | None,
+    peers: Peers,
+    stories: Stories,
+    allow_partial: bool,
 ) -> tuple[dict[Path, str], list[str]]:
     """Every generated file with its contents, and the plots that a partial run leaves alone."""
-    texts: dict[str, str] = {}
+    texts = generate_texts(stories)
     for blocks, bench in ((GPU_BLOCKS, gpu), (CPU_BLOCKS, cpu)):
         if bench:
             texts |= texts_of(blocks, bench, peers, allow_partial)
@@ -112,6 +157,8 @@ def generated_files(
             if not allow_partial:
                 raise
             skipped.append(f"{name} is left as it is: {error}")
+    if stories.gpu and drawn(stories.gpu.run):
+        files[docs / "images" / "generate.svg"] = generate_plot(stories.gpu.run, stories.gpu.hf)
     return files, skipped
 
 

@@ -3,7 +3,7 @@
 from .errors import ReportError
 from .model import Bench, Row
 from .numbers import bandwidth, microseconds
-from .svg import AXIS, GRID, MUTED, TEXT, Drawing, Scale
+from .svg import AXIS, GRID, MUTED, TEXT, Drawing, Scale, ticks
 from .targets import Peers
 
 WIDTH, TOP, STEP, BAR = 860, 104, 30, 19
@@ -64,7 +64,7 @@ def _panel(
     shown = [time for time in times.values() if time and time <= FAR * row.floor]
     x = Scale(0, max(shown), left, right - ROOM)
     drawing.text(left, TOP - 14, row.key.dtype, weight="bold", size=13)
-    for tick in _ticks(x.high):
+    for tick in ticks(x.high):
         drawing.line(x(tick), TOP - 4, x(tick), bottom, GRID)
         drawing.text(x(tick), bottom + 18, f"{tick:g}", colour=MUTED, anchor="middle", size=11)
     drawing.text(x(x.high) + 14, bottom + 18, "us", colour=MUTED, size=11)
@@ -105,11 +105,3 @@ def _tier(row: Row, step: str) -> str:
     """Which tier the default picked."""
     launches = row.variants[step].launches if step == "warpfuse" else ()
     return launches[0].tier if launches else ""
-
-
-def _ticks(high: float) -> list[float]:
-    """Round values from 0 to `high`, four to eight of them."""
-    step = 1.0
-    while high / step > 8:
-        step *= 2.5 if str(step)[0] == "2" else 2
-    return [i * step for i in range(int(high / step) + 1)]

@@ -51,7 +51,11 @@ def paired_table(rows: list[Row], columns: list[Column]) -> str:
         [name_of(key), key.dtype, passes(pair), *(both(pair, cell) for _, cell in columns)]
         for key, pair in pairs(rows)
     ]
-    header = ["shape", "dtype", "pass", *(name for name, _ in columns)]
+    return known_table(["shape", "dtype", "pass", *(name for name, _ in columns)], lines)
+
+
+def known_table(header: list[str], lines: list[list[str]]) -> str:
+    """A table whose columns without any value are left out."""
     keep = [
         i
         for i in range(len(header))

@@ -15,6 +15,18 @@ def microseconds(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
+def milliseconds(value: float | None) -> str:
+    """The same digits."""
+    return microseconds(value)
+
+
+def rate(value: float | None) -> str:
+    """Tokens a second; cut, as a ratio is."""
+    if value is None:
+        return NOTHING
+    return f"{cut(value, 0):,.0f}" if value >= 100 else f"{cut(value, 1):.1f}"
+
+
 def percent(value: float | None) -> str:
     """Cut, not rounded, so that a figure just missed does not look reached."""
     return NOTHING if value is None else f"{cut(value * 100, 1):.1f} %"

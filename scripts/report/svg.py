@@ -31,6 +31,14 @@ class Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
+def ticks(high: float) -> list[float]:
+    """Round values from 0 to `high`, four to eight of them."""
+    step = 1.0
+    while high / step > 8:
+        step *= 2.5 if str(step)[0] == "2" else 2
+    return [i * step for i in range(int(high / step) + 1)]
+
+
 class Drawing:
     """Shapes and text in the order in which they are drawn."""
 

@@ -18,7 +18,7 @@ USAGE = 2
 sys.path.insert(0, str(SCRIPTS))
 COMMAND = runpy.run_path(str(SCRIPTS / "report.py"))  # the package has the script's name
 
-from report.documents import CPU_BLOCKS, GPU_BLOCKS
+from report.documents import NAMES
 
 
 def peers(targets, best=()):
@@ -72,10 +72,9 @@ class ReportCase(unittest.TestCase):
         self.folder = Path(folder.name)
         self.docs = self.folder / "docs"
         (self.docs / "benchmarks").mkdir(parents=True)
-        names = [*GPU_BLOCKS, *CPU_BLOCKS]
         self.markers = {
             name: f"<!-- begin generated: {name} -->\n<!-- end generated: {name} -->"
-            for name in names
+            for name in NAMES
         }
         self.document = self.docs / "performance.md"
         self.document.write_text(
