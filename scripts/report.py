@@ -4,6 +4,7 @@
     report.py                                     docs/, from docs/benchmarks/
     report.py --check                             changes nothing; exit code 1 if it would
     report.py merge --folder DIR PRESET=FILE ...  the runs of one machine as DIR/<device>.json
+    report.py join --folder DIR FILE ...          the same of `warpfuse bench generate`
     report.py traffic --json FILE --host PATH     counts memory traffic with Nsight Compute
 
 In performance.md the text between <!-- begin generated: NAME --> and <!-- end generated: NAME -->
@@ -19,6 +20,7 @@ from report.documents import Stories, generated_files
 from report.errors import ReportError
 from report.generate import Story
 from report.generate_figures import load_figures
+from report.generate_join import generation_name, join, write_generation
 from report.generation import load_generation, load_peer_run
 from report.merge import file_name, merge, write_bench
 from report.model import Bench, load_bench
@@ -75,6 +77,11 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     )
     merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=preset_file, nargs="+", metavar="PRESET=FILE")
+    joining = commands.add_parser("join", help="several runs of generation as one file")
+    joining.set_defaults(run=join_runs)
+    joining.add_argument("--folder", type=Path, required=True)
+    joining.add_argument("--command", help="what to name as the command")
+    joining.add_argument("parts", type=Path, nargs="+", metavar="FILE")
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
     counting.set_defaults(run=count_traffic)
     counting.add_argument("--json", type=Path, required=True)
@@ -147,6 +154,17 @@ def merge_runs(arguments: argparse.Namespace) -> int:
     merged["command"] = arguments.command or merged["command"]
     path = arguments.folder / file_name(merged["device"].get("name", "gpu"))
     write_bench(path, merged)
+    print(path)
+    return 0
+
+
+def join_runs(arguments: argparse.Namespace) -> int:
+    """Join, and print the path of the file."""
+    joined = join(arguments.parts)
+    if arguments.command:
+        joined["command"] = arguments.command
+    path = arguments.folder / generation_name(joined["device"])
+    write_generation(path, joined)
     print(path)
     return 0
 

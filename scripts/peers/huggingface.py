@@ -48,9 +48,10 @@ def build(
 ) -> GPT2LMHeadModel:
     """A model with the same random weights each time."""
     torch.manual_seed(0)
-    settings = GPT2Config(**config, attn_implementation=attention)
+    settings = GPT2Config(
+        **config, attn_implementation=attention, bos_token_id=None, eos_token_id=None
+    )
     model = GPT2LMHeadModel(settings).eval().requires_grad_(False)
-    model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
     return model.to(device=device, dtype=dtype)
 

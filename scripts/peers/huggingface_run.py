@@ -94,6 +94,8 @@ def _timed(
     ids = batch_of(prompts, case.batch, case.prompt, device)
     whole, first = _times(generator(model, way, ids, case.tokens), ids, case.tokens, deadline)
     until_first = statistics.median(first)
+    if min(whole) <= until_first:
+        raise RuntimeError("too few tokens to tell the decode from the first token")
     decoded = case.batch * (case.tokens - 1)
     rates = [decoded / (seconds - until_first) for seconds in whole]
     return {

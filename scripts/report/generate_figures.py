@@ -80,7 +80,9 @@ class Figure:
 
     def value(self, run: Generation, hf: PeerRun | None) -> float | None:
         """The worst of all works that it is for; None if nothing was measured."""
-        works = dict.fromkeys(row.work for row in (*run.decodings, *run.prefills))
+        works = dict.fromkeys(
+            [row.work for row in run.decodings] + [row.work for row in run.prefills]
+        )
         values = [
             value
             for work in works

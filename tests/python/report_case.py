@@ -102,7 +102,7 @@ class ReportCase(unittest.TestCase):
 
     def run_report(self, *arguments):
         """What the script does with these arguments, in this process."""
-        docs = [] if arguments[:1] in (("merge",), ("traffic",)) else ["--docs", self.docs]
+        docs = [] if arguments[:1] in (("merge",), ("join",), ("traffic",)) else ["--docs", self.docs]
         words = [str(word) for word in (*docs, *arguments)]
         output, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):

@@ -185,6 +185,31 @@ class Figures(GenerateCase):
         self.assertEqual(self.block("generate-figures"), "No figures are set for this device.")
 
 
+class Joining(GenerateCase):
+    def join(self, *runs):
+        paths = [self.put(f"part{i}.json", run) for i, run in enumerate(runs)]
+        return ("join", "--folder", self.docs / "benchmarks", "--command", "a script", *paths)
+
+    def test_runs_of_a_gpu_and_of_a_cpu(self):
+        small = made_up.generation([made_up.row("fused", model="small")], prefill=[], accuracy=[])
+        done = self.succeed(*self.join(made_up.generation(), small))
+        path = self.docs / "benchmarks" / GPU
+        self.assertEqual(done.stdout.strip(), str(path))
+        joined = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(joined["command"], "a script")
+        self.assertEqual(joined["prompts"], made_up.generation()["prompts"])
+        self.assertEqual([row["model"] for row in joined["rows"]], ["distilgpt2"] * 9 + ["small"])
+        self.assertEqual(len(joined["prefill"]), 3)
+        self.assertTrue(self.cells("generate", "small"))
+        done = self.succeed(*self.join(made_up.cpu()))
+        self.assertEqual(done.stdout.strip(), str(self.docs / "benchmarks" / CPU))
+
+    def test_what_cannot_be_joined(self):
+        other = made_up.generation(device={"type": "cuda", "name": "NVIDIA Other"})
+        self.fail_with("part1.json: device: not that of", *self.join(made_up.generation(), other))
+        self.fail_with("format: expected warpfuse-generate-1", *self.join(plain()))
+
+
 class Input(GenerateCase):
     def rejects(self, message, name, run):
         path = self.put_run(name, run)
