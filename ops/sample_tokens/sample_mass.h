@@ -48,32 +48,27 @@ inline constexpr int kMassBits = 43;
 inline constexpr uint64_t kLargestMass = uint64_t{1} << kMassBits;
 inline constexpr int64_t kMostColumns = int64_t{1} << (63 - kMassBits);
 
+/// Of the powers of f, the highest first.
+template <typename... Coefficients>
+WARPFUSE_HOST_DEVICE inline double polynomial(double f, double value, Coefficients... others) {
+  ((value = fused_product_sum(value, f, others)), ...);
+  return value;
+}
+
 /// 2^y, in units of 2^-43, rounded; y <= 0.
 WARPFUSE_HOST_DEVICE inline uint64_t power_of_two_mass(double y) {
-  // 2^f for -1/2 <= f <= 1/2, off by 2^-50 at most: the polynomial through the Chebyshev nodes of
-  // (2^f - 1) / f, so that 2^0 is 1.
-  constexpr double kPolynomial[] = {0x1.e5e9f548e5725p-28,
-                                    0x1.b6571de2f2351p-24,
-                                    0x1.62bfe46117445p-20,
-                                    0x1.ffcb76789860fp-17,
-                                    0x1.4309130378460p-13,
-                                    0x1.5d87fe908f88ap-10,
-                                    0x1.3b2ab6fba385fp-7,
-                                    0x1.c6b08d7044119p-5,
-                                    0x1.ebfbdff82c590p-3,
-                                    0x1.62e42fefa39f7p-1,
-                                    1.0};
   constexpr double kRound = 0x1.8p52;  // a sum with it is a whole number, in the lowest bits
   constexpr double kFirstWhole = 0x1p52;
   constexpr double kLeast = -45;  // from here on it is 0
   y = y > kLeast ? y : kLeast;
   const double rounded = rounded_sum(y, kRound);
   const double f = rounded_sum(y, -rounded_sum(rounded, -kRound));
-  double power = kPolynomial[0];
-#pragma GCC unroll 10
-  for (int i = 1; i <= 10; ++i) {
-    power = fused_product_sum(power, f, kPolynomial[i]);
-  }
+  // 2^f for -1/2 <= f <= 1/2, off by 2^-50 at most: the polynomial through the Chebyshev nodes of
+  // (2^f - 1) / f, so that 2^0 is 1.
+  const double power = polynomial(
+      f, 0x1.e5e9f548e5725p-28, 0x1.b6571de2f2351p-24, 0x1.62bfe46117445p-20, 0x1.ffcb76789860fp-17,
+      0x1.4309130378460p-13, 0x1.5d87fe908f88ap-10, 0x1.3b2ab6fba385fp-7, 0x1.c6b08d7044119p-5,
+      0x1.ebfbdff82c590p-3, 0x1.62e42fefa39f7p-1, 1.0);
   const uint64_t exponent = same_bits<uint64_t>(rounded) - same_bits<uint64_t>(kRound) + kMassBits;
   const auto mass = same_bits<double>(same_bits<uint64_t>(power) + (exponent << 52));
   return same_bits<uint64_t>(rounded_sum(mass, kFirstWhole)) - same_bits<uint64_t>(kFirstWhole);

@@ -10,6 +10,15 @@
 
 namespace warpfuse {
 
+/// Bits of a number without the zeros that it begins with.
+WARPFUSE_HOST_DEVICE inline int bit_length(uint64_t number) {
+#ifdef __CUDA_ARCH__
+  return 64 - __clzll(static_cast<long long>(number));
+#else
+  return static_cast<int>(std::bit_width(number));
+#endif
+}
+
 /// Looks for the key K at and above which lies a mass of `target`, and strictly above which lies
 /// less. Digit by digit of K's distance from the largest key: the caller adds up the masses of the
 /// keys under each value of the next digit, and says under which of them the target is reached.
@@ -19,11 +28,7 @@ class KeySearch {
   static constexpr int kDigits = 1 << kDigitBits;
 
   WARPFUSE_HOST_DEVICE KeySearch(Key max, Key min) : max_(max) {
-    const Distance range = distance(min);
-    int bits = 0;
-    while (bits < 8 * static_cast<int>(sizeof(Key)) && range >> bits != 0) {
-      ++bits;
-    }
+    const int bits = bit_length(distance(min));
     shift_ = bits > kDigitBits ? bits - kDigitBits : 0;
   }
 

@@ -1,0 +1,259 @@
+#include <algorithm>
+
+#include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/kernel_launch.h"
+#include "sample_tokens/sample_group.cuh"
+#include "sample_tokens/sample_slice.cuh"
+#include "sample_tokens/sample_tokens_kernel.h"
+
+namespace warpfuse {
+namespace {
+
+using namespace cuda;
+
+// --- the kernel -------------------------------------------------------------------------------
+
+/// A row by a block or a cluster of `blocks`.
+template <typename Format>
+class RowSampler {
+ public:
+  using Key = typename Format::Key;
+
+  struct Memory {
+    DigitFinder digits;
+    PartTable parts;
+  };
+
+  __device__ RowSampler(const SampleTokensArguments& arguments, BlockGroup& group, Memory& memory)
+      : arguments_(arguments),
+        group_(group),
+        memory_(memory),
+        row_(group.index()),
+        slice_(static_cast<const typename Format::Bits*>(arguments.logits) +
+                   row_ * arguments.row_stride,
+               static_cast<int>(arguments.columns), group.rank() / 32, group.size() / 32) {}
+
+  __device__ void greedy() {
+    const Extremes<Key> ends = extremes();
+    if (group_.rank() == 0) {
+      write(is_drawable(ends) ? ends.token : -1);
+    }
+  }
+
+  __device__ void sample() {
+    const SampleRule& rule = arguments_.rule;
+    memory_.digits.clear();
+    const uint64_t bits = random_bits(arguments_, row_);  // on their way meanwhile
+    Extremes<Key> ends = extremes();
+    if (!is_drawable(ends)) {
+      if (group_.rank() == 0) {
+        write(-1);
+      }
+      return;
+    }
+    KeptKeys<Key> kept{-Format::kInfinity, -Format::kInfinity};
+    if (rule.top_k > 0) {
+      Search<Key> search(ends.max, ends.min);
+      find_key(
+          kept.least, search, [](Key) { return uint64_t{1}; },
+          [&](uint64_t total) { return min(total, static_cast<uint64_t>(rule.top_k)); });
+      kept = KeptKeys<Key>::from(search.key());
+      ends.min = search.key();
+    }
+    const TokenMass<Format> mass(ends.max, rule.scale);
+    if (rule.top_p) {
+      Search<Key> search(ends.max, ends.min);
+      const uint64_t target = find_key(kept.least, search, mass,
+                                       [&](uint64_t total) { return mass_to_keep(total, rule); });
+      kept = KeptKeys<Key>::to(search.key(), search.above(), target, mass(search.key()));
+    }
+    draw(kept, mass, bits);
+  }
+
+ private:
+  using Slice = WarpSlice<Format>;
+  using Pack = typename Slice::Pack;
+  static constexpr int kPack = Slice::kPack;
+
+  __device__ static bool is_drawable(const Extremes<Key>& ends) {
+    return ends.max != Format::kNaN && ends.max != -Format::kInfinity;
+  }
+
+  __device__ void write(int token) { arguments_.tokens[row_] = token; }
+
+  __device__ Extremes<Key> extremes() {
+    using Find = FindExtremes<Format>;
+    Extremes<Key> found = Find::nothing();
+    slice_.template each<true>([&](const Pack& pack) {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        Find::add(found, pack[i], pack.first + i);
+      }
+    });
+    const Find find;
+    return group_.total(find, find.merge(group_.lanes(), found));
+  }
+
+  /// Ends a search among the keys above `least`: mass(key) of a token; target(total) from their
+  /// sum.
+  template <typename Mass, typename Target>
+  __device__ uint64_t find_key(Key least, Search<Key>& search, const Mass& mass,
+                               const Target& target) {
+    uint64_t wanted = 0;
+    for (bool first = true; !search.done(); first = false) {
+      Histogram& histogram = memory_.digits.histogram(turn_);
+      slice_.template each<false>([&](const Pack& pack) {
+        unsigned digits[kPack];
+        bool any = false;
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) {
+          const unsigned digit = search.digit(pack[i]);
+          digits[i] = pack[i] > least ? digit : static_cast<unsigned>(Histogram::kDigits);
+          any |= digits[i] < Histogram::kDigits;
+        }
+        if (!any) {
+          return;
+        }
+        uint64_t masses[kPack];
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) {
+          masses[i] = mass(pack[i]);
+          // All of them side by side, not each in a branch of its own.
+          asm volatile("" : "+l"(masses[i]));
+        }
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) {
+          if (digits[i] < Histogram::kDigits) {
+            histogram.add(digits[i], masses[i]);
+          }
+        }
+      });
+      memory_.digits.step(group_, turn_, first, target, wanted, search);
+      ++turn_;
+    }
+    return wanted;
+  }
+
+  __device__ void draw(const KeptKeys<Key>& kept, const TokenMass<Format>& mass, uint64_t bits) {
+    const uint64_t least_mass = arguments_.rule.least_mass;
+    const auto mass_above = [&](Key key) {
+      const uint64_t of_key = mass(key);  // without a branch, so that neighbours go side by side
+      return key > kept.least && of_key >= least_mass ? of_key : 0;
+    };
+    PartSums own{0, 0};
+    slice_.template each<false>([&](const Pack& pack) {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        own.mass += mass_above(pack[i]);
+        own.ties += pack[i] == kept.tie ? 1 : 0;
+      }
+    });
+    const PartSums total = memory_.parts.share(group_, own);
+    const uint64_t tie_mass = kept.ties > 0 ? mass(kept.tie) : 0;
+    const Draw draw(bits, total.mass, tie_mass >= least_mass ? kept.ties : 0, tie_mass);
+    uint64_t position = draw.position;
+    if (memory_.parts.enter(group_, draw.of_ties, position)) {
+      write_token_at(position, [&](Key key) {
+        return draw.of_ties ? static_cast<uint64_t>(key == kept.tie) : mass_above(key);
+      });
+    }
+  }
+
+  /// By one warp: the first token of its part at which the sum of part(key) exceeds `position`.
+  template <typename Part>
+  __device__ void write_token_at(uint64_t position, const Part& part) {
+    slice_.each_in_order([&](const Pack& pack) {
+      uint64_t parts[kPack], sum = 0;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        parts[i] = part(pack[i]);
+        sum += parts[i];
+      }
+      const uint64_t up_to_lane = sum_up_to_lane(sum);
+      uint64_t before = up_to_lane - sum;
+      if (before <= position && position < up_to_lane) {
+        int token = pack.first;
+#pragma unroll
+        for (int i = 0; i < kPack - 1; ++i) {
+          before += parts[i];
+          token += before <= position ? 1 : 0;
+        }
+        write(token);
+      }
+      const uint64_t total = __shfl_sync(~0u, up_to_lane, 31);
+      const bool found = position < total;
+      position -= total;
+      return found;
+    });
+  }
+
+  const SampleTokensArguments& arguments_;
+  BlockGroup& group_;
+  Memory& memory_;
+  int64_t row_;
+  Slice slice_;
+  int turn_ = 0;
+};
+
+template <typename Format, bool kGreedy>
+__global__ void __launch_bounds__(kSampleThreads, 2)
+    sample_kernel(const __grid_constant__ SampleTokensArguments arguments, int blocks) {
+  __shared__ typename RowSampler<Format>::Memory memory;
+  wait_for_previous_kernel();
+  BlockGroup group(blocks);
+  RowSampler<Format> sampler(arguments, group, memory);
+  if constexpr (kGreedy) {
+    sampler.greedy();
+  } else {
+    sampler.sample();
+  }
+}
+
+// --- its launch -------------------------------------------------------------------------------
+
+/// How many blocks share a row: as many as are of use to one row, where all rows have room at once.
+int blocks_of_row(int64_t rows, int64_t packs, int64_t resident) {
+  constexpr int64_t kLeastPacks = kSampleThreads / 2;  // of a block
+  const int most =
+      std::min({device_limits().rows.cluster_blocks, tuning()->cluster_blocks, kMostBlocks});
+  int blocks = 1;
+  while (2 * blocks <= most && 2 * blocks * rows <= resident && 2 * blocks * kLeastPacks <= packs) {
+    blocks *= 2;
+  }
+  return blocks;
+}
+
+template <typename Format, bool kGreedy>
+cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) {
+  const auto kernel = sample_kernel<Format, kGreedy>;
+  LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
+  const int64_t resident = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  shape.cluster =
+      blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, resident);
+  shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
+  shape.blocks = arguments.rows * shape.cluster;
+  return launch_kernel(kernel, shape, stream, arguments, shape.cluster);
+}
+
+template <typename Format>
+cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) {
+  return arguments.rule.greedy ? launch<Format, true>(arguments, stream)
+                               : launch<Format, false>(arguments, stream);
+}
+
+}  // namespace
+
+cudaError_t sample_tokens_cuda(const SampleTokensArguments& arguments, cudaStream_t stream) {
+  switch (arguments.dtype) {
+    case DType::float64:
+      return launch<Float64Format>(arguments, stream);
+    case DType::float32:
+      return launch<Float32Format>(arguments, stream);
+    case DType::float16:
+      return launch<Float16Format>(arguments, stream);
+    default:
+      return launch<BFloat16Format>(arguments, stream);
+  }
+}
+
+}  // namespace warpfuse
