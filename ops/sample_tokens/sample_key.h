@@ -19,14 +19,14 @@ WARPFUSE_HOST_DEVICE inline To same_bits(From from) {
 /// How a dtype is laid out: a sign, an exponent, and kMantissa bits of mantissa. Logits are worked
 /// on as keys: whole numbers in the order of the logits, equal where logits are equal (-0 and 0
 /// too), the same on every processor.
-template <typename BitsType, int kMantissa>
+template <typename BitsType, unsigned kMantissa>
 struct LogitFormat {
   using Bits = BitsType;
   using Key = std::conditional_t<sizeof(Bits) == 8, int64_t, int32_t>;
 
-  static constexpr int kExponent = 8 * static_cast<int>(sizeof(Bits)) - 1 - kMantissa;
-  static constexpr Bits kSign = static_cast<Bits>(Bits{1} << (kMantissa + kExponent));
-  static constexpr Key kInfinity = ((Key{1} << kExponent) - 1) << kMantissa;
+  static constexpr unsigned kExponent = 8 * sizeof(Bits) - 1 - kMantissa;
+  static constexpr Bits kSign = static_cast<Bits>(uint64_t{1} << (kMantissa + kExponent));
+  static constexpr Key kInfinity = static_cast<Key>(((uint64_t{1} << kExponent) - 1) << kMantissa);
   static constexpr Key kNaN = kInfinity + 1;  // of any NaN: above all others, so that max finds it
   static constexpr Bits kNothing = static_cast<Bits>(kSign | kInfinity);  // a logit of -inf
 
@@ -45,13 +45,13 @@ struct LogitFormat {
     } else {
       // The exponent moves to double's bias. A subnormal number is read as if it had the leading 1
       // of the smallest normal one, which is taken away again.
-      constexpr int kBias = (1 << (kExponent - 1)) - 1;
+      constexpr uint64_t kBias = (uint64_t{1} << (kExponent - 1)) - 1;
       constexpr uint64_t kOne = uint64_t{1} << 52;
-      constexpr uint64_t kMove = uint64_t{1023 - kBias} * kOne;
+      constexpr uint64_t kMove = (1023 - kBias) * kOne;
       constexpr uint64_t kSmallest = kMove + kOne;
       const uint64_t moved = magnitude << (52 - kMantissa);
       const bool subnormal = magnitude < uint64_t{1} << kMantissa;
-      const double leading = same_bits<double>(subnormal ? kSmallest : uint64_t{0});
+      const auto leading = same_bits<double>(subnormal ? kSmallest : uint64_t{0});
       const double size = same_bits<double>(moved + (subnormal ? kSmallest : kMove)) - leading;
       return same_bits<double>(same_bits<uint64_t>(size) | sign);
     }

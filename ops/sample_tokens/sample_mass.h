@@ -44,9 +44,8 @@ WARPFUSE_HOST_DEVICE inline uint64_t upper_product(uint64_t a, uint64_t b) {
 
 /// Probabilities are whole numbers, in units of 2^-43 of the likeliest token's: sums of them are
 /// exact in any order, and those of 2^20 tokens fit 63 bits.
-inline constexpr int kMassBits = 43;
-inline constexpr uint64_t kLargestMass = uint64_t{1} << kMassBits;
-inline constexpr int64_t kMostColumns = int64_t{1} << (63 - kMassBits);
+inline constexpr unsigned kMassBits = 43;
+inline constexpr int64_t kMostColumns = static_cast<int64_t>(uint64_t{1} << (63 - kMassBits));
 
 /// Of the powers of f, the highest first.
 template <typename... Coefficients>
@@ -65,10 +64,11 @@ WARPFUSE_HOST_DEVICE inline uint64_t power_of_two_mass(double y) {
   const double f = rounded_sum(y, -rounded_sum(rounded, -kRound));
   // 2^f for -1/2 <= f <= 1/2, off by 2^-50 at most: the polynomial through the Chebyshev nodes of
   // (2^f - 1) / f, so that 2^0 is 1.
-  const double power = polynomial(
-      f, 0x1.e5e9f548e5725p-28, 0x1.b6571de2f2351p-24, 0x1.62bfe46117445p-20, 0x1.ffcb76789860fp-17,
-      0x1.4309130378460p-13, 0x1.5d87fe908f88ap-10, 0x1.3b2ab6fba385fp-7, 0x1.c6b08d7044119p-5,
-      0x1.ebfbdff82c590p-3, 0x1.62e42fefa39f7p-1, 1.0);
+  constexpr double kSlope = 0x1.62e42fefa39f7p-1;  // NOLINT(modernize-use-std-numbers): not ln 2
+  const double power =
+      polynomial(f, 0x1.e5e9f548e5725p-28, 0x1.b6571de2f2351p-24, 0x1.62bfe46117445p-20,
+                 0x1.ffcb76789860fp-17, 0x1.4309130378460p-13, 0x1.5d87fe908f88ap-10,
+                 0x1.3b2ab6fba385fp-7, 0x1.c6b08d7044119p-5, 0x1.ebfbdff82c590p-3, kSlope, 1.0);
   const uint64_t exponent = same_bits<uint64_t>(rounded) - same_bits<uint64_t>(kRound) + kMassBits;
   const auto mass = same_bits<double>(same_bits<uint64_t>(power) + (exponent << 52));
   return same_bits<uint64_t>(rounded_sum(mass, kFirstWhole)) - same_bits<uint64_t>(kFirstWhole);
@@ -78,7 +78,7 @@ WARPFUSE_HOST_DEVICE inline uint64_t power_of_two_mass(double y) {
 template <typename Format>
 class TokenMass {
  public:
-  using Key = typename Format::Key;
+  using Key = Format::Key;
 
   WARPFUSE_HOST_DEVICE TokenMass(Key max, double scale)
       : max_(max),

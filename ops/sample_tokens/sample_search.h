@@ -11,31 +11,31 @@
 namespace warpfuse {
 
 /// Bits of a number without the zeros that it begins with.
-WARPFUSE_HOST_DEVICE inline int bit_length(uint64_t number) {
+WARPFUSE_HOST_DEVICE inline unsigned bit_length(uint64_t number) {
 #ifdef __CUDA_ARCH__
-  return 64 - __clzll(static_cast<long long>(number));
+  return 64 - static_cast<unsigned>(__clzll(static_cast<long long>(number)));
 #else
-  return static_cast<int>(std::bit_width(number));
+  return static_cast<unsigned>(std::bit_width(number));
 #endif
 }
 
 /// Looks for the key K at and above which lies a mass of `target`, and strictly above which lies
 /// less. Digit by digit of K's distance from the largest key: the caller adds up the masses of the
 /// keys under each value of the next digit, and says under which of them the target is reached.
-template <typename Key, int kDigitBits>
+template <typename Key, unsigned kDigitBits>
 class KeySearch {
  public:
-  static constexpr int kDigits = 1 << kDigitBits;
+  static constexpr unsigned kDigits = 1U << kDigitBits;
 
   WARPFUSE_HOST_DEVICE KeySearch(Key max, Key min) : max_(max) {
-    const int bits = bit_length(distance(min));
+    const unsigned bits = bit_length(distance(min));
     shift_ = bits > kDigitBits ? bits - kDigitBits : 0;
   }
 
   /// The digit of a key, or one that is none for keys that the digits found so far leave out.
   WARPFUSE_HOST_DEVICE unsigned digit(Key key) const {
     const Distance value = (distance(key) - found_) >> shift_;
-    return value < digits_ ? static_cast<unsigned>(value) : static_cast<unsigned>(kDigits);
+    return value < digits_ ? static_cast<unsigned>(value) : kDigits;
   }
 
   /// The target is reached in `digit`, above which lies a mass of `mass` among the digits.
@@ -43,7 +43,7 @@ class KeySearch {
     above_ += mass;
     found_ += static_cast<Distance>(digit) << shift_;
     done_ = shift_ == 0;
-    const int next = shift_ > kDigitBits ? shift_ - kDigitBits : 0;
+    const unsigned next = shift_ > kDigitBits ? shift_ - kDigitBits : 0;
     digits_ = Distance{1} << (shift_ - next);
     shift_ = next;
   }
@@ -65,7 +65,7 @@ class KeySearch {
   Key max_;
   Distance found_ = 0;
   Distance digits_ = kDigits;
-  int shift_;
+  unsigned shift_;
   bool done_ = false;
   uint64_t above_ = 0;
 };
@@ -120,7 +120,7 @@ struct Draw {
 
   WARPFUSE_HOST_DEVICE Draw(uint64_t bits, uint64_t mass, uint64_t ties, uint64_t tie_mass) {
     const uint64_t at = upper_product(bits, mass + ties * tie_mass);
-    of_ties = at >= mass;
+    of_ties = tie_mass > 0 && at >= mass;
     position = of_ties ? (at - mass) / tie_mass : at;
   }
 };

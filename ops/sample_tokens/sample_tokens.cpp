@@ -101,7 +101,8 @@ SampleRule sample_rule(const SampleInputs& inputs) {
   const double left_out = 1 - inputs.top_p;
   rule.left_out = left_out < 1 ? static_cast<uint64_t>(std::ldexp(left_out, 64))
                                : std::numeric_limits<uint64_t>::max();
-  rule.least_mass = static_cast<uint64_t>(std::ceil(std::ldexp(inputs.min_p, kMassBits)));
+  rule.least_mass =
+      static_cast<uint64_t>(std::ceil(std::ldexp(inputs.min_p, static_cast<int>(kMassBits))));
   return rule;
 }
 

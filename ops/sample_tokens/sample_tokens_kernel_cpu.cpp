@@ -17,25 +17,24 @@ constexpr int64_t kBlock = 1024;
 template <typename Format>
 class Row {
  public:
-  using Key = typename Format::Key;
+  using Key = Format::Key;
 
   Row(const SampleTokensArguments& arguments, int64_t row)
-      : bits_(static_cast<const typename Format::Bits*>(arguments.logits) +
-              row * arguments.row_stride),
+      : bits_(static_cast<const Format::Bits*>(arguments.logits) + row * arguments.row_stride),
         columns_(arguments.columns) {}
 
   Key operator[](int64_t token) const { return Format::key(bits_[token]); }
   int64_t columns() const { return columns_; }
 
  private:
-  const typename Format::Bits* bits_;
+  const Format::Bits* bits_;
   int64_t columns_;
 };
 
 /// The largest key, and the first token that has it.
 template <typename Format>
 struct Largest {
-  typename Format::Key key = -Format::kInfinity;
+  Format::Key key = -Format::kInfinity;
   int64_t token = -1;
 
   explicit Largest(const Row<Format>& row) {
@@ -61,7 +60,7 @@ struct Largest {
 
 /// The smallest key above `least`.
 template <typename Format>
-typename Format::Key smallest_above(const Row<Format>& row, typename Format::Key least) {
+Format::Key smallest_above(const Row<Format>& row, typename Format::Key least) {
   auto smallest = Format::kNaN;
   for (int64_t i = 0; i < row.columns(); ++i) {
     smallest = std::min(smallest, row[i] > least ? row[i] : Format::kNaN);
@@ -84,11 +83,11 @@ uint64_t search_keys(const Row<Format>& row, typename Format::Key least,
     masses.fill(0);
     for (int64_t i = 0; i < row.columns(); ++i) {
       const auto key = row[i];
-      masses[key > least ? search.digit(key) : static_cast<unsigned>(kDigits)] += mass(i);
+      masses[key > least ? search.digit(key) : kDigits] += mass(i);
     }
     if (first) {
       uint64_t total = 0;
-      for (int digit = 0; digit < kDigits; ++digit) {
+      for (unsigned digit = 0; digit < kDigits; ++digit) {
         total += masses[digit];
       }
       wanted = target(total);
@@ -128,7 +127,7 @@ int64_t token_at(int64_t columns, uint64_t position, const Mass& mass) {
 /// `masses` has room for a row.
 template <typename Format>
 int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64_t* masses) {
-  using Key = typename Format::Key;
+  using Key = Format::Key;
   const SampleRule& rule = arguments.rule;
   const Row<Format> row(arguments, index);
   const int64_t columns = row.columns();
