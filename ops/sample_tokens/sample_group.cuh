@@ -73,24 +73,25 @@ struct FindExtremes {
 /// Masses by digit, as two words each: shared memory adds words at once, longer ones in a loop.
 struct Histogram {
   static constexpr int kDigits = 256;
-  unsigned low[kDigits], high[kDigits];
+  uint2 words[kDigits];  // x: the lower one
 
   /// By all threads of the block.
   __device__ void clear() {
     for (int i = static_cast<int>(threadIdx.x); i < kDigits; i += kSampleThreads) {
-      low[i] = high[i] = 0;
+      words[i] = {0, 0};
     }
   }
   __device__ __forceinline__ void add(unsigned digit, uint64_t mass) {
     const auto lower = static_cast<unsigned>(mass);
-    const unsigned before = atomicAdd(&low[digit], lower);
+    const unsigned before = atomicAdd(&words[digit].x, lower);
     const unsigned upper = static_cast<unsigned>(mass >> 32) + (before + lower < lower ? 1 : 0);
     if (upper != 0) {
-      atomicAdd(&high[digit], upper);
+      atomicAdd(&words[digit].y, upper);
     }
   }
   __device__ uint64_t mass(int digit) const {
-    return static_cast<uint64_t>(high[digit]) << 32 | low[digit];
+    const uint2 both = words[digit];
+    return static_cast<uint64_t>(both.y) << 32 | both.x;
   }
 };
 static_assert(Histogram::kDigits <= kSampleThreads);
@@ -125,10 +126,13 @@ class DigitFinder {
     }
     uint64_t mass = 0;
     if (digit < Histogram::kDigits) {
-      for (int block = 0; block < group.blocks(); ++block) {
-        mass +=
-            (group.blocks() > 1 ? BlockGroup::remote(&histogram(turn), block) : &histogram(turn))
-                ->mass(digit);
+      if (group.blocks() > 1) {
+#pragma unroll 8
+        for (int block = 0; block < group.blocks(); ++block) {
+          mass += BlockGroup::remote(&histogram(turn), block)->mass(digit);
+        }
+      } else {
+        mass = histogram(turn).mass(digit);
       }
     }
     histogram(turn + 1).clear();  // all blocks have read it, or they would not be here

@@ -142,10 +142,17 @@ class RowSampler {
     };
     PartSums own{0, 0};
     slice_.template each<false>([&](const Pack& pack) {
+      bool any = false;
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        own.mass += mass_above(pack[i]);
         own.ties += pack[i] == kept.tie ? 1 : 0;
+        any |= pack[i] > kept.least;
+      }
+      if (any) {
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) {
+          own.mass += mass_above(pack[i]);
+        }
       }
     });
     const PartSums total = memory_.parts.share(group_, own);
