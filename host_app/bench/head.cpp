@@ -35,16 +35,20 @@ Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
 
 }  // namespace
 
+Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
+                 const Timer& timer) {
+  return {{"date", today()},
+          {"command", command},
+          {"versions", versions_of(plugin, runtime)},
+          {"device", timer.device()}};
+}
+
 Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
              Timer& timer, const Timer::LargeCopy& copy) {
-  Json head{
-      {"date", today()},
-      {"command", command},
-      {"versions", versions_of(plugin, runtime)},
-      {"device", timer.device()},
-      {"timing", timer.method()},
-      {"large_copy",
-       {{"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}}}};
+  Json head = identity_of(command, plugin, runtime, timer);
+  head["timing"] = timer.method();
+  head["large_copy"] = {
+      {"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}};
   if (const std::optional<double> empty_us = timer.empty_kernel_us()) {
     head["empty_kernel_us"] = *empty_us;
   }

@@ -12,8 +12,11 @@ class CudaRuntime;
 
 namespace warpfuse::host::bench {
 
-// All of the JSON but the rows: when, with what and how a run measured. `runtime` is null on the
-// CPU.
+// When, with what and on what a run measured. `runtime` is null on the CPU.
+Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
+                 const Timer& timer);
+
+// All of the JSON but the rows: when, with what and how a run measured.
 Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
              Timer& timer, const Timer::LargeCopy& copy);
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <system_error>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
@@ -23,20 +21,6 @@ constexpr std::array kVariantColumns{
     "p5_us",    "p95_us",      "event_p50_us", "default_malloc_p50_us",
     "gb_per_s", "share",       "copy_ratio",   "speedup",
     "kernels",  "extra_bytes", "reason"};
-
-void write_whole(const fs::path& path, const std::string& text) {
-  const fs::path beside = path.string() + ".part";
-  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream) {
-    fs::rename(beside, path, error);
-  }
-  if (!stream || error) {
-    fail(ExitCode::usage, "{}: cannot be written", path.string());
-  }
-}
 
 // A field of an object as CSV has it; empty where there is none.
 std::string field(const Json& object, const char* key) {
@@ -91,10 +75,10 @@ void Results::set_complete() {
 
 void Results::save() const {
   if (json_path_) {
-    write_whole(*json_path_, document_.dump(1) + "\n");
+    replace_file(*json_path_, document_.dump(1) + "\n");
   }
   if (csv_path_) {
-    write_whole(*csv_path_, csv_of(rows()));
+    replace_file(*csv_path_, csv_of(rows()));
   }
 }
 

@@ -69,14 +69,19 @@ int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) c
   return value;
 }
 
-double Arguments::number(const std::string& name, double low) const {
+double Arguments::number(const std::string& name, double low, double high) const {
   const std::string given = text(name);
   double value = 0;
-  if (!parse_number(given, value) || !std::isfinite(value) || value < low) {
-    fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", spelled(name), low,
-         given);
+  if (!parse_number(given, value) || !std::isfinite(value) || value < low || value > high) {
+    const std::string range =
+        std::isinf(high) ? fmt::format("of at least {}", low) : fmt::format("of {}..{}", low, high);
+    fail(ExitCode::usage, "{}: expected a number {}, got '{}'", spelled(name), range, given);
   }
   return value;
+}
+
+std::vector<std::string> Arguments::texts(const std::string& name) const {
+  return has(name) ? result_[name].as<std::vector<std::string>>() : std::vector<std::string>();
 }
 
 bool Arguments::help_shown(const std::string& examples) const {
@@ -92,13 +97,15 @@ PluginOptions Arguments::plugin_options() const {
   if (has("plugin")) {
     options.plugin = text("plugin");
   }
-  if (has("op-library")) {
-    options.op_libraries = result_["op-library"].as<std::vector<std::string>>();
-  }
+  options.op_libraries = texts("op-library");
   return options;
 }
 
 std::shared_ptr<cxxopts::Value> value_option() { return cxxopts::value<std::string>(); }
+
+std::shared_ptr<cxxopts::Value> repeatable_option() {
+  return cxxopts::value<std::vector<std::string>>();
+}
 
 std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value) {
   return cxxopts::value<std::string>()->default_value(default_value);
@@ -108,7 +115,7 @@ void add_plugin_options(cxxopts::Options& options) {
   options.add_options()("plugin", "libwarpfuse.so (default: beside this program, then ../lib)",
                         value_option(), "PATH")(
       "op-library", "another operator library that a model needs; may be repeated",
-      cxxopts::value<std::vector<std::string>>(), "PATH");
+      repeatable_option(), "PATH");
 }
 
 void add_device_option(cxxopts::Options& options) {

@@ -30,7 +30,10 @@ class Arguments {
   std::string text(const std::string& name) const;
   int64_t integer(const std::string& name, int64_t low,
                   int64_t high = std::numeric_limits<int64_t>::max()) const;
-  double number(const std::string& name, double low) const;
+  double number(const std::string& name, double low,
+                double high = std::numeric_limits<double>::infinity()) const;
+  // Every value of an option that may be repeated.
+  std::vector<std::string> texts(const std::string& name) const;
 
   // True when --help was given; the text is then on stdout.
   bool help_shown(const std::string& examples) const;
@@ -48,6 +51,7 @@ class Arguments {
 // An option that takes a value; numbers are checked by Arguments, whose messages name the option.
 std::shared_ptr<cxxopts::Value> value_option();
 std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value);
+std::shared_ptr<cxxopts::Value> repeatable_option();
 
 void add_plugin_options(cxxopts::Options& options);
 void add_device_option(cxxopts::Options& options);

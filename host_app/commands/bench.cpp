@@ -56,7 +56,8 @@ bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
 
 std::string help_text() {
   std::string text =
-      "Times the plugin's operators against ATen and a copy of the same bytes. Every result\n"
+      "Times the plugin's operators against ATen and a copy of the same bytes; `bench generate\n"
+      "--help` is about whole models. Every result\n"
       "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
       "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
   for (const auto& [op, name] : kOperatorNames) {
@@ -214,6 +215,9 @@ Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
 }  // namespace
 
 ExitCode run_bench(int argc, const char* const* argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "generate") {
+    return run_bench_generate(argc - 1, argv + 1);
+  }
   const Arguments arguments(make_options(), {"operator"}, argc, argv);
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;

@@ -10,6 +10,7 @@ namespace warpfuse::host {
 // Each command takes the program's arguments from its own name on. They throw Error, and what
 // libtorch throws.
 ExitCode run_bench(int argc, const char* const* argv);
+ExitCode run_bench_generate(int argc, const char* const* argv);
 ExitCode run_info(int argc, const char* const* argv);
 ExitCode run_generate(int argc, const char* const* argv);
 ExitCode run_perplexity(int argc, const char* const* argv);

@@ -1,39 +1,57 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
 #include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "commands/generate_output.h"
 #include "runtime/files.h"
 #include "runtime/generation.h"
+#include "runtime/interrupt.h"
 #include "runtime/model.h"
+#include "runtime/prompts.h"
 #include "runtime/session.h"
 #include "runtime/softmax_census.h"
 #include "runtime/tokenizer.h"
-#include "runtime/utf8.h"
 
 namespace warpfuse::host {
 namespace {
 
+constexpr int64_t kMostRows = 4096;
+constexpr int64_t kMostLikeliest = 100;
+
 constexpr const char* kExamples =
     "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
     "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
+    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \". \" --json\n"
     "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
 
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse generate",
-                           "Continues a prompt; the text goes to stdout, figures to stderr.\n");
+                           "Continues prompts; the text goes to stdout, figures to stderr.\n");
   options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
       "p,prompt", "text to continue; an empty one starts from <|endoftext|>", value_option(),
       "TEXT")("prompt-file", "read the prompt from a file, less one newline at its end",
-              value_option(),
-              "F")("n,tokens", "tokens to generate at most", value_option("128"), "N")(
+              value_option(), "F")(
+      "prompts", "file with a prompt a line, or .jsonl with a JSON value a line", value_option(),
+      "F")("batch", "prompts that are continued at the same time", value_option("8"), "N")(
+      "n,tokens", "tokens to generate at most, for each prompt", value_option("128"), "N")(
+      "stop", "end before this text; may be repeated", repeatable_option(), "TEXT")(
+      "ignore-eos", "do not end at <|endoftext|>")(
+      "truncate", "take the end of a prompt that is too long for the context");
+  options.add_options("Sampling")(
       "temperature", "0 takes the likeliest token, greater values vary more", value_option("0"),
       "T")("top-k", "sample from the K likeliest tokens only; 0: from all", value_option("0"), "K")(
-      "seed", "of the sampling; the same seed gives the same text", value_option("0"), "SEED")(
-      "no-display-prompt", "print the continuation only");
+      "top-p", "from the likeliest that make up this probability", value_option("1"), "P")(
+      "min-p", "from those with this share of the likeliest one's probability", value_option("0"),
+      "P")("seed", "the same seed gives the same text", value_option("0"), "SEED");
+  options.add_options("Output")("no-display-prompt", "print the continuation only")(
+      "json", "print a line of JSON for each prompt")(
+      "logprobs", "with --json: log-probabilities of the tokens, and the N likeliest each time",
+      value_option(), "N");
+  options.add_options("Execution")("no-graph", "on a GPU: no CUDA graphs")(
+      "freeze", "let TorchScript fold what is constant in the model");
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -48,29 +66,90 @@ std::string read_prompt_file(const std::string& path) {
   return text;
 }
 
-std::string read_prompt(const Arguments& arguments) {
-  if (arguments.has("prompt") == arguments.has("prompt-file")) {
-    fail(ExitCode::usage, "expected one of -p TEXT and --prompt-file F (see --help)");
+std::vector<std::string> prompts_of(const Arguments& arguments) {
+  const int sources = static_cast<int>(arguments.has("prompt")) +
+                      static_cast<int>(arguments.has("prompt-file")) +
+                      static_cast<int>(arguments.has("prompts"));
+  if (sources != 1) {
+    fail(ExitCode::usage, "expected one of -p TEXT, --prompt-file F and --prompts F (see --help)");
   }
-  return arguments.has("prompt") ? arguments.text("prompt")
-                                 : read_prompt_file(arguments.text("prompt-file"));
+  if (arguments.has("prompts")) {
+    return read_prompts(arguments.text("prompts"));
+  }
+  return {arguments.has("prompt") ? arguments.text("prompt")
+                                  : read_prompt_file(arguments.text("prompt-file"))};
 }
 
-void print_now(const std::string& text) { std::cout << text << std::flush; }
+Sampling sampling_of(const Arguments& arguments) {
+  const Sampling sampling{.temperature = arguments.number("temperature", 0.0),
+                          .top_k = arguments.integer("top-k", 0),
+                          .top_p = arguments.number("top-p", 0.0, 1.0),
+                          .min_p = arguments.number("min-p", 0.0, 1.0),
+                          .seed = arguments.integer("seed", 0)};
+  if (sampling.top_p == 0.0) {
+    fail(ExitCode::usage, "--top-p: expected a number above 0, got '{}'", arguments.text("top-p"));
+  }
+  for (const char* name : {"top-k", "top-p", "min-p", "seed"}) {
+    if (sampling.temperature == 0.0 && arguments.has(name)) {
+      fail(ExitCode::usage, "--{} has no meaning at --temperature 0, which takes the likeliest",
+           name);
+    }
+  }
+  return sampling;
+}
 
-void report(const GenerationResult& result, int64_t prompt_tokens, const SoftmaxCensus& census,
+OutputOptions output_options_of(const Arguments& arguments) {
+  OutputOptions options{.stop_texts = arguments.texts("stop"),
+                        .show_prompt = !arguments.has("no-display-prompt"),
+                        .json = arguments.has("json"),
+                        .scores = arguments.has("logprobs")};
+  if (options.scores && !options.json) {
+    fail(ExitCode::usage, "--logprobs needs --json, where they are printed");
+  }
+  if (std::ranges::find(options.stop_texts, "") != options.stop_texts.end()) {
+    fail(ExitCode::usage, "--stop: expected a text, got an empty one");
+  }
+  return options;
+}
+
+// Ids of every prompt. One that is too long is an error, or loses its start: as many tokens as
+// leave room for those that are to come, but no more than half of the context.
+std::vector<std::vector<int64_t>> encode(const Tokenizer& tokenizer,
+                                         const std::vector<std::string>& prompts,
+                                         const LanguageModel& model, bool truncate,
+                                         int64_t tokens) {
+  const int64_t context = model.spec().context;
+  std::vector<std::vector<int64_t>> ids;
+  ids.reserve(prompts.size());
+  for (const std::string& prompt : prompts) {
+    std::vector<int64_t> encoded = tokenizer.encode_prompt(prompt);
+    if (truncate && static_cast<int64_t>(encoded.size()) > context) {
+      const int64_t kept = std::max(context - tokens + 1, (context + 1) / 2);
+      encoded.erase(encoded.begin(), encoded.end() - kept);
+    }
+    model.require_fits(static_cast<int64_t>(encoded.size()));
+    model.require_known(encoded);
+    ids.push_back(std::move(encoded));
+  }
+  return ids;
+}
+
+void report(const GenerationTotals& totals, const SoftmaxCensus& census, const DecodeLoop& loop,
             int64_t context) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   };
-  if (result.stop == StopReason::context_full) {
-    fmt::print(stderr, "note: stopped after {} tokens: the context of {} is full\n",
-               result.generated, context);
+  if (!loop.graph_failure().empty()) {
+    fmt::print(stderr, "note: no CUDA graphs: {}\n", loop.graph_failure());
   }
-  fmt::print(stderr, "prefill: {} tokens, {:.1f} tokens/s\n", prompt_tokens,
-             rate(prompt_tokens, result.prefill_seconds));
-  fmt::print(stderr, "decode: {} tokens, {:.1f} tokens/s\n", result.decode_steps,
-             rate(result.decode_steps, result.decode_seconds));
+  if (totals.full_contexts > 0) {
+    fmt::print(stderr, "note: {} of the continuations ended because the context of {} is full\n",
+               totals.full_contexts, context);
+  }
+  fmt::print(stderr, "prefill: {} tokens, {:.1f} tokens/s\n", totals.prompt_tokens,
+             rate(totals.prompt_tokens, totals.prefill_seconds));
+  fmt::print(stderr, "decode: {} tokens, {:.1f} tokens/s\n", totals.decoded_tokens,
+             rate(totals.decoded_tokens, totals.decode_seconds));
   fmt::print(stderr, "plugin: {} of {} softmax calls\n", census.by_plugin(), census.total());
 }
 
@@ -81,39 +160,41 @@ ExitCode run_generate(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
+  const InterruptGuard guard;
   const std::string folder = arguments.text("model");
-  const std::string prompt = read_prompt(arguments);
-  const GenerationOptions requested{
-      .max_tokens = arguments.integer("tokens", 1),
-      .stop_token = std::nullopt,
-      .sampling = {.temperature = arguments.number("temperature", 0.0),
-                   .top_k = arguments.integer("top-k", 0),
-                   .seed = static_cast<uint64_t>(arguments.integer("seed", 0))}};
+  const std::vector<std::string> prompts = prompts_of(arguments);
+  GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_token = {}};
+  const int64_t batch = arguments.integer("batch", 1, kMostRows);
+  DecodeOptions decoding{.rows = std::min(batch, static_cast<int64_t>(prompts.size())),
+                         .sampling = sampling_of(arguments),
+                         .graphs = !arguments.has("no-graph"),
+                         .likeliest = {}};
+  if (arguments.has("logprobs")) {
+    decoding.likeliest = arguments.integer("logprobs", 0, kMostLikeliest);
+  }
+  const OutputOptions output_options = output_options_of(arguments);
 
   const Bundle bundle = read_bundle(folder);
   const Tokenizer tokenizer = Tokenizer::load(folder);
-  const Session session =
-      open_session(arguments.plugin_options(), arguments.text("device"), {bundle});
-  Decoder decoder(bundle, load_module(bundle, session.device), session.device);
-
-  const std::vector<int64_t> ids = tokenizer.encode_prompt(prompt);
-  decoder.require_fits(static_cast<int64_t>(ids.size()));
-  GenerationOptions options = requested;
-  options.stop_token = tokenizer.end_of_text();
-  Utf8Stream stream;
-  if (!arguments.has("no-display-prompt")) {
-    print_now(stream.push(prompt));
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
+                                       {bundle}, {"warpfuse::sample_tokens"});
+  const LanguageModel model(bundle, load_module(bundle, session.device, arguments.has("freeze")),
+                            session.device);
+  const std::vector<std::vector<int64_t>> ids =
+      encode(tokenizer, prompts, model, arguments.has("truncate"), options.max_tokens);
+  if (!arguments.has("ignore-eos")) {
+    options.end_token = tokenizer.end_of_text();
   }
+  const std::unique_ptr<CudaRuntime> runtime =
+      session.device.is_cuda() ? open_cuda_runtime(session.device) : nullptr;
+  DecodeLoop loop(model, decoding, runtime.get());
+  GenerationOutput output(tokenizer, prompts, ids, output_options);
   const SoftmaxCensus census;
-  const GenerationResult result = generate(decoder, ids, options, [&](int64_t id) {
-    if (id >= tokenizer.size()) {
-      fail(ExitCode::model, "{}: the model gave token {}, its tokenizer has {}", folder, id,
-           tokenizer.size());
-    }
-    print_now(stream.push(tokenizer.bytes(id)));
-  });
-  print_now(stream.finish() + "\n");
-  report(result, static_cast<int64_t>(ids.size()), census, decoder.context());
+  const GenerationTotals totals = generate(loop, ids, model.spec().context, options, output);
+  report(totals, census, loop, model.spec().context);
+  if (totals.interrupted) {
+    fail(ExitCode::interrupted, "interrupted; what had been generated is printed");
+  }
   return ExitCode::ok;
 }
 

@@ -103,13 +103,13 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   const std::vector<int64_t> ids = tokens_of(tokenizer, text, path);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        {bundle}, {"warpfuse::fused_logprob"});
-  const torch::jit::Module module = load_module(bundle, session.device);
+  const LanguageModel model(bundle, load_module(bundle, session.device), session.device);
 
   const auto predictions = static_cast<int64_t>(ids.size()) - 1;
   const StatusLine line;
   const auto start = std::chrono::steady_clock::now();
   const Score result =
-      score(bundle, module, session.device, ids, options, [&](const Score& so_far) {
+      score(model, ids, options, [&](const Score& so_far) {
         line.show(fmt::format("{} of {} tokens, {:.1f} tokens/s, perplexity {:.2f}{}",
                               so_far.tokens, predictions, so_far.tokens_per_second(),
                               so_far.perplexity(),

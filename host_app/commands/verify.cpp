@@ -5,8 +5,8 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/files.h"
 #include "runtime/model.h"
+#include "runtime/prompts.h"
 #include "runtime/session.h"
 #include "runtime/tokenizer.h"
 #include "runtime/verification.h"
@@ -40,7 +40,9 @@ cxxopts::Options make_options() {
   options.positional_help("MODEL REFERENCE");
   options.add_options()("model", "bundle folder", value_option(), "DIR")(
       "reference", "bundle folder", value_option(), "DIR")(
-      "prompts", "text file with one prompt a line (default: 5 prompts that are built in)",
+      "prompts",
+      "file with a prompt a line, or .jsonl with a JSON value a line (default: 5 prompts that are "
+      "built in)",
       value_option(), "F")("n,steps", "steps for each prompt, or draws of a module's inputs",
                            value_option("16"), "N")(
       "tolerance",
@@ -53,22 +55,11 @@ cxxopts::Options make_options() {
   return options;
 }
 
-std::vector<std::string> read_prompts(const Arguments& arguments) {
+std::vector<std::string> prompts_of(const Arguments& arguments) {
   if (!arguments.has("prompts")) {
     return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
   }
-  const std::string path = arguments.text("prompts");
-  std::ifstream stream = open_file(path, ExitCode::usage);
-  std::vector<std::string> prompts;
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) {
-      prompts.push_back(line);
-    }
-  }
-  if (prompts.empty()) {
-    fail(ExitCode::usage, "--prompts {}: has no prompt in it", path);
-  }
-  return prompts;
+  return read_prompts(arguments.text("prompts"));
 }
 
 void require_same_kind(const Bundle& model, const Bundle& reference) {
@@ -132,7 +123,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
   const int64_t steps = arguments.integer("steps", 1, kMostSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const double tolerance = tolerance_of(arguments, model, reference);
-  const std::vector<std::string> prompts = read_prompts(arguments);
+  const std::vector<std::string> prompts = prompts_of(arguments);
 
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});
@@ -151,8 +142,8 @@ ExitCode run_verify(int argc, const char* const* argv) {
   for (const std::string& prompt : prompts) {
     sequences.push_back(tokenizer.encode_prompt(prompt));
   }
-  Decoder decoder(model, module, session.device);
-  Decoder reference_decoder(reference, reference_module, session.device);
+  Decoder decoder(LanguageModel(model, module, session.device));
+  Decoder reference_decoder(LanguageModel(reference, reference_module, session.device));
   return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),
                 tolerance);
 }

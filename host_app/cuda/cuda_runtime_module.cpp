@@ -141,8 +141,25 @@ class Runtime : public CudaRuntime {
     return std::make_unique<Graph>(work, dynamic_cast<const Graph*>(memory_of), capture_stream_);
   }
 
+  void warm_up(const std::function<void()>& work) override {
+    synchronize();
+    {
+      const c10::cuda::CUDAStreamGuard guard(capture_stream_);
+      work();
+    }
+    synchronize();
+  }
+
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Stopwatch>(); }
   void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+  bool idle() override {
+    const cudaError_t state = cudaStreamQuery(c10::cuda::getCurrentCUDAStream());
+    if (state == cudaErrorNotReady) {
+      return false;
+    }
+    C10_CUDA_CHECK(state);
+    return true;
+  }
   int64_t peak_bytes(const std::function<void()>& action) override {
     const auto requested = [this] {
       return c10::cuda::CUDACachingAllocator::getDeviceStats(index_)
@@ -161,6 +178,9 @@ class Runtime : public CudaRuntime {
   }
   void launch_copy(void* to, const void* from, int64_t bytes) override {
     C10_CUDA_CHECK(launch_copy_kernel(to, from, bytes, c10::cuda::getCurrentCUDAStream()));
+  }
+  void launch_advance(const StepState& state, const int64_t* tokens) override {
+    C10_CUDA_CHECK(launch_advance_kernel(state, tokens, c10::cuda::getCurrentCUDAStream()));
   }
 
   void start_profiler() override { C10_CUDA_CHECK(cudaProfilerStart()); }

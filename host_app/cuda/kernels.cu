@@ -27,10 +27,30 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// One block, so that its barrier stands between the tokens and their publication.
+__global__ void __launch_bounds__(kThreads) advance_kernel(StepState state, const int64_t* tokens) {
+  const int64_t step = *state.count;
+  for (int64_t row = threadIdx.x; row < state.rows; row += blockDim.x) {
+    advance_row(state, step, row, tokens[row]);
+  }
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *state.count = step + 1;
+    *static_cast<volatile int64_t*>(state.published) = step + 1;
+  }
+}
+
 }  // namespace
 
 cudaError_t launch_empty_kernel(cudaStream_t stream) {
   empty_kernel<<<1, 32, 0, stream>>>();
+  return cudaGetLastError();
+}
+
+cudaError_t launch_advance_kernel(const StepState& state, const int64_t* tokens,
+                                  cudaStream_t stream) {
+  advance_kernel<<<1, kThreads, 0, stream>>>(state, tokens);
   return cudaGetLastError();
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "runtime/step_state.h"
+
 namespace warpfuse::host {
 
 // A kernel that does nothing: what a launch costs.
@@ -11,5 +13,9 @@ cudaError_t launch_empty_kernel(cudaStream_t stream);
 
 // `bytes`, `to` and `from` are multiples of 16.
 cudaError_t launch_copy_kernel(void* to, const void* from, int64_t bytes, cudaStream_t stream);
+
+// What advance() of step_state.h does, in one kernel.
+cudaError_t launch_advance_kernel(const StepState& state, const int64_t* tokens,
+                                  cudaStream_t stream);
 
 }  // namespace warpfuse::host

@@ -22,6 +22,8 @@ struct CudaDevice {
   int64_t l2_bytes = 0;
 };
 
+struct StepState;
+
 // Work that was captured once and runs again, with the same addresses, at each replay.
 class CudaGraph {
  public:
@@ -53,8 +55,13 @@ class CudaRuntime {
   // once. Warm up first: what a library sets up at its first call cannot be captured.
   virtual std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
                                              const CudaGraph* memory_of = nullptr) = 0;
+  // Runs `work` on the stream of captures and waits for it: what a library sets up for a stream is
+  // then there.
+  virtual void warm_up(const std::function<void()>& work) = 0;
   virtual std::unique_ptr<CudaStopwatch> stopwatch() = 0;
   virtual void synchronize() = 0;
+  // Whether the current stream has nothing left to do. Throws what its work failed with.
+  virtual bool idle() = 0;
   // Runs `action` and waits for the device. The most bytes that were asked of libtorch's allocator
   // at once, beyond those of before.
   virtual int64_t peak_bytes(const std::function<void()>& action) = 0;
@@ -65,6 +72,8 @@ class CudaRuntime {
   // as are the addresses) by a kernel.
   virtual void launch_empty_kernel() = 0;
   virtual void launch_copy(void* to, const void* from, int64_t bytes) = 0;
+  // The same as advance() of step_state.h; `state.published` is host memory that the GPU can reach.
+  virtual void launch_advance(const StepState& state, const int64_t* tokens) = 0;
 
   // What a profiler that is told not to start by itself records.
   virtual void start_profiler() = 0;

@@ -1,29 +1,21 @@
 #include "runtime/decoder.h"
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 #include <utility>
 
 #include "runtime/errors.h"
 
 namespace warpfuse::host {
-namespace {
 
-constexpr int64_t kSmallestBucket = 128;
-
-}  // namespace
-
-int64_t cache_bucket(int64_t length, int64_t context) {
-  int64_t bucket = kSmallestBucket;
-  while (bucket < length) {
-    bucket *= 2;
+std::optional<int64_t> argmax(const std::vector<double>& logits) {
+  if (std::ranges::any_of(logits, [](double logit) { return std::isnan(logit); })) {
+    return std::nullopt;
   }
-  return std::min(bucket, context);
+  return std::ranges::max_element(logits) - logits.begin();
 }
 
 std::vector<double> to_doubles(const at::Tensor& logits) {
@@ -32,34 +24,15 @@ std::vector<double> to_doubles(const at::Tensor& logits) {
   return {data, data + values.numel()};
 }
 
-Decoder::Decoder(const Bundle& bundle, torch::jit::Module module, c10::Device device)
-    : spec_(language_model_of(bundle)), module_(std::move(module)), device_(device) {
-  for (const char* method : {"prefill", "decode", "forward"}) {
-    if (!module_.find_method(method)) {
-      fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
-    }
-  }
-  const c10::InferenceMode inference;
-  const std::vector<int64_t> shape{spec_.layers, 1, spec_.heads, spec_.context, spec_.head_dim};
-  const at::TensorOptions options = at::TensorOptions().dtype(bundle.dtype).device(device);
-  translating_errors(ExitCode::model, "key and value caches", [&] {
-    keys_ = at::zeros(shape, options);
-    values_ = at::zeros(shape, options);
-  });
-}
+Decoder::Decoder(LanguageModel model)
+    : model_(std::move(model)), caches_(model_.make_caches(1, model_.spec().context)) {}
 
 at::Tensor Decoder::row(const std::vector<int64_t>& values) const {
-  return at::tensor(values, at::kLong).unsqueeze(0).to(device_);
+  return at::tensor(values, at::kLong).unsqueeze(0).to(model_.device());
 }
 
-at::Tensor Decoder::run(const char* method, std::vector<c10::IValue> inputs) {
-  const int64_t bucket = cache_bucket(length_, spec_.context);
-  inputs.emplace_back(keys_.narrow(3, 0, bucket));
-  inputs.emplace_back(values_.narrow(3, 0, bucket));
-  return translating_errors(ExitCode::model, method, [&] {
-    const c10::InferenceMode inference;
-    return module_.get_method(method)(std::move(inputs)).toTensor().squeeze(0);
-  });
+at::Tensor Decoder::first_positions() const {
+  return at::arange(length_, at::TensorOptions(at::kLong).device(model_.device())).unsqueeze(0);
 }
 
 void Decoder::start(const std::vector<int64_t>& ids) {
@@ -67,47 +40,28 @@ void Decoder::start(const std::vector<int64_t>& ids) {
     fail(ExitCode::model, "a sequence needs at least one token");
   }
   length_ = static_cast<int64_t>(ids.size());
-  require_fits(length_);
-  std::ranges::for_each(ids, [this](int64_t id) { require_known(id); });
-}
-
-// An id past the embedding would be undefined behaviour on a GPU.
-void Decoder::require_known(int64_t id) const {
-  if (id < 0 || id >= spec_.vocab_size) {
-    fail(ExitCode::model, "token id {} is outside the model's vocabulary of {}", id,
-         spec_.vocab_size);
-  }
-}
-
-void Decoder::require_fits(int64_t tokens) const {
-  if (tokens > spec_.context) {
-    fail(ExitCode::model, "the prompt has {} tokens, the model's context is {}", tokens,
-         spec_.context);
-  }
+  model_.require_fits(length_);
+  model_.require_known(ids);
 }
 
 at::Tensor Decoder::prefill(const std::vector<int64_t>& ids) {
   start(ids);
-  std::vector<int64_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), int64_t{0});
-  const at::Tensor last = at::tensor({length_ - 1}, at::kLong).to(device_);
-  return run("prefill", {row(ids), row(positions), last});
+  return model_.prefill(row(ids), first_positions(), row({length_ - 1}).squeeze(0), seen())
+      .squeeze(0);
 }
 
 at::Tensor Decoder::forward(const std::vector<int64_t>& ids) {
   start(ids);
-  std::vector<int64_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), int64_t{0});
-  return run("forward", {row(ids), row(positions)});
+  return model_.forward(row(ids), first_positions(), seen()).squeeze(0);
 }
 
 at::Tensor Decoder::decode(int64_t id) {
-  if (length_ >= spec_.context) {
-    fail(ExitCode::model, "the model's context of {} tokens is full", spec_.context);
+  if (length_ >= context()) {
+    fail(ExitCode::model, "the model's context of {} tokens is full", context());
   }
-  require_known(id);
+  model_.require_known({id});
   const int64_t position = length_++;
-  return run("decode", {row({id}), row({position})});
+  return model_.decode(row({id}), row({position}), seen()).squeeze(0);
 }
 
 }  // namespace warpfuse::host

@@ -1,24 +1,19 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-#include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "runtime/bundle.h"
+#include "runtime/language_model.h"
 
 namespace warpfuse::host {
 
-// One sequence (batch 1) of a traced language model and its key and value caches.
-//
-// The model sees the first `bucket` slots of the caches, the smallest of 128, 256, 512, ... that
-// holds the sequence: attention then costs what the sequence needs, not what the context allows.
+// One sequence of a language model, step by step, for comparing what it gives.
 class Decoder {
  public:
-  // Throws Error(model) when the bundle is no language model.
-  Decoder(const Bundle& bundle, torch::jit::Module module, c10::Device device);
+  explicit Decoder(LanguageModel model);
 
   // Starts a new sequence. Logits [V] of its last position, on the device. Throws Error(model) when
   // the sequence is longer than the context or has an id that the model does not know.
@@ -28,31 +23,25 @@ class Decoder {
   // Logits [T, V] of all positions of a new sequence at once.
   at::Tensor forward(const std::vector<int64_t>& ids);
 
-  // Throws Error(model) when a prompt of this many tokens does not fit the context.
-  void require_fits(int64_t tokens) const;
-
   // Tokens in the sequence; the next one takes this position.
   int64_t length() const { return length_; }
-  int64_t context() const { return spec_.context; }
+  int64_t context() const { return model_.spec().context; }
 
  private:
   void start(const std::vector<int64_t>& ids);
-  void require_known(int64_t id) const;
-  at::Tensor run(const char* method, std::vector<c10::IValue> inputs);
   at::Tensor row(const std::vector<int64_t>& values) const;
+  at::Tensor first_positions() const;
+  Caches seen() const { return caches_.slots(model_.slots_for(length_)); }
 
-  LanguageModelSpec spec_;
-  torch::jit::Module module_;
-  c10::Device device_;
-  at::Tensor keys_;    // [L, 1, H, context, D]
-  at::Tensor values_;  // [L, 1, H, context, D]
+  LanguageModel model_;
+  Caches caches_;
   int64_t length_ = 0;
 };
 
-// The smallest bucket with room for `length` tokens, at most the context.
-int64_t cache_bucket(int64_t length, int64_t context);
+// The token with the largest logit, the lowest id among equals; empty when a logit is NaN.
+std::optional<int64_t> argmax(const std::vector<double>& logits);
 
-// Logits as the sampler takes them.
+// Logits [V] on the CPU.
 std::vector<double> to_doubles(const at::Tensor& logits);
 
 }  // namespace warpfuse::host

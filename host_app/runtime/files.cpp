@@ -18,4 +18,18 @@ std::string read_file(const std::filesystem::path& path, ExitCode code) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
+void replace_file(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path beside = path.string() + ".part";
+  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream) {
+    std::filesystem::rename(beside, path, error);
+  }
+  if (!stream || error) {
+    fail(ExitCode::usage, "{}: cannot be written", path.string());
+  }
+}
+
 }  // namespace warpfuse::host

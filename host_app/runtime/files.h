@@ -17,4 +17,8 @@ std::ifstream open_file(const std::filesystem::path& path, ExitCode code,
 // The whole content.
 std::string read_file(const std::filesystem::path& path, ExitCode code);
 
+// Writes the file under another name first, so that a reader, or a crash, never finds half of it.
+// Throws Error(usage).
+void replace_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace warpfuse::host

@@ -1,35 +1,46 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
-#include "runtime/decoder.h"
-#include "runtime/sampler.h"
+#include "runtime/decode_loop.h"
 
 namespace warpfuse::host {
 
 struct GenerationOptions {
-  int64_t max_tokens;
-  std::optional<int64_t> stop_token;
-  SamplingOptions sampling;
+  int64_t max_tokens;  // of one prompt
+  std::optional<int64_t> end_token;
 };
 
-enum class StopReason { max_tokens, stop_token, context_full };
+enum class FinishReason { length, end_of_text, stop_text, context, interrupted };
 
-struct GenerationResult {
-  int64_t generated = 0;  // the stop token not counted
-  int64_t decode_steps = 0;
+// As in JSON.
+std::string_view name_of(FinishReason reason);
+
+// What takes the tokens of generate(), prompt by prompt in the order in which they come.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // False: the text of this prompt has ended.
+  virtual bool on_token(size_t prompt, const Choice& choice) = 0;
+  virtual void on_finish(size_t prompt, FinishReason reason) = 0;
+};
+
+struct GenerationTotals {
+  int64_t prompt_tokens = 0;
+  int64_t decoded_tokens = 0;  // by steps behind the prompts
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  StopReason stop = StopReason::max_tokens;
+  int64_t full_contexts = 0;  // prompts that ended because of it
+  bool interrupted = false;
 };
 
-// Continues `prompt`, handing each new token to `on_token` as soon as it is known. Throws
-// Error(model) when the model gives NaN.
-GenerationResult generate(Decoder& decoder, const std::vector<int64_t>& prompt,
-                          const GenerationOptions& options,
-                          const std::function<void(int64_t)>& on_token);
+// Continues every prompt, as many at a time as `loop` has rows, the longest first: a row that ends
+// makes room for the next. Ctrl-C, where an InterruptGuard lives, ends what is running. Throws
+// Error(model) when the model gives NaN. Prompts must fit the context.
+GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,
+                          int64_t context, const GenerationOptions& options, TokenSink& sink);
 
 }  // namespace warpfuse::host

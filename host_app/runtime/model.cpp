@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/jit/passes/freeze_module.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -38,6 +39,14 @@ void check_sha256(std::istream& stream, const std::string& file, const std::stri
   }
 }
 
+torch::jit::Module frozen_form_of(const torch::jit::Module& module) {
+  // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
+  torch::jit::setGraphExecutorOptimize(true);
+  torch::jit::Module frozen = torch::jit::freeze_module(module, {"prefill", "decode", "forward"});
+  torch::jit::setGraphExecutorOptimize(false);
+  return frozen;
+}
+
 void rewind(std::istream& stream) {
   stream.clear();
   stream.seekg(0);
@@ -57,7 +66,7 @@ void configure_libtorch() {
   torch::jit::setGraphExecutorOptimize(false);
 }
 
-torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device, bool frozen) {
   const std::string file = bundle.model_file().string();
   std::ifstream stream = open_file(file, ExitCode::model);
   // The file stays open from the check to the load, so what was checked is what is loaded.
@@ -69,7 +78,7 @@ torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
     torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
     module.eval();
     module.to(device);
-    return module;
+    return frozen ? frozen_form_of(module) : module;
   });
 }
 

@@ -14,6 +14,7 @@ void configure_libtorch();
 
 // Checks model.pt against the SHA-256 of bundle.json, loads it and moves it to the device. The
 // operators that it needs must be registered. Throws Error(model).
-torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
+// `frozen`: TorchScript folds what is constant in its methods.
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device, bool frozen = false);
 
 }  // namespace warpfuse::host

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <warpfuse/fused_logprob.h>
 
@@ -29,57 +28,19 @@ std::span<const ScoringWindow> next_batch(std::span<const ScoringWindow> windows
   return windows.first(count);
 }
 
-// The model and what its "forward" takes beside the tokens.
-class Forward {
- public:
-  Forward(const Bundle& bundle, const torch::jit::Module& module, c10::Device device, int64_t batch,
-          int64_t window)
-      : spec_(language_model_of(bundle)), module_(module), device_(device) {
-    if (!module.find_method("forward")) {
-      fail(ExitCode::model, "{}: no method 'forward'", bundle.model_file().string());
-    }
-    const std::vector<int64_t> shape{spec_.layers, batch, spec_.heads, window, spec_.head_dim};
-    const at::TensorOptions options = at::TensorOptions().dtype(bundle.dtype).device(device);
-    translating_errors(ExitCode::model, "key and value caches", [&] {
-      keys_ = at::zeros(shape, options);
-      values_ = at::zeros(shape, options);
-    });
-  }
-
-  void require_known(const std::vector<int64_t>& ids) const {
-    for (const int64_t id : ids) {
-      if (id < 0 || id >= spec_.vocab_size) {
-        fail(ExitCode::model, "token id {} is outside the model's vocabulary of {}", id,
-             spec_.vocab_size);
-      }
-    }
-  }
-
-  // Log-probabilities of targets [B, T] after the tokens [B, T], both on the CPU.
-  at::Tensor log_probs(const at::Tensor& tokens, const at::Tensor& targets) {
-    const int64_t batch = tokens.size(0);
-    const int64_t length = tokens.size(1);
-    const auto cache = [&](const at::Tensor& whole) {
-      return whole.narrow(1, 0, batch).narrow(3, 0, length);
-    };
-    const at::Tensor positions =
-        at::arange(length, tokens.options().device(device_)).expand({batch, length});
-    std::vector<c10::IValue> inputs{tokens.to(device_), positions, cache(keys_), cache(values_)};
-    const at::Tensor logits = translating_errors(ExitCode::model, "forward", [&] {
-      return module_.get_method("forward")(std::move(inputs)).toTensor();
-    });
-    return translating_errors(ExitCode::model, "fused_logprob", [&] {
-      return fused_logprob(logits, targets.to(device_), kIgnored).to(at::kCPU, at::kDouble);
-    });
-  }
-
- private:
-  LanguageModelSpec spec_;
-  torch::jit::Module module_;
-  c10::Device device_;
-  at::Tensor keys_;    // [L, B, H, window, D]
-  at::Tensor values_;  // [L, B, H, window, D]
-};
+// Log-probabilities of targets [B, T] after the tokens [B, T], both on the CPU.
+at::Tensor log_probs(const LanguageModel& model, const Caches& caches, const at::Tensor& tokens,
+                     const at::Tensor& targets) {
+  const int64_t batch = tokens.size(0);
+  const int64_t length = tokens.size(1);
+  const at::Tensor positions =
+      at::arange(length, tokens.options().device(model.device())).expand({batch, length});
+  const at::Tensor logits =
+      model.forward(tokens.to(model.device()), positions, caches.rows(0, batch).slots(length));
+  return translating_errors(ExitCode::model, "fused_logprob", [&] {
+    return fused_logprob(logits, targets.to(model.device()), kIgnored).to(at::kCPU, at::kDouble);
+  });
+}
 
 struct Batch {
   at::Tensor tokens;   // i64[B, T]
@@ -124,27 +85,27 @@ double Score::tokens_per_second() const {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-Score score(const Bundle& bundle, const torch::jit::Module& module, c10::Device device,
-            const std::vector<int64_t>& ids, const ScoringOptions& options,
-            const std::function<bool(const Score&)>& on_batch) {
+Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
+            const ScoringOptions& options, const std::function<bool(const Score&)>& on_batch) {
   const c10::InferenceMode inference;
   const std::vector<ScoringWindow> windows =
       scoring_windows(static_cast<int64_t>(ids.size()), options.window, options.stride);
   std::span<const ScoringWindow> left = windows;
   const int64_t largest = std::min(options.batch, static_cast<int64_t>(windows.size()));
   const int64_t longest = windows.empty() ? 0 : windows.front().length;
-  Forward forward(bundle, module, device, largest, longest);
-  forward.require_known(ids);
+  model.require_known(ids);
+  const Caches caches = model.make_caches(largest, longest);
   Score score;
   const auto start = std::chrono::steady_clock::now();
   while (!left.empty()) {
     const std::span<const ScoringWindow> taken = next_batch(left, options.batch);
     left = left.subspan(taken.size());
     const Batch batch = batch_of(ids, taken);
-    const auto log_likelihood = forward.log_probs(batch.tokens, batch.targets).sum().item<double>();
+    const auto log_likelihood =
+        log_probs(model, caches, batch.tokens, batch.targets).sum().item<double>();
     if (std::isnan(log_likelihood)) {
-      fail(ExitCode::model, "{}: the model gave NaN in the window that starts at token {}",
-           bundle.folder.string(), taken.front().begin);
+      fail(ExitCode::model, "the model gave NaN in the window that starts at token {}",
+           taken.front().begin);
     }
     for (const ScoringWindow& window : taken) {
       score.tokens += window.scored();

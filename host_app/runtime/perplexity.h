@@ -1,14 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-#include <torch/csrc/jit/api/module.h>
-
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "runtime/bundle.h"
+#include "runtime/language_model.h"
 
 namespace warpfuse::host {
 
@@ -46,10 +42,8 @@ struct Score {
 
 // Scores a text by the model's own "forward" and warpfuse::fused_logprob. `on_batch` sees the score
 // so far after each call of the model; where it returns false, that score is the result. Throws
-// Error(model) for a bundle that is no language model, an id that the model does not know, and a
-// model that gives NaN.
-Score score(const Bundle& bundle, const torch::jit::Module& module, c10::Device device,
-            const std::vector<int64_t>& ids, const ScoringOptions& options,
-            const std::function<bool(const Score&)>& on_batch);
+// Error(model) for an id that the model does not know, and a model that gives NaN.
+Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
+            const ScoringOptions& options, const std::function<bool(const Score&)>& on_batch);
 
 }  // namespace warpfuse::host

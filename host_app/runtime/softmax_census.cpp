@@ -61,6 +61,20 @@ SoftmaxKind softmax_kind(std::string_view operator_name) {
   return SoftmaxKind::none;
 }
 
+void add_softmax_calls(const SoftmaxCalls& calls) {
+  total_calls.fetch_add(calls.total, std::memory_order_relaxed);
+  plugin_calls.fetch_add(calls.by_plugin, std::memory_order_relaxed);
+}
+
+SoftmaxCalls uncounted_softmax_calls(const std::function<void()>& work) {
+  const SoftmaxCalls before{.total = total_calls, .by_plugin = plugin_calls};
+  work();
+  const SoftmaxCalls calls{.total = total_calls - before.total,
+                           .by_plugin = plugin_calls - before.by_plugin};
+  add_softmax_calls({.total = -calls.total, .by_plugin = -calls.by_plugin});
+  return calls;
+}
+
 SoftmaxCensus::SoftmaxCensus()
     : handle_(at::addGlobalCallback(
           at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}))),

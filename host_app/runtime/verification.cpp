@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "runtime/errors.h"
-#include "runtime/sampler.h"
 
 namespace warpfuse::host {
 namespace {

@@ -22,6 +22,8 @@ half = toy_bundles.write_toy(folder / "half", "half", routed=(True, False))
 baseline = toy_bundles.write_toy(folder / "baseline", "baseline", routed=(False, False))
 perturbed = toy_bundles.write_perturbed(folder / "perturbed", routed=(False, False))
 cycle = toy_bundles.write_cycle(folder / "cycle", CYCLE)
+ending = toy_bundles.write_cycle(folder / "ending", [*b"ab", toy_bundles.END_OF_TEXT])
+undefined = toy_bundles.write_cycle(folder / "gives-nan", [*b"ab", toy_bundles.END_OF_TEXT], undefined=ord("b"))
 
 
 def copy_of(bundle, name):

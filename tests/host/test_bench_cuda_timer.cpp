@@ -11,6 +11,7 @@
 
 #include "bench/timer.h"
 #include "runtime/cuda_runtime.h"
+#include "runtime/step_state.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host;
@@ -54,7 +55,9 @@ class FakeRuntime : public CudaRuntime {
     return std::make_unique<Graph>(*this, captured_us_, captured_kernels_);
   }
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Watch>(*this); }
+  void warm_up(const std::function<void()>& work) override { work(); }
   void synchronize() override {}
+  bool idle() override { return true; }
   int64_t peak_bytes(const std::function<void()>& action) override {
     action();
     return 0;
@@ -64,6 +67,9 @@ class FakeRuntime : public CudaRuntime {
   void launch_copy(void* to, const void* from, int64_t bytes) override {
     spend(3);
     std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
+    warpfuse::host::advance(state, tokens);
   }
   void start_profiler() override {}
   void stop_profiler() override {}

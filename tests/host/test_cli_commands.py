@@ -82,7 +82,8 @@ class Generation(HostTestCase):
 
     def test_stops_at_the_context(self):
         result = self.assert_ok(run_with_plugin("generate", "-m", cycle, "-p", "x" * 250, "-n", "50"))
-        self.assertIn("note: stopped after 7 tokens: the context of 256 is full\n", result.stderr.decode())
+        note = "note: 1 of the continuations ended because the context of 256 is full\n"
+        self.assertIn(note, result.stderr.decode())
 
     def test_prompt_forms(self):
         file = folder / "prompt.txt"

@@ -14,6 +14,7 @@
 #include "runtime/plugin.h"
 #include "support/catch.h"
 
+using warpfuse::host::argmax;
 using warpfuse::host::cache_bucket;
 using warpfuse::host::describe;
 using warpfuse::host::Difference;
@@ -57,6 +58,13 @@ TEST_CASE("cache buckets are powers of two from 128, up to the context", "[decod
   CHECK(cache_bucket(1024, 1024) == 1024);
   CHECK(cache_bucket(600, 700) == 700);
   CHECK(cache_bucket(5, 64) == 64);
+}
+
+TEST_CASE("greedy takes the largest logit, the lowest id among equals", "[decoder]") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(argmax({1.0, 3.0, 3.0, 2.0}) == 1);
+  CHECK(argmax({-infinity, -5.0}) == 1);
+  CHECK_FALSE(argmax({1.0, std::numeric_limits<double>::quiet_NaN()}).has_value());
 }
 
 TEST_CASE("differences", "[difference]") {

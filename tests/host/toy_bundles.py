@@ -67,15 +67,17 @@ class ToyLanguageModel(torch.nn.Module):
 
 
 class CycleModel(torch.nn.Module):
-    """Says the bytes of a text one after the other, over and over; no byte may occur twice in it."""
+    """Says tokens one after the other, over and over; none may occur twice, and `undefined` gives NaN."""
 
-    def __init__(self, text):
+    def __init__(self, text, undefined=None):
         super().__init__()
         table = torch.zeros(VOCAB, VOCAB)
         table[:, text[0]] = 1
         for byte, following in zip(text, text[1:] + text[:1]):
             table[byte] = 0
             table[byte, following] = 1
+        if undefined is not None:
+            table[undefined] = math.nan
         self.register_buffer("table", table)
 
     def forward(self, ids, pos, keys, values):
@@ -134,8 +136,8 @@ def write_toy(folder, variant, routed):
     return write_language_model(folder, ToyLanguageModel(routed), variant, operators)
 
 
-def write_cycle(folder, text):
-    return write_language_model(folder, CycleModel(text), "baseline", [])
+def write_cycle(folder, text, undefined=None):
+    return write_language_model(folder, CycleModel(text, undefined), "baseline", [])
 
 
 def write_perturbed(folder, routed):

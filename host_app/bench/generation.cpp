@@ -1,0 +1,239 @@
+#include "bench/generation.h"
+
+#include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bench/generation_step.h"
+#include "bench/percentiles.h"
+#include "runtime/decode_loop.h"
+#include "runtime/interrupt.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kReadBytesCuda = int64_t{4} << 30;
+constexpr int64_t kReadBytesCpu = int64_t{1} << 29;
+constexpr int kReads = 10;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// Processor time of this thread.
+double thread_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+// One generation.
+struct Round {
+  double first_token_us = 0;
+  double decode_us = 0;
+  double host_us = 0;  // of a step
+  std::vector<double> latencies_us;
+};
+
+// A contestant with its caches, and what was measured of it.
+struct Measured {
+  Measured(const Contestant& contestant, const GenerationCase& c, CudaRuntime* runtime)
+      : contestant(contestant),
+        loop(contestant.model,
+             {.rows = c.batch, .sampling = {}, .graphs = c.graph, .likeliest = {}}, runtime) {}
+
+  const Contestant& contestant;
+  DecodeLoop loop;
+  std::vector<Round> rounds;
+};
+
+std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids) {
+  std::vector<Sequence> sequences;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    sequences.push_back({.name = static_cast<int64_t>(i), .ids = ids[i]});
+  }
+  return sequences;
+}
+
+void stop_all(DecodeLoop& loop) {
+  for (int64_t row = 0; row < loop.rows(); ++row) {
+    loop.stop(row);
+  }
+}
+
+Round generate_once(DecodeLoop& loop, const std::vector<Sequence>& sequences, int64_t tokens,
+                    std::vector<int64_t>* first_row) {
+  Round round;
+  const Clock::time_point start = Clock::now();
+  std::vector<Choice> choices = loop.start(0, sequences);
+  round.first_token_us = microseconds_since(start);
+  const auto note = [&] {
+    if (first_row != nullptr) {
+      first_row->push_back(choices.front().id);
+    }
+  };
+  note();
+  const Clock::time_point decode_start = Clock::now();
+  const double host_start = thread_us();
+  Clock::time_point last = decode_start;
+  int64_t launched = 1;
+  for (int64_t token = 1; token < tokens; ++token) {
+    for (; launched < tokens && loop.unread() < loop.steps_ahead(); ++launched) {
+      loop.launch();
+    }
+    choices = loop.read();
+    const Clock::time_point now = Clock::now();
+    round.latencies_us.push_back(std::chrono::duration<double, std::micro>(now - last).count());
+    last = now;
+    note();
+  }
+  round.decode_us = microseconds_since(decode_start);
+  round.host_us = (thread_us() - host_start) / static_cast<double>(tokens - 1);
+  stop_all(loop);
+  return round;
+}
+
+Json spread_of(const std::vector<double>& values) {
+  return {{"p50", percentile(values, 0.5)},
+          {"min", *std::ranges::min_element(values)},
+          {"max", *std::ranges::max_element(values)}};
+}
+
+// One figure of each round.
+template <typename Figure>
+std::vector<double> each_round(const Measured& measured, const Figure& figure) {
+  std::vector<double> values;
+  for (const Round& round : measured.rounds) {
+    values.push_back(figure(round));
+  }
+  return values;
+}
+
+Json row_of(const GenerationBench& bench, const Measured& measured, const GenerationCase& c) {
+  const LanguageModel& model = measured.contestant.model;
+  const int64_t middle = c.prompt + c.tokens / 2;
+  const int64_t cache_bytes = model.cache_bytes(c.batch, middle);
+  const double least_bytes = static_cast<double>(measured.contestant.weight_bytes + cache_bytes);
+  std::vector<double> latencies;
+  for (const Round& round : measured.rounds) {
+    latencies.insert(latencies.end(), round.latencies_us.begin(), round.latencies_us.end());
+  }
+  const Percentiles latency = percentiles_of(latencies);
+  const int64_t kernels = measured.loop.kernels_per_step();
+  Json row{{"variant", measured.contestant.variant},
+           {"dtype", name_in(kDtypeNames, Precision{measured.contestant.dtype})},
+           {"graph", c.graph},
+           {"batch", c.batch},
+           {"prompt", c.prompt},
+           {"tokens", c.tokens}};
+  const auto decoded = static_cast<double>(c.batch * (c.tokens - 1));
+  row["tokens_per_s"] =
+      spread_of(each_round(measured, [&](const Round& r) { return decoded / r.decode_us * 1e6; }));
+  row["ttft_ms"] =
+      spread_of(each_round(measured, [](const Round& r) { return r.first_token_us * 1e-3; }));
+  row["latency_us"] = {{"p5", latency.p5}, {"p50", latency.p50}, {"p95", latency.p95}};
+  row["host_us_per_token"] =
+      percentile(each_round(measured, [](const Round& r) { return r.host_us; }), 0.5);
+  row["weight_bytes"] = measured.contestant.weight_bytes;
+  row["cache_bytes"] = cache_bytes;
+  row["floor_us"] = least_bytes / bench.read_bytes_per_us;
+  row["kernels_per_token"] = kernels > 0 ? Json(kernels) : Json();
+  row["empty_graph_us"] = kernels > 0 ? Json(empty_kernels_us(*bench.runtime, kernels)) : Json();
+  const std::optional<double> softmax_us =
+      softmaxes_us(measured.contestant.variant, model, measured.contestant.dtype, c.batch,
+                   model.slots_for(middle), bench.runtime);
+  row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / latency.p50) : Json();
+  row["capture_note"] =
+      measured.loop.graph_failure().empty() ? Json() : Json(measured.loop.graph_failure());
+  return row;
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> PromptIds::batch(int64_t rows, int64_t length) const {
+  std::vector<std::vector<int64_t>> result;
+  for (int64_t row = 0; row < rows; ++row) {
+    const std::vector<int64_t>& list = lists_[row % lists_.size()];
+    std::vector<int64_t>& ids = result.emplace_back();
+    for (int64_t i = 0; i < length; ++i) {
+      ids.push_back(list[i % list.size()]);
+    }
+  }
+  return result;
+}
+
+double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime) {
+  const int64_t bytes = device.is_cuda() ? kReadBytesCuda : kReadBytesCpu;
+  const at::Tensor data =
+      at::ones({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));
+  double best_us = 0;
+  for (int i = 0; i < kReads; ++i) {
+    const double us = timed_us(runtime, [&] { data.sum(); });
+    best_us = i == 0 ? us : std::min(best_us, us);
+  }
+  return static_cast<double>(bytes) / best_us;
+}
+
+std::vector<Json> measure_generation(const GenerationBench& bench,
+                                     const std::vector<Contestant>& contestants,
+                                     const GenerationCase& c,
+                                     std::vector<std::vector<int64_t>>& first_ids) {
+  std::vector<std::unique_ptr<Measured>> all;
+  for (const Contestant& contestant : contestants) {
+    all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
+  }
+  const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(c.batch, c.prompt);
+  const std::vector<Sequence> sequences = sequences_of(ids);
+  first_ids.assign(all.size(), {});
+  for (size_t i = 0; i < all.size(); ++i) {
+    generate_once(all[i]->loop, sequences, c.tokens, &first_ids[i]);
+  }
+  for (int round = 0; round < bench.rounds && (round == 0 || !interrupted()); ++round) {
+    for (const std::unique_ptr<Measured>& each : all) {
+      each->rounds.push_back(generate_once(each->loop, sequences, c.tokens, nullptr));
+    }
+  }
+  std::vector<Json> rows;
+  for (const std::unique_ptr<Measured>& each : all) {
+    rows.push_back(row_of(bench, *each, c));
+  }
+  return rows;
+}
+
+std::vector<Json> measure_prefill(const GenerationBench& bench,
+                                  const std::vector<Contestant>& contestants, int64_t batch,
+                                  int64_t prompt) {
+  const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
+  std::vector<std::unique_ptr<Measured>> all;
+  for (const Contestant& contestant : contestants) {
+    all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
+  }
+  const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
+  const std::vector<Sequence> sequences = sequences_of(ids);
+  constexpr int kWarmUps = 2;
+  for (int round = -kWarmUps; round < bench.rounds; ++round) {
+    for (const std::unique_ptr<Measured>& each : all) {
+      const Round once = generate_once(each->loop, sequences, 1, nullptr);
+      if (round >= 0) {
+        each->rounds.push_back(once);
+      }
+    }
+  }
+  std::vector<Json> rows;
+  for (const std::unique_ptr<Measured>& each : all) {
+    rows.push_back({{"variant", each->contestant.variant},
+                    {"dtype", name_in(kDtypeNames, Precision{each->contestant.dtype})},
+                    {"batch", batch},
+                    {"prompt", prompt},
+                    {"ms", spread_of(each_round(
+                               *each, [](const Round& r) { return r.first_token_us * 1e-3; }))}});
+  }
+  return rows;
+}
+
+}  // namespace warpfuse::host::bench

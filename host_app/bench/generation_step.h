@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "runtime/cuda_runtime.h"
+#include "runtime/language_model.h"
+
+namespace warpfuse::host::bench {
+
+// Microseconds of `work`: on a GPU of the current stream, else by the wall clock.
+double timed_us(CudaRuntime* runtime, const std::function<void()>& work);
+
+// A CUDA graph of so many kernels that do nothing: what their launches cost.
+double empty_kernels_us(CudaRuntime& runtime, int64_t kernels);
+
+// What a decode step spends in its layers' softmaxes, as the variant computes them, by themselves:
+// a graph of them on a GPU. None for sdpa, whose softmax is inside another kernel.
+std::optional<double> softmaxes_us(const std::string& variant, const LanguageModel& model,
+                                   c10::ScalarType dtype, int64_t batch, int64_t slots,
+                                   CudaRuntime* runtime);
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,418 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/generation.h"
+#include "bench/head.h"
+#include "bench/plan.h"
+#include "bench/timer.h"
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/decoder.h"
+#include "runtime/files.h"
+#include "runtime/interrupt.h"
+#include "runtime/model.h"
+#include "runtime/session.h"
+#include "runtime/status_line.h"
+#include "runtime/verification.h"
+
+namespace warpfuse::host {
+namespace {
+
+using namespace bench;
+namespace fs = std::filesystem;
+
+constexpr const char* kExamples =
+    "  warpfuse bench generate -m bundles/wikitext-small\n"
+    "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
+    "--json F\n";
+
+constexpr const char* kFormat = "warpfuse-generate-1";
+constexpr int64_t kMostBatch = 4096;
+constexpr int64_t kMostTokens = 1'000'000;
+constexpr int64_t kComparedSteps = 16;
+constexpr int64_t kRandomLists = 8;
+constexpr int64_t kRandomLength = 1024;
+
+cxxopts::Options make_options() {
+  cxxopts::Options options(
+      "warpfuse bench generate",
+      "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
+      "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
+      "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
+  options.add_options()("m,model", "folder of bundles; may be repeated", repeatable_option(),
+                        "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
+      "prompt", "tokens of a prompt", value_option("32"), "LIST")(
+      "n,tokens", "tokens to generate", value_option("224"), "N")("graph", "CUDA graphs: on, off",
+                                                                  value_option("on,off"), "LIST")(
+      "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
+      "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
+      "rounds", "timed runs of each row", value_option("5"), "N")(
+      "prompt-ids", "JSON list of lists of token ids to take prompts from (default: random ones)",
+      value_option(),
+      "F")("json", "write the results as JSON, anew after each row", value_option(), "F");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+std::vector<int64_t> integers(const Arguments& arguments, const std::string& name, int64_t most) {
+  std::vector<int64_t> values;
+  for (const std::string& item : split_list(arguments.text(name))) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (error != std::errc() || end != item.data() + item.size() || value < 1 || value > most) {
+      fail(ExitCode::usage, "--{}: expected integers of 1..{}, got '{}'", name, most, item);
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<bool> graphs_of(const Arguments& arguments) {
+  std::vector<bool> graphs;
+  for (const std::string& item : split_list(arguments.text("graph"))) {
+    if (item != "on" && item != "off") {
+      fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
+    }
+    graphs.push_back(item == "on");
+  }
+  return graphs;
+}
+
+// Batches and lengths.
+std::vector<std::pair<int64_t, int64_t>> prefills_of(const Arguments& arguments) {
+  std::vector<std::pair<int64_t, int64_t>> sizes;
+  if (!arguments.has("prefill")) {
+    return sizes;
+  }
+  for (const std::string& item : split_list(arguments.text("prefill"))) {
+    int64_t batch = 0;
+    int64_t prompt = 0;
+    const char* end = item.data() + item.size();
+    const auto first = std::from_chars(item.data(), end, batch);
+    const bool separated = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
+    if (!separated || std::from_chars(first.ptr + 1, end, prompt).ptr != end || batch < 1 ||
+        prompt < 1 || batch > kMostBatch) {
+      fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
+    }
+    sizes.emplace_back(batch, prompt);
+  }
+  return sizes;
+}
+
+// The bundles of one model and dtype, the baseline first.
+using Group = std::vector<Bundle>;
+
+std::vector<Group> groups_of(const std::vector<std::string>& folders,
+                             const std::vector<std::string>& dtypes) {
+  std::vector<Group> groups;
+  for (const std::string& folder : folders) {
+    std::map<std::string, Group> by_dtype;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (!fs::exists(entry.path() / "bundle.json")) {
+        continue;
+      }
+      const Bundle bundle = read_bundle(entry.path());
+      const std::string dtype = name_in(kDtypeNames, Precision{bundle.dtype});
+      if (bundle.language_model && (dtypes.empty() || std::ranges::count(dtypes, dtype) > 0)) {
+        by_dtype[dtype].push_back(bundle);
+      }
+    }
+    if (error || by_dtype.empty()) {
+      fail(ExitCode::model, "{}: has no folders with bundles of a language model{}", folder,
+           dtypes.empty() ? "" : fmt::format(" in {}", fmt::join(dtypes, ", ")));
+    }
+    for (auto& [dtype, group] : by_dtype) {
+      std::ranges::sort(group, [](const Bundle& a, const Bundle& b) {
+        return std::pair(a.variant != "baseline", a.variant) <
+               std::pair(b.variant != "baseline", b.variant);
+      });
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+PromptIds prompt_ids_of(const Arguments& arguments, int64_t vocabulary) {
+  std::vector<std::vector<int64_t>> lists;
+  if (!arguments.has("prompt-ids")) {
+    std::mt19937_64 generator(0);  // the same numbers everywhere
+    for (int64_t i = 0; i < kRandomLists; ++i) {
+      std::vector<int64_t>& list = lists.emplace_back();
+      for (int64_t j = 0; j < kRandomLength; ++j) {
+        list.push_back(static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary)));
+      }
+    }
+    return PromptIds(lists);
+  }
+  const std::string path = arguments.text("prompt-ids");
+  try {
+    lists = Json::parse(read_file(path, ExitCode::usage)).get<std::vector<std::vector<int64_t>>>();
+  } catch (const Json::exception&) {
+    lists.clear();
+  }
+  if (lists.empty() || std::ranges::any_of(lists, &std::vector<int64_t>::empty)) {
+    fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids", path);
+  }
+  return PromptIds(lists);
+}
+
+int64_t weight_bytes_of(const torch::jit::Module& module) {
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : module.parameters()) {
+    bytes += static_cast<int64_t>(parameter.nbytes());
+  }
+  return bytes;
+}
+
+// The run's JSON, and its file.
+class Document {
+ public:
+  Document(Json head, std::optional<std::string> path)
+      : document_(std::move(head)), path_(std::move(path)) {
+    for (const char* list : {"rows", "prefill", "accuracy"}) {
+      document_[list] = Json::array();
+    }
+    save();
+  }
+  void add(const char* list, Json row) {
+    document_[list].push_back(std::move(row));
+    save();
+  }
+
+ private:
+  void save() const {
+    if (path_) {
+      replace_file(*path_, document_.dump(1) + "\n");
+    }
+  }
+
+  Json document_;
+  std::optional<std::string> path_;
+};
+
+void print_row(const Json& row) {
+  const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
+  fmt::print(
+      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us a step, "
+      "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
+      row["model"].get<std::string>(), row["variant"].get<std::string>(),
+      row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
+      row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
+      row["tokens_per_s"]["p50"].get<double>(), row["latency_us"]["p50"].get<double>(),
+      row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
+      number(row["kernels_per_token"]), row["floor_us"].get<double>(),
+      100 * number(row["softmax_kernels_share"]));
+}
+
+void print_prefill(const Json& row) {
+  fmt::print("{:<14} {:<9} {:<8} prefill {} x {}: {:.3f} ms\n", row["model"].get<std::string>(),
+             row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
+             row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
+             row["ms"]["p50"].get<double>());
+}
+
+// The first place where two lists differ; none where one is the other's start.
+Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  const auto [one, other] = std::ranges::mismatch(a, b);
+  return one == a.end() || other == b.end() ? Json() : Json(one - a.begin());
+}
+
+struct Plan {
+  std::vector<int64_t> batches, prompts;
+  std::vector<bool> graphs;
+  std::vector<std::pair<int64_t, int64_t>> prefills;
+  int64_t tokens;
+
+  // What fits the context, the largest prompts last. Without graphs the smallest batch alone.
+  std::vector<GenerationCase> cases(int64_t context, bool cuda) const {
+    std::vector<GenerationCase> result;
+    for (const int64_t batch : batches) {
+      for (const int64_t prompt : prompts) {
+        for (const bool graph : graphs) {
+          const bool wanted = cuda ? graph || batch == std::ranges::min(batches) : !graph;
+          if (wanted && prompt + tokens - 1 <= context) {
+            result.push_back({.batch = batch, .prompt = prompt, .tokens = tokens, .graph = graph});
+          }
+        }
+      }
+    }
+    return result;
+  }
+};
+
+Plan plan_of(const Arguments& arguments) {
+  return {.batches = integers(arguments, "batch", kMostBatch),
+          .prompts = integers(arguments, "prompt", kMostTokens),
+          .graphs = graphs_of(arguments),
+          .prefills = prefills_of(arguments),
+          .tokens = arguments.integer("tokens", 2, kMostTokens)};
+}
+
+// One model in one dtype.
+class GroupRun {
+ public:
+  GroupRun(const Group& group, c10::Device device, const GenerationBench& bench, Document& document)
+      : name_(group.front().model), bench_(bench), document_(document) {
+    for (const Bundle& bundle : group) {
+      const torch::jit::Module module = load_module(bundle, device);
+      contestants_.push_back({.variant = bundle.variant,
+                              .dtype = bundle.dtype,
+                              .model = LanguageModel(bundle, module, device),
+                              .weight_bytes = weight_bytes_of(module)});
+    }
+  }
+
+  void decode(const GenerationCase& c) {
+    std::vector<std::vector<int64_t>> ids;
+    for (Json& row : measure_generation(bench_, contestants_, c, ids)) {
+      Json named = with_model(std::move(row));
+      print_row(named);
+      document_.add("rows", std::move(named));
+    }
+    if (first_ids_.empty()) {
+      first_ids_ = std::move(ids);
+      first_prompt_ = c.prompt;
+    }
+  }
+
+  void prefill(int64_t batch, int64_t prompt) {
+    for (Json& row : measure_prefill(bench_, contestants_, batch, prompt)) {
+      Json named = with_model(std::move(row));
+      print_prefill(named);
+      document_.add("prefill", std::move(named));
+    }
+  }
+
+  // Compares the others with the baseline: logits on equal tokens, and what they said in the first
+  // measured row. False where logits are too far apart.
+  bool compare() {
+    if (contestants_.front().variant != "baseline" || first_ids_.empty()) {
+      return true;
+    }
+    bool close = true;
+    const double tolerance = default_tolerance(contestants_.front().dtype);
+    for (size_t i = 1; i < contestants_.size(); ++i) {
+      Decoder model(contestants_[i].model);
+      Decoder reference(contestants_.front().model);
+      Difference difference;
+      for (const StepComparison& step :
+           compare_language_models(model, reference, bench_.prompts.batch(1, first_prompt_),
+                                   kComparedSteps, tolerance)) {
+        difference.include(step.difference);
+      }
+      close = close && difference.within(tolerance);
+      document_.add(
+          "accuracy",
+          with_model({{"variant", contestants_[i].variant},
+                      {"dtype", name_in(kDtypeNames, Precision{contestants_[i].dtype})},
+                      {"largest_logit_difference", difference.largest},
+                      {"allowed", difference.allowed(tolerance)},
+                      {"first_divergence", first_difference(first_ids_[i], first_ids_[0])},
+                      {"tokens_compared", first_ids_[i].size()}}));
+    }
+    return close;
+  }
+
+ private:
+  Json with_model(Json row) const {
+    Json result{{"model", name_}};
+    result.update(row);
+    return result;
+  }
+
+  std::string name_;
+  const GenerationBench& bench_;
+  Document& document_;
+  std::vector<Contestant> contestants_;
+  std::vector<std::vector<int64_t>> first_ids_;
+  int64_t first_prompt_ = 0;
+};
+
+}  // namespace
+
+ExitCode run_bench_generate(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {}, argc, argv);
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
+  const std::vector<std::string> folders = arguments.texts("model");
+  if (folders.empty()) {
+    fail(ExitCode::usage, "-m, --model is missing (see --help)");
+  }
+  const Plan plan = plan_of(arguments);
+  const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
+  const std::vector<Group> groups =
+      groups_of(folders, arguments.has("dtype") ? split_list(arguments.text("dtype"))
+                                                : std::vector<std::string>());
+  std::vector<Bundle> bundles;
+  int64_t vocabulary = kMostTokens;
+  for (const Group& group : groups) {
+    bundles.insert(bundles.end(), group.begin(), group.end());
+    vocabulary = std::min(vocabulary, group.front().language_model->vocab_size);
+  }
+  const PromptIds prompts = prompt_ids_of(arguments, vocabulary);
+  const InterruptGuard guard;
+  const Session session =
+      open_session(arguments.plugin_options(), arguments.text("device"), bundles,
+                   {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
+  const bool cuda = session.device.is_cuda();
+  const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
+  const c10::InferenceMode inference;
+  const GenerationBench bench{
+      .runtime = runtime.get(),
+      .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
+      .rounds = rounds,
+      .prompts = prompts};
+  const std::unique_ptr<Timer> timer =
+      cuda ? make_cuda_timer(*runtime, session.device, {}) : make_cpu_timer({});
+  const std::string command =
+      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
+  Json head{{"format", kFormat}};
+  head.update(identity_of(command, *session.plugin, runtime.get(), *timer));
+  head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
+  head["prompts"] = {{"source", arguments.has("prompt-ids") ? "a file" : "random"},
+                     {"ids", prompts.lists()}};
+  Document document(std::move(head),
+                    arguments.has("json") ? std::optional(arguments.text("json")) : std::nullopt);
+  fmt::print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
+  bool close = true;
+  const StatusLine line;
+  for (const Group& group : groups) {
+    if (interrupted()) {
+      break;
+    }
+    line.show(fmt::format("loading {} bundles of {}", group.size(), group.front().model));
+    GroupRun run(group, session.device, bench, document);
+    line.clear();
+    const int64_t context = group.front().language_model->context;
+    for (const GenerationCase& c : plan.cases(context, cuda)) {
+      if (!interrupted()) {
+        run.decode(c);
+      }
+    }
+    for (const auto& [batch, prompt] : plan.prefills) {
+      if (!interrupted() && prompt <= context) {
+        run.prefill(batch, prompt);
+      }
+    }
+    close = run.compare() && close;
+  }
+  if (interrupted()) {
+    fail(ExitCode::interrupted, "interrupted; what was measured is kept");
+  }
+  return close ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace warpfuse::host

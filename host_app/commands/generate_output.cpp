@@ -1,0 +1,111 @@
+#include "commands/generate_output.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMilliseconds = 1e3;
+
+Json json_of(const Choice& choice) {
+  Json result{{"id", choice.id}, {"logprob", choice.logprob}};
+  Json& likeliest = result["likeliest"] = Json::array();
+  for (const ScoredToken& token : choice.likeliest) {
+    likeliest.push_back({{"id", token.id}, {"logprob", token.logprob}});
+  }
+  return result;
+}
+
+}  // namespace
+
+GenerationOutput::GenerationOutput(const Tokenizer& tokenizer,
+                                   const std::vector<std::string>& prompts,
+                                   const std::vector<std::vector<int64_t>>& ids,
+                                   const OutputOptions& options)
+    : tokenizer_(tokenizer), prompts_(prompts), ids_(ids), options_(options) {
+  for (const std::string& prompt : prompts) {
+    continuations_.push_back({.text = TextOutput(options.stop_texts), .shown = {}, .choices = {}});
+    if (options.show_prompt && !options.json) {
+      // What the prompt leaves incomplete, the continuation may complete.
+      continuations_.back().shown = continuations_.back().text.show(prompt);
+    }
+  }
+  print_ahead();
+}
+
+double GenerationOutput::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+bool GenerationOutput::on_token(size_t prompt, const Choice& choice) {
+  if (choice.id >= tokenizer_.size()) {
+    fail(ExitCode::model, "the model gave token {}, its tokenizer has {}", choice.id,
+         tokenizer_.size());
+  }
+  Continuation& continuation = continuations_[prompt];
+  if (continuation.choices.empty()) {
+    continuation.first_token_seconds = seconds();
+  }
+  continuation.choices.push_back(choice);
+  continuation.shown += continuation.text.push(tokenizer_.bytes(choice.id));
+  print_ahead();
+  return !continuation.text.stopped();
+}
+
+void GenerationOutput::on_finish(size_t prompt, FinishReason reason) {
+  Continuation& continuation = continuations_[prompt];
+  continuation.shown += continuation.text.finish();
+  continuation.seconds = seconds();
+  continuation.reason = reason;
+  continuation.finished = true;
+  print_ahead();
+}
+
+void GenerationOutput::print_ahead() {
+  for (; front_ < continuations_.size(); ++front_, printed_ = 0) {
+    const Continuation& front = continuations_[front_];
+    if (!options_.json) {
+      std::cout << std::string_view(front.shown).substr(printed_);
+      printed_ = front.shown.size();
+    }
+    if (!front.finished) {
+      break;
+    }
+    if (options_.json) {
+      std::cout << json_line(front_) << '\n';
+    } else {
+      std::cout << (front_ + 1 < continuations_.size() ? "\n---\n" : "\n");
+    }
+  }
+  std::cout << std::flush;
+}
+
+std::string GenerationOutput::json_line(size_t prompt) const {
+  const Continuation& continuation = continuations_[prompt];
+  Json ids = Json::array();
+  Json scores = Json::array();
+  for (const Choice& choice : continuation.choices) {
+    ids.push_back(choice.id);
+    if (options_.scores) {
+      scores.push_back(json_of(choice));
+    }
+  }
+  Json line{{"prompt", prompts_[prompt]},
+            {"text", continuation.shown},
+            {"ids", std::move(ids)},
+            {"finish_reason", name_of(continuation.reason)},
+            {"prompt_tokens", ids_[prompt].size()},
+            {"first_token_ms", continuation.first_token_seconds * kMilliseconds},
+            {"total_ms", continuation.seconds * kMilliseconds}};
+  if (options_.scores) {
+    line["logprobs"] = std::move(scores);
+  }
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace warpfuse::host

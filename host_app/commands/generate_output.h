@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/generation.h"
+#include "runtime/text_output.h"
+#include "runtime/tokenizer.h"
+
+namespace warpfuse::host {
+
+struct OutputOptions {
+  std::vector<std::string> stop_texts;
+  bool show_prompt = true;
+  bool json = false;
+  bool scores = false;
+};
+
+// Puts the continuations on stdout in the order of the prompts, however they come: as text, the
+// first one that has not ended as it comes, with a line of three dashes between two; or as a line
+// of JSON each, when it has ended.
+class GenerationOutput : public TokenSink {
+ public:
+  GenerationOutput(const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                   const std::vector<std::vector<int64_t>>& ids, const OutputOptions& options);
+
+  bool on_token(size_t prompt, const Choice& choice) override;
+  void on_finish(size_t prompt, FinishReason reason) override;
+
+ private:
+  struct Continuation {
+    TextOutput text;
+    std::string shown;  // what came out of `text`
+    std::vector<Choice> choices;
+    double first_token_seconds = 0;
+    double seconds = 0;
+    bool finished = false;
+    FinishReason reason = FinishReason::interrupted;
+  };
+
+  void add(size_t prompt, const std::string& text);
+  void print_ahead();
+  std::string json_line(size_t prompt) const;
+  double seconds() const;
+
+  const Tokenizer& tokenizer_;
+  const std::vector<std::string>& prompts_;
+  const std::vector<std::vector<int64_t>>& ids_;
+  OutputOptions options_;
+  std::vector<Continuation> continuations_;
+  size_t front_ = 0;    // the first prompt that is not printed to its end
+  size_t printed_ = 0;  // bytes of its text that are
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace warpfuse::host

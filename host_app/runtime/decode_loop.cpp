@@ -1,0 +1,247 @@
+#include "runtime/decode_loop.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <warpfuse/sample_tokens.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+// Tokens that one call of the model takes in: what bounds the memory for a prompt's scores.
+constexpr int64_t kPrefillTokens = 8192;
+// Enough to keep a GPU busy while the host looks at tokens, few to throw away when a row ends.
+constexpr int64_t kStepsAhead = 4;
+// What libraries set up at their first calls, they have then.
+constexpr int kWarmUps = 3;
+constexpr std::chrono::microseconds kPollInterval{20};
+constexpr int kPollsBetweenChecks = 1000;
+
+at::Tensor to_device(const std::vector<int64_t>& values, c10::Device device) {
+  return at::tensor(values, at::kLong).to(device);
+}
+
+}  // namespace
+
+DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
+                       CudaRuntime* runtime)
+    : model_(model),
+      options_(options),
+      runtime_(runtime),
+      caches_(model.make_caches(options.rows, model.spec().context)),
+      lengths_(options.rows),
+      running_(options.rows) {
+  const c10::InferenceMode inference;
+  const at::TensorOptions integers = at::TensorOptions(at::kLong).device(model.device());
+  const at::TensorOptions shared =
+      at::TensorOptions(at::kLong).pinned_memory(model.device().is_cuda());
+  ids_ = at::zeros({options.rows, 1}, integers);
+  positions_ = at::zeros({options.rows, 1}, integers);
+  draws_ = at::zeros({options.rows}, integers);
+  names_ = at::zeros({options.rows}, integers);
+  active_ = at::zeros({options.rows}, integers);
+  count_ = at::zeros({1}, integers);
+  ring_ = at::zeros({kRingSteps, options.rows}, shared);
+  published_ = at::zeros({1}, shared);
+  scores_ = at::zeros({options.rows, score_columns(options.likeliest.value_or(0))},
+                      integers.dtype(at::kFloat));
+  const auto data = [](const at::Tensor& tensor) { return tensor.mutable_data_ptr<int64_t>(); };
+  state_ = {.rows = options.rows,
+            .ids = data(ids_),
+            .positions = data(positions_),
+            .draws = data(draws_),
+            .active = data(active_),
+            .count = data(count_),
+            .ring = data(ring_),
+            .published = data(published_)};
+}
+
+DecodeLoop::~DecodeLoop() {
+  if (runtime_ != nullptr) {
+    // The GPU writes into the ring until its last step is done.
+    try {
+      runtime_->synchronize();
+    } catch (const c10::Error&) {
+      return;  // whoever reads the tokens is told
+    }
+  }
+}
+
+// --- a sequence begins and ends ---------------------------------------------------------------
+
+at::Tensor DecodeLoop::prefill(int64_t row, const std::vector<Sequence>& sequences) const {
+  const auto count = static_cast<int64_t>(sequences.size());
+  const auto length = static_cast<int64_t>(sequences.front().ids.size());
+  const int64_t chunk = std::max(kPrefillTokens / count, int64_t{1});
+  std::vector<int64_t> tokens;
+  tokens.reserve(count * length);
+  for (const Sequence& sequence : sequences) {
+    tokens.insert(tokens.end(), sequence.ids.begin(), sequence.ids.end());
+  }
+  const at::Tensor ids = to_device(tokens, model_.device()).view({count, length});
+  const at::Tensor positions = at::arange(length, ids.options()).expand({count, length});
+  const Caches caches = caches_.rows(row, count);
+  at::Tensor logits;
+  for (int64_t begin = 0; begin < length; begin += chunk) {
+    const int64_t taken = std::min(chunk, length - begin);
+    logits = model_.prefill(ids.narrow(1, begin, taken), positions.narrow(1, begin, taken),
+                            at::full({count}, taken - 1, ids.options()),
+                            caches.slots(model_.slots_for(begin + taken)));
+  }
+  return logits;
+}
+
+at::Tensor DecodeLoop::draw(const at::Tensor& logits, const at::Tensor& draws,
+                            const at::Tensor& names) const {
+  const Sampling& how = options_.sampling;
+  return translating_errors(ExitCode::model, "sample_tokens", [&] {
+    return sample_tokens(logits, draws, how.seed, how.temperature, how.top_k, how.top_p, how.min_p,
+                         names);
+  });
+}
+
+std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& sequences) {
+  const c10::InferenceMode inference;
+  const auto count = static_cast<int64_t>(sequences.size());
+  std::vector<int64_t> names;
+  names.reserve(sequences.size());
+  for (const Sequence& sequence : sequences) {
+    names.push_back(sequence.name);
+  }
+  const auto rows = [&](const at::Tensor& of_all) { return of_all.narrow(0, row, count); };
+  rows(names_).copy_(to_device(names, model_.device()));
+  rows(draws_).fill_(0);
+  const at::Tensor logits = prefill(row, sequences);
+  const at::Tensor tokens = draw(logits, rows(draws_), rows(names_));
+  const auto length = static_cast<int64_t>(sequences.front().ids.size());
+  rows(ids_).copy_(tokens.clamp_min(0).unsqueeze(1));
+  rows(positions_).fill_(length);
+  rows(draws_).fill_(1);
+  rows(active_).fill_(1);
+  for (int64_t i = row; i < row + count; ++i) {
+    lengths_[i] = length;
+    running_[i] = true;
+  }
+  at::Tensor scores;
+  if (options_.likeliest) {
+    scores = score_choices(logits, tokens, *options_.likeliest);
+  }
+  const at::Tensor drawn = tokens.to(at::kCPU);
+  const auto* first = drawn.const_data_ptr<int64_t>();
+  const std::vector<int64_t> values(first, first + count);
+  return read_choices(options_.likeliest ? scores : at::zeros({count, 1}), values);
+}
+
+void DecodeLoop::stop(int64_t row) {
+  const c10::InferenceMode inference;
+  active_.narrow(0, row, 1).fill_(0);
+  positions_.narrow(0, row, 1).fill_(0);
+  running_[row] = false;
+  lengths_[row] = 0;
+}
+
+// --- a step -----------------------------------------------------------------------------------
+
+void DecodeLoop::step(int64_t slots, bool advancing) {
+  const at::Tensor logits = model_.decode(ids_, positions_, caches_.slots(slots));
+  const at::Tensor tokens = draw(logits, draws_, names_);
+  if (options_.likeliest) {
+    scores_.copy_(score_choices(logits, tokens, *options_.likeliest));
+  }
+  if (!advancing) {
+    return;
+  }
+  const auto* drawn = tokens.const_data_ptr<int64_t>();
+  if (runtime_ != nullptr) {
+    runtime_->launch_advance(state_, drawn);
+  } else {
+    advance(state_, drawn);
+  }
+}
+
+const DecodeLoop::StepGraph* DecodeLoop::graph_of(int64_t slots) {
+  if (runtime_ == nullptr || !options_.graphs || !graph_failure_.empty()) {
+    return nullptr;
+  }
+  const auto found = graphs_.find(slots);
+  if (found != graphs_.end()) {
+    return &found->second;
+  }
+  StepGraph made;
+  try {
+    uncounted_softmax_calls([&] {
+      runtime_->warm_up([&] {
+        for (int i = 0; i < kWarmUps; ++i) {
+          step(slots, /*advancing=*/false);
+        }
+      });
+    });
+    made.softmax_calls = uncounted_softmax_calls([&] {
+      const CudaGraph* memory_of = graphs_.empty() ? nullptr : graphs_.begin()->second.graph.get();
+      made.graph = runtime_->capture([&] { step(slots, /*advancing=*/true); }, memory_of);
+    });
+  } catch (...) {
+    graph_failure_ = describe(std::current_exception(), ExitCode::device).message;
+    return nullptr;
+  }
+  return &graphs_.emplace(slots, std::move(made)).first->second;
+}
+
+int64_t DecodeLoop::longest() const { return *std::ranges::max_element(lengths_); }
+
+int64_t DecodeLoop::steps_ahead() const {
+  // The scores of a step are those of the last one.
+  return runtime_ == nullptr || options_.likeliest ? 1 : kStepsAhead;
+}
+
+void DecodeLoop::launch() {
+  const c10::InferenceMode inference;
+  for (size_t row = 0; row < lengths_.size(); ++row) {
+    lengths_[row] += running_[row] ? 1 : 0;
+  }
+  const int64_t slots = model_.slots_for(std::max(longest(), int64_t{1}));
+  kernels_per_step_ = 0;
+  if (const StepGraph* graph = graph_of(slots)) {
+    graph->graph->replay();
+    add_softmax_calls(graph->softmax_calls);
+    kernels_per_step_ = graph->graph->kernels();
+  } else {
+    step(slots, /*advancing=*/true);
+  }
+  ++launched_;
+}
+
+void DecodeLoop::wait_for(int64_t step) const {
+  const std::atomic_ref<int64_t> published(*state_.published);
+  for (int polls = 1; published.load(std::memory_order_acquire) <= step; ++polls) {
+    if (polls % kPollsBetweenChecks == 0) {
+      const bool idle =
+          translating_errors(ExitCode::device, "decode", [&] { return runtime_->idle(); });
+      if (idle && published.load(std::memory_order_acquire) <= step) {
+        fail(ExitCode::device, "decode: the GPU ended step {} without a token", step);
+      }
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+std::vector<Choice> DecodeLoop::read() {
+  const c10::InferenceMode inference;
+  wait_for(read_);
+  const int64_t* first = state_.ring + read_ % kRingSteps * state_.rows;
+  const std::vector<int64_t> tokens(first, first + state_.rows);
+  ++read_;
+  return read_choices(options_.likeliest ? scores_ : at::zeros({state_.rows, 1}), tokens);
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda_runtime.h"
+#include "runtime/language_model.h"
+#include "runtime/sampling.h"
+#include "runtime/softmax_census.h"
+#include "runtime/step_state.h"
+
+namespace warpfuse::host {
+
+struct DecodeOptions {
+  int64_t rows;  // sequences at a time
+  Sampling sampling;
+  bool graphs = true;                // on a GPU
+  std::optional<int64_t> likeliest;  // score each token, and so many of the likeliest
+};
+
+// A sequence to continue. Its name stands for it in the random numbers, so that what is drawn
+// depends neither on its row nor on its neighbours.
+struct Sequence {
+  int64_t name;
+  std::span<const int64_t> ids;
+};
+
+// Sequences in the rows of one pair of caches, all taking a step at a time. A step feeds each row
+// its last token, draws the next one and leaves it for the step after, without the host: steps may
+// be launched before the tokens of earlier ones are read.
+//
+// On a GPU a step is a CUDA graph, one for each bucket of the caches, captured when it is first
+// needed; they share memory and read and write the same tensors, so that to change from one to
+// another moves nothing. On the CPU the same step runs as it is.
+class DecodeLoop {
+ public:
+  // `runtime` is needed on a GPU, and outlives the loop.
+  DecodeLoop(const LanguageModel& model, const DecodeOptions& options, CudaRuntime* runtime);
+  ~DecodeLoop();
+  DecodeLoop(const DecodeLoop&) = delete;
+  DecodeLoop& operator=(const DecodeLoop&) = delete;
+
+  // Puts sequences of one length into the rows from `row` on; their first tokens.
+  std::vector<Choice> start(int64_t row, const std::vector<Sequence>& sequences);
+  // The row takes no part in later steps, until it is started again.
+  void stop(int64_t row);
+
+  // Starts a step; no row may be at the end of the context, and at most steps_ahead() steps may
+  // have been launched and not read.
+  void launch();
+  // The tokens of the next step that was launched, by row; waits for them. Rows that had been
+  // stopped have tokens without a meaning.
+  std::vector<Choice> read();
+
+  int64_t unread() const { return launched_ - read_; }
+  int64_t steps_ahead() const;
+  int64_t rows() const { return options_.rows; }
+  // Tokens in a row, with those of steps that were launched; 0 after stop().
+  int64_t length(int64_t row) const { return lengths_[row]; }
+
+  // Why steps run without graphs although they were asked for; empty if they do not.
+  const std::string& graph_failure() const { return graph_failure_; }
+  // Kernels of the step that was launched last; 0 where it was no graph.
+  int64_t kernels_per_step() const { return kernels_per_step_; }
+
+ private:
+  struct StepGraph {
+    std::unique_ptr<CudaGraph> graph;
+    SoftmaxCalls softmax_calls;
+  };
+
+  at::Tensor prefill(int64_t row, const std::vector<Sequence>& sequences) const;
+  at::Tensor draw(const at::Tensor& logits, const at::Tensor& draws, const at::Tensor& names) const;
+  // What a step computes; without `advancing` it may be run any number of times.
+  void step(int64_t slots, bool advancing);
+  const StepGraph* graph_of(int64_t slots);
+  void wait_for(int64_t step) const;
+  int64_t longest() const;
+
+  LanguageModel model_;
+  DecodeOptions options_;
+  CudaRuntime* runtime_;
+  Caches caches_;
+  at::Tensor ids_;        // i64[B, 1]
+  at::Tensor positions_;  // i64[B, 1]
+  at::Tensor draws_;      // i64[B]
+  at::Tensor names_;      // i64[B]
+  at::Tensor active_;     // i64[B]
+  at::Tensor count_;      // i64[1]
+  at::Tensor ring_;       // i64[kRingSteps, B], memory of the host
+  at::Tensor published_;  // i64[1], memory of the host
+  at::Tensor scores_;     // f32[B, columns], of the last step
+  StepState state_;
+
+  std::vector<int64_t> lengths_;
+  std::vector<bool> running_;
+  int64_t launched_ = 0;
+  int64_t read_ = 0;
+  std::map<int64_t, StepGraph> graphs_;  // by slots
+  std::string graph_failure_;
+  int64_t kernels_per_step_ = 0;
+};
+
+}  // namespace warpfuse::host

@@ -1,0 +1,111 @@
+#include "runtime/language_model.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr int64_t kSmallestBucket = 128;
+constexpr double kGigabyte = 1e9;
+
+at::Tensor call(const torch::jit::Module& module, const char* method,
+                std::vector<c10::IValue> inputs) {
+  return translating_errors(ExitCode::model, method, [&] {
+    const c10::InferenceMode inference;
+    return module.get_method(method)(std::move(inputs)).toTensor();
+  });
+}
+
+}  // namespace
+
+Caches Caches::rows(int64_t first, int64_t count) const {
+  return {keys.narrow(1, first, count), values.narrow(1, first, count)};
+}
+
+Caches Caches::slots(int64_t count) const {
+  return {keys.narrow(3, 0, count), values.narrow(3, 0, count)};
+}
+
+int64_t cache_bucket(int64_t length, int64_t context) {
+  int64_t bucket = kSmallestBucket;
+  while (bucket < length) {
+    bucket *= 2;
+  }
+  return std::min(bucket, context);
+}
+
+LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device)
+    : spec_(language_model_of(bundle)),
+      dtype_(bundle.dtype),
+      module_(std::move(module)),
+      device_(device) {
+  for (const char* method : {"prefill", "decode", "forward"}) {
+    if (!module_.find_method(method)) {
+      fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
+    }
+  }
+}
+
+int64_t LanguageModel::cache_bytes(int64_t rows, int64_t slots) const {
+  return 2 * spec_.layers * rows * spec_.heads * slots * spec_.head_dim *
+         static_cast<int64_t>(c10::elementSize(dtype_));
+}
+
+Caches LanguageModel::make_caches(int64_t rows, int64_t slots) const {
+  const c10::InferenceMode inference;
+  const std::vector<int64_t> shape{spec_.layers, rows, spec_.heads, slots, spec_.head_dim};
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype_).device(device_);
+  try {
+    return {at::zeros(shape, options), at::zeros(shape, options)};
+  } catch (const c10::Error&) {
+    fail(ExitCode::device,
+         "out of memory: the key and value caches of {} sequences of {} tokens take {:.2f} GB on "
+         "{}; a smaller batch takes {:.3f} GB a sequence",
+         rows, slots, static_cast<double>(cache_bytes(rows, slots)) / kGigabyte, device_.str(),
+         static_cast<double>(cache_bytes(1, slots)) / kGigabyte);
+  }
+}
+
+int64_t LanguageModel::slots_for(int64_t length) const {
+  return device_.is_cuda() ? cache_bucket(length, spec_.context) : length;
+}
+
+at::Tensor LanguageModel::prefill(const at::Tensor& ids, const at::Tensor& positions,
+                                  const at::Tensor& last, const Caches& caches) const {
+  return call(module_, "prefill", {ids, positions, last, caches.keys, caches.values});
+}
+
+at::Tensor LanguageModel::decode(const at::Tensor& ids, const at::Tensor& positions,
+                                 const Caches& caches) const {
+  return call(module_, "decode", {ids, positions, caches.keys, caches.values});
+}
+
+at::Tensor LanguageModel::forward(const at::Tensor& ids, const at::Tensor& positions,
+                                  const Caches& caches) const {
+  return call(module_, "forward", {ids, positions, caches.keys, caches.values});
+}
+
+void LanguageModel::require_known(const std::vector<int64_t>& ids) const {
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= spec_.vocab_size) {
+      fail(ExitCode::model, "token id {} is outside the model's vocabulary of {}", id,
+           spec_.vocab_size);
+    }
+  }
+}
+
+void LanguageModel::require_fits(int64_t tokens) const {
+  if (tokens > spec_.context) {
+    fail(ExitCode::model, "the prompt has {} tokens, the model's context is {}", tokens,
+         spec_.context);
+  }
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,205 @@
+"""`warpfuse generate` on many prompts, on the device that WARPFUSE_DEVICE names."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+import torch
+
+from cli_bundles import CYCLE, baseline, cycle, ending, folder, fused, undefined
+from host_program import HOST, MODEL, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+from toy_bundles import CONTEXT, END_OF_TEXT, HEAD_DIM, HEADS, LAYERS
+
+DEVICE = os.environ["WARPFUSE_DEVICE"]
+PROMPTS = ["Hello", "a", "the river", "abcde", "x" * 40, "ghijk", "y" * 130, "zz"]
+
+
+def write_prompts(prompts, name="prompts.jsonl"):
+    path = folder / name
+    path.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    return path
+
+
+def generate(bundle, *arguments):
+    return run_with_plugin("generate", "-m", bundle, "--device", DEVICE, *arguments)
+
+
+class Generation(HostTestCase):
+    def lines(self, bundle, prompts, *arguments):
+        path = write_prompts(prompts)
+        result = self.assert_ok(generate(bundle, "--prompts", path, "--json", *arguments))
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def ids(self, bundle, prompts, *arguments):
+        return [line["ids"] for line in self.lines(bundle, prompts, *arguments)]
+
+    def greedy(self, prompt, tokens):
+        """What the baseline model says by libtorch alone, on the CPU."""
+        model = torch.jit.load(str(baseline / "model.pt"))
+        caches = [torch.zeros(LAYERS, 1, HEADS, CONTEXT, HEAD_DIM) for _ in range(2)]
+        sequence = list(prompt.encode())
+        with torch.no_grad():
+            for _ in range(tokens):
+                ids = torch.tensor([sequence])
+                logits = model.forward(ids, torch.arange(len(sequence))[None], *caches)
+                sequence.append(int(logits[0, -1].argmax()))
+        return sequence[len(prompt) :]
+
+
+class Batches(Generation):
+    def test_greedy_ids_are_those_of_libtorch(self):
+        expected = [self.greedy(prompt, 20) for prompt in PROMPTS]
+        for bundle in (baseline, fused):
+            for batch in (1, 3, 8):
+                with self.subTest(bundle=bundle.name, batch=batch):
+                    arguments = ("-n", 20, "--batch", batch, "--ignore-eos")
+                    self.assertEqual(self.ids(bundle, PROMPTS, *arguments), expected)
+
+    def test_graphs_change_nothing(self):
+        arguments = ("-n", 140, "--batch", 3, "--ignore-eos")  # across two buckets
+        with_graphs = self.ids(fused, PROMPTS[:5], *arguments)
+        self.assertEqual(with_graphs, self.ids(fused, PROMPTS[:5], *arguments, "--no-graph"))
+        self.assertEqual([len(ids) for ids in with_graphs], [140] * 5)
+
+    def test_freezing_changes_nothing(self):
+        arguments = ("-n", 12, "--ignore-eos")
+        self.assertEqual(
+            self.ids(fused, PROMPTS, *arguments), self.ids(fused, PROMPTS, *arguments, "--freeze")
+        )
+
+    def test_samples_do_not_depend_on_the_batch(self):
+        arguments = ("-n", 24, "--temperature", "0.9", "--top-k", 40, "--top-p", "0.95", "--min-p", "0.01")
+        def sample(seed, batch):
+            return self.ids(fused, PROMPTS, *arguments, "--ignore-eos", "--seed", seed, "--batch", batch)
+
+        first = sample(7, 8)
+        self.assertEqual(first, sample(7, 8))
+        self.assertEqual(first, sample(7, 1))
+        self.assertEqual(first, sample(7, 3))
+        self.assertNotEqual(first, sample(8, 8))
+        alike = self.ids(fused, ["same", "same"], *arguments, "--ignore-eos", "--seed", 7)
+        self.assertNotEqual(alike[0], alike[1])  # each prompt has draws of its own
+
+    def test_softmax_calls_are_counted_through_replays(self):
+        result = self.assert_ok(generate(fused, "-p", "Hello", "-n", 140, "--ignore-eos"))
+        self.assertEqual(self.softmax_calls(result), (LAYERS * 140, LAYERS * 140))
+        self.assertNotIn("note:", result.stderr.decode())
+
+    def test_text_comes_in_the_order_of_the_prompts(self):
+        path = write_prompts(PROMPTS)
+        ids = self.ids(fused, PROMPTS, "-n", 9, "--ignore-eos")
+        text = self.assert_ok(generate(fused, "--prompts", path, "-n", 9, "--batch", 3, "--ignore-eos")).stdout
+        single = [self.assert_ok(generate(fused, "-p", p, "-n", 9, "--ignore-eos")).stdout for p in PROMPTS]
+        self.assertEqual(text, b"---\n".join(single))
+        self.assertEqual([len(each) for each in ids], [9] * len(PROMPTS))
+
+
+class Ends(Generation):
+    def test_each_row_ends_on_its_own(self):
+        lines = self.lines(cycle, ["x", "x" * 250, "x" * 256], "-n", 20, "--batch", 2)
+        self.assertEqual([len(line["ids"]) for line in lines], [20, 7, 1])
+        self.assertEqual([line["finish_reason"] for line in lines], ["length", "context", "context"])
+        self.assertEqual([line["prompt_tokens"] for line in lines], [1, 250, 256])
+        single = self.lines(cycle, ["x"] * 5, "-n", 1, "--batch", 2)
+        self.assertEqual([len(line["ids"]) for line in single], [1] * 5)
+
+    def test_end_of_text(self):
+        # The cycle model goes on with its text from whatever it was given but a byte of it.
+        lines = self.lines(cycle, ["x"], "-n", 6)
+        self.assertEqual(bytes(lines[0]["ids"]), CYCLE[:6])
+        ended = self.lines(ending, ["x", "yx"], "-n", 30)
+        self.assertEqual([line["finish_reason"] for line in ended], ["end_of_text"] * 2)
+        self.assertEqual([bytes(line["ids"]) for line in ended], [b"ab", b"ab"])
+        going = self.lines(ending, ["x"], "-n", 8, "--ignore-eos")
+        self.assertEqual(going[0]["finish_reason"], "length")
+        self.assertEqual(going[0]["ids"][:3], [*b"ab", END_OF_TEXT])
+
+    def test_stop_texts(self):
+        said = CYCLE.decode(errors="replace")
+        line = self.lines(cycle, ["x"], "-n", 40, "--stop", "never", "--stop", said[2])[0]
+        self.assertEqual((line["text"], line["finish_reason"]), (said[:2], "stop_text"))
+        whole = self.lines(cycle, ["x"], "-n", 5, "--stop", "never said")[0]
+        self.assertEqual((whole["text"], whole["finish_reason"]), (said[:2], "length"))
+
+    def test_prompts_that_are_too_long(self):
+        path = write_prompts(["short", "x" * 300])
+        result = generate(cycle, "--prompts", path)
+        self.assert_fails(result, MODEL, "the prompt has 300 tokens, the model's context is 256")
+        self.assertEqual(result.stdout, b"")
+        lines = self.lines(cycle, ["x" * 300], "-n", 40, "--truncate")
+        self.assertEqual((lines[0]["prompt_tokens"], len(lines[0]["ids"])), (256 - 40 + 1, 40))
+        half = self.lines(cycle, ["x" * 300], "-n", 1000, "--truncate")
+        self.assertEqual(half[0]["prompt_tokens"], 128)
+
+    def test_a_model_that_gives_nan(self):
+        for arguments in ((), ("--temperature", "0.01")):
+            result = generate(undefined, "-p", "x", "-n", 9, *arguments)
+            self.assert_fails(result, MODEL, "the model gave a NaN logit at token 2 of prompt 0")
+
+    def test_ctrl_c_ends_with_what_there_is(self):
+        path = write_prompts(["x"] * 4000)
+        command = [HOST, "generate", "-m", fused, "--prompts", path, "-n", "200", "--ignore-eos"]
+        command += ["--device", DEVICE, "--plugin", PLUGIN, "--json", "--batch", "2"]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, errors.decode())
+        lines = [json.loads(line) for line in (first + rest).splitlines()]
+        self.assertLess(len(lines), 4000)
+        self.assertEqual(lines[0]["finish_reason"], "length")
+        self.assertIn("interrupted", {line["finish_reason"] for line in lines})
+        self.assertIn("\ndecode: ", errors.decode())
+        self.assertIn("warpfuse: error: interrupted", errors.decode())
+
+
+class Scores(Generation):
+    def test_log_probabilities_are_those_of_log_softmax(self):
+        model = torch.jit.load(str(baseline / "model.pt"))
+        for prompt, line in zip(PROMPTS[:4], self.lines(fused, PROMPTS[:4], "-n", 10, "--logprobs", 3, "--ignore-eos")):
+            caches = [torch.zeros(LAYERS, 1, HEADS, CONTEXT, HEAD_DIM) for _ in range(2)]
+            sequence = list(prompt.encode()) + line["ids"]
+            with torch.no_grad():
+                logits = model.forward(torch.tensor([sequence]), torch.arange(len(sequence))[None], *caches)
+            expected = logits[0, len(prompt) - 1 : -1].double().log_softmax(-1)
+            self.assertEqual(len(line["logprobs"]), 10)
+            for row, token in zip(expected, line["logprobs"]):
+                self.assertAlmostEqual(token["logprob"], row[token["id"]].item(), delta=1e-4)
+                best = row.topk(3)
+                self.assertEqual([each["id"] for each in token["likeliest"]], best.indices.tolist())
+                for each, value in zip(token["likeliest"], best.values.tolist()):
+                    self.assertAlmostEqual(each["logprob"], value, delta=1e-4)
+
+    def test_scores_change_no_token(self):
+        arguments = ("-n", 30, "--batch", 3, "--ignore-eos")
+        self.assertEqual(
+            self.ids(fused, PROMPTS, *arguments), self.ids(fused, PROMPTS, *arguments, "--logprobs", 0)
+        )
+
+
+class Files(Generation):
+    def test_files_that_cannot_be_used(self):
+        empty = folder / "empty.txt"
+        empty.write_text("\n")
+        self.assert_fails(generate(cycle, "--prompts", empty), USAGE, "has no prompt in it")
+        bad = folder / "bad.jsonl"
+        bad.write_text('"x"\n{}\n')
+        self.assert_fails(generate(cycle, "--prompts", bad), USAGE, "bad.jsonl line 2")
+        self.assert_fails(generate(cycle, "--prompts", bad, "-p", "x"), USAGE, "expected one of")
+
+    def test_lines_are_bytes(self):
+        path = folder / "bytes.txt"
+        path.write_bytes(b"\xff\xfe\nx\n")
+        result = self.assert_ok(generate(cycle, "--prompts", path, "-n", 4, "--json"))
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([line["prompt_tokens"] for line in lines], [2, 1])
+
+
+if __name__ == "__main__":
+    if DEVICE != "cpu" and not gpu_names():
+        print("skipped: no GPU")
+        sys.exit(SKIPPED)
+    unittest.main()
