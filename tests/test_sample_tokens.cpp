@@ -147,6 +147,12 @@ WARPFUSE_DEVICE_TEST("a row's token depends on its logits, name and step alone",
   CHECK(at::equal(sample(x, each, plain), tokens));
   CHECK(at::equal(sample(x, each.to(at::kInt), plain), tokens));
   CHECK(at::equal(sample(x, each.to(at::kInt).narrow(0, 0, 1), plain), tokens));
+  const at::Tensor own_steps = steps_on(device, 40, 100);
+  const at::Tensor at_own_steps = sample(x, own_steps, plain);
+  for (const int64_t row : {0, 17, 39}) {
+    CHECK(at::equal(at_own_steps[row], sample(x, 100 + row, plain)[row]));
+  }
+  CHECK(!at::equal(at_own_steps, sample(x, 100, plain)));
   // Other names, steps and seeds draw others.
   SampleArguments other = plain;
   other.seed = 4;
@@ -178,7 +184,7 @@ WARPFUSE_DEVICE_TEST("logits of any layout", "[sampling]") {
     check(wide[0][0][0]);
     check(wide[0][0][0].expand({4, 131}));
     for (int64_t offset = 0; offset < 9; ++offset) {
-      check(wide.view({-1}).narrow(0, offset, 2 * 131).view({2, 131}));
+      check(wide.view({-1}).narrow(0, offset, int64_t{2} * 131).view({2, 131}));
       check(wide.view({-1}).narrow(0, offset, 7).view({1, 7}));
     }
   }

@@ -108,6 +108,19 @@ WARPFUSE_DEVICE_TEST("the ends of every argument's range", "[sampling]") {
   }
 }
 
+WARPFUSE_DEVICE_TEST("subnormal logits are what they say", "[sampling]") {
+  for (const auto& [dtype, least] :
+       std::vector<std::pair<at::ScalarType, double>>{{at::kHalf, std::ldexp(1, -24)},
+                                                      {at::kFloat, std::ldexp(1, -149)},
+                                                      {at::kBFloat16, std::ldexp(1, -133)}}) {
+    const at::Tensor row = tensor_of({0, least, -least, 2 * least, 3 * least}, dtype, device);
+    const SampleArguments arguments{.temperature = least};
+    const at::Tensor step = at::arange(3000, row.options().dtype(at::kLong));
+    CHECK(frequency_mismatch(sample(row.expand({3000, 5}), step, arguments),
+                             expected_tokens(row, arguments)) == "");
+  }
+}
+
 WARPFUSE_DEVICE_TEST("empty batches, one row, and the longest one", "[sampling]") {
   const auto options = at::TensorOptions(device);
   const at::Tensor none = sample(at::empty({0, 5}, options), 3, {});

@@ -145,8 +145,7 @@ int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64
   }
   const TokenMass<Format> mass(largest.key, rule.scale);
   for (int64_t i = 0; i < columns; ++i) {
-    const uint64_t of_key = mass(row[i]);
-    masses[i] = row[i] > kept.least ? of_key : 0;
+    masses[i] = mass(row[i]);
   }
   if (rule.top_p) {
     Search<Key> search(largest.key, smallest_above(row, kept.least));
