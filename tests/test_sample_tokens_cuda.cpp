@@ -37,7 +37,7 @@ std::string differing_tokens(const at::Tensor& logits, const SampleArguments& ar
   if (at::equal(got, expected)) {
     return "";
   }
-  const int64_t row = got.ne(expected).nonzero()[0][0].item<int64_t>();
+  const auto row = got.ne(expected).nonzero()[0][0].item<int64_t>();
   return c10::str("row ", row, ": ", got[row].item<int64_t>(), " instead of ",
                   expected[row].item<int64_t>());
 }
@@ -92,7 +92,7 @@ WARPFUSE_GPU_TEST("wide values, equal values and rows that start anywhere", "[sa
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor flat = random_with_outliers({40 * 5003 + 16}, dtype, device);
     for (int64_t offset = 0; offset < 9; ++offset) {
-      const at::Tensor x = flat.narrow(0, offset, 40 * 5003).view({40, 5003});
+      const at::Tensor x = flat.narrow(0, offset, int64_t{40} * 5003).view({40, 5003});
       for (const SampleArguments& arguments : kRules) {
         INFO(describe(x) << " at " << offset << ", " << describe(arguments));
         CHECK(differing_tokens(x, arguments) == "");

@@ -188,7 +188,8 @@ const DecodeLoop::StepGraph* DecodeLoop::graph_of(int64_t slots) {
     });
     made.softmax_calls = uncounted_softmax_calls([&] {
       const CudaGraph* memory_of = graphs_.empty() ? nullptr : graphs_.begin()->second.graph.get();
-      made.graph = runtime_->capture([&] { step(slots, /*advancing=*/true); }, memory_of);
+      made.graph =
+          runtime_->capture([this, slots] { step(slots, /*advancing=*/true); }, memory_of);
     });
   } catch (...) {
     graph_failure_ = describe(std::current_exception(), ExitCode::device).message;

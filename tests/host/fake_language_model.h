@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/ops/zeros.h>
+
+#include "runtime/language_model.h"
+
+// A model on the CPU that says token t + 1 after token t, and 0 after its last one.
+inline warpfuse::host::LanguageModel counting_model(int64_t vocabulary, int64_t context) {
+  at::Tensor table = at::zeros({vocabulary, vocabulary});
+  for (int64_t token = 0; token < vocabulary; ++token) {
+    table[token][(token + 1) % vocabulary] = 1;
+  }
+  torch::jit::Module module("CountingModel");
+  module.register_buffer("table", table);
+  module.define(R"(
+    def prefill(self, ids, pos, last, keys, values):
+        return self.table[ids[:, -1]]
+    def decode(self, ids, pos, keys, values):
+        return self.table[ids[:, 0]]
+    def forward(self, ids, pos, keys, values):
+        return self.table[ids]
+)");
+  warpfuse::host::Bundle bundle{};
+  bundle.model = "counting";
+  bundle.variant = "baseline";
+  bundle.dtype = at::kFloat;
+  bundle.language_model = {
+      .context = context, .layers = 1, .heads = 1, .head_dim = 2, .vocab_size = vocabulary};
+  return {bundle, module, at::kCPU};
+}

@@ -1,0 +1,174 @@
+// The loop of decode steps with a runtime that plays a GPU: graphs, their failure, and a device that
+// ends without a token. What real graphs compute is tested with the whole program.
+
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+
+#include "failure_of.h"
+#include "fake_language_model.h"
+#include "runtime/decode_loop.h"
+#include "runtime/generation.h"
+#include "runtime/plugin.h"
+#include "support/catch.h"
+
+using warpfuse::host::advance;
+using warpfuse::host::Choice;
+using warpfuse::host::CudaDevice;
+using warpfuse::host::CudaGraph;
+using warpfuse::host::CudaRuntime;
+using warpfuse::host::CudaStopwatch;
+using warpfuse::host::DecodeLoop;
+using warpfuse::host::FinishReason;
+using warpfuse::host::StepState;
+
+namespace {
+
+constexpr int64_t kVocabulary = 50;
+
+class FakeRuntime : public CudaRuntime {
+ public:
+  CudaDevice device() const override { return {}; }
+  std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
+                                     const CudaGraph* memory_of) override {
+    ++captures;
+    shared_memory += memory_of != nullptr ? 1 : 0;
+    TORCH_CHECK(can_capture, "operation not permitted\nwhen stream is capturing");
+    return std::make_unique<Graph>(work);
+  }
+  void warm_up(const std::function<void()>& work) override { work(); }
+  std::unique_ptr<CudaStopwatch> stopwatch() override { return nullptr; }
+  void synchronize() override {}
+  bool idle() override { return true; }
+  int64_t peak_bytes(const std::function<void()>&) override { return 0; }
+  void release_memory() override {}
+  void launch_empty_kernel() override {}
+  void launch_copy(void*, const void*, int64_t) override {}
+  void launch_advance(const StepState& state, const int64_t* tokens) override {
+    if (publishes) {
+      advance(state, tokens);
+    }
+  }
+  void start_profiler() override {}
+  void stop_profiler() override {}
+
+  bool can_capture = true;
+  bool publishes = true;
+  int captures = 0, shared_memory = 0;
+
+ private:
+  struct Graph : CudaGraph {
+    explicit Graph(std::function<void()> work) : work(std::move(work)) {}
+    void replay() override { work(); }
+    int64_t kernels() const override { return 1; }
+    std::function<void()> work;
+  };
+};
+
+// The tokens of row 0 after `prompt`.
+std::vector<int64_t> continuation(DecodeLoop& loop, const std::vector<int64_t>& prompt, int count) {
+  std::vector<int64_t> tokens{loop.start(0, {{.name = 0, .ids = prompt}}).front().id};
+  while (static_cast<int>(tokens.size()) < count) {
+    while (loop.unread() < loop.steps_ahead()) {
+      loop.launch();
+    }
+    tokens.push_back(loop.read().front().id);
+  }
+  return tokens;
+}
+
+void load_plugin_under_test() {
+  const char* path = std::getenv("WARPFUSE_PLUGIN");
+  REQUIRE(path != nullptr);
+  warpfuse::host::require_plugin({.plugin = path, .op_libraries = {}});
+}
+
+const std::vector<int64_t> kPrompt{3, 4};
+const std::vector<int64_t> kSaid{5, 6, 7, 8, 9, 10};
+
+class Collector : public warpfuse::host::TokenSink {
+ public:
+  explicit Collector(size_t prompts) : ids(prompts), reasons(prompts) {}
+  bool on_token(size_t prompt, const Choice& choice) override {
+    ids[prompt].push_back(choice.id);
+    return choice.id != stop_at;
+  }
+  void on_finish(size_t prompt, FinishReason reason) override { reasons[prompt] = reason; }
+
+  int64_t stop_at = -2;
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<FinishReason> reasons;
+};
+
+}  // namespace
+
+TEST_CASE("steps are replays of graphs that share memory", "[decode]") {
+  load_plugin_under_test();
+  FakeRuntime runtime;
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+                  &runtime);
+  CHECK(continuation(loop, kPrompt, 6) == kSaid);
+  CHECK(loop.graph_failure().empty());
+  CHECK(loop.kernels_per_step() == 1);
+  // On the CPU each length is a size of its own.
+  CHECK(runtime.captures >= 5);
+  CHECK(runtime.shared_memory == runtime.captures - 1);
+}
+
+TEST_CASE("a capture that fails is said in a line, and steps go on without", "[decode]") {
+  load_plugin_under_test();
+  FakeRuntime runtime;
+  runtime.can_capture = false;
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+                  &runtime);
+  CHECK(continuation(loop, kPrompt, 6) == kSaid);
+  CHECK(loop.graph_failure() == "operation not permitted");
+  CHECK(runtime.captures == 1);
+  CHECK(loop.kernels_per_step() == 0);
+}
+
+TEST_CASE("a device that ends without a token is an error, not a wait", "[decode]") {
+  load_plugin_under_test();
+  FakeRuntime runtime;
+  runtime.publishes = false;
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+                  &runtime);
+  CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
+        "5: decode: the GPU ended step 0 without a token");
+}
+
+TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {
+  load_plugin_under_test();
+  constexpr int64_t kContext = 20;
+  const std::vector<std::vector<int64_t>> prompts{
+      {1}, {1, 2, 3, 4, 5, 6}, std::vector<int64_t>(kContext, 30), {44}, {7, 8}, {12, 11}};
+  for (const int64_t rows : {1, 2, 3, 6}) {
+    CAPTURE(rows);
+    DecodeLoop loop(counting_model(kVocabulary, kContext),
+                    {.rows = rows, .sampling = {}, .likeliest = {}}, nullptr);
+    Collector sink(prompts.size());
+    sink.stop_at = 10;
+    const auto totals =
+        generate(loop, prompts, kContext, {.max_tokens = 17, .end_token = 49}, sink);
+    const auto counting = [](int64_t first, int64_t last) {
+      std::vector<int64_t> ids;
+      for (int64_t id = first; id <= last; ++id) {
+        ids.push_back(id);
+      }
+      return ids;
+    };
+    CHECK(sink.ids[0] == counting(2, 10));
+    CHECK(sink.reasons[0] == FinishReason::stop_text);
+    CHECK(sink.ids[1] == counting(7, 10));
+    CHECK(sink.ids[2] == counting(31, 31));  // the context is full after one
+    CHECK(sink.reasons[2] == FinishReason::context);
+    CHECK(sink.ids[3] == counting(45, 48));
+    CHECK(sink.reasons[3] == FinishReason::end_of_text);
+    CHECK(sink.ids[4] == counting(9, 10));
+    CHECK(sink.ids[5] == counting(12, 28));
+    CHECK(sink.reasons[5] == FinishReason::length);
+    CHECK(totals.full_contexts == 1);
+    CHECK(totals.prompt_tokens == 1 + 6 + kContext + 1 + 2 + 2);
+    CHECK_FALSE(totals.interrupted);
+  }
+}
