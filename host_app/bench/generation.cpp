@@ -1,11 +1,12 @@
 #include "bench/generation.h"
 
 #include <ATen/ops/ones.h>
-#include <c10/core/InferenceMode.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 #include "bench/generation_step.h"
 #include "bench/percentiles.h"
@@ -38,6 +39,23 @@ struct Round {
   double decode_us = 0;
   double host_us = 0;  // of a step
   std::vector<double> latencies_us;
+};
+
+// Memory of the process, and what is in use on the GPU.
+struct MemoryInUse {
+  int64_t host = 0, device = 0;
+
+  static MemoryInUse now(const CudaRuntime* runtime) {
+    std::ifstream file("/proc/self/statm");
+    int64_t all_pages = 0, resident_pages = 0;
+    file >> all_pages >> resident_pages;
+    MemoryInUse use{.host = resident_pages * sysconf(_SC_PAGESIZE)};
+    if (runtime != nullptr) {
+      const CudaDevice device = runtime->device();
+      use.device = device.memory_bytes - device.free_bytes;
+    }
+    return use;
+  }
 };
 
 // A contestant with its caches, and what was measured of it.
@@ -193,14 +211,19 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
   for (size_t i = 0; i < all.size(); ++i) {
     generate_once(all[i]->loop, sequences, c.tokens, &first_ids[i]);
   }
+  const MemoryInUse before = MemoryInUse::now(bench.runtime);
   for (int round = 0; round < bench.rounds && (round == 0 || !interrupted()); ++round) {
     for (const std::unique_ptr<Measured>& each : all) {
       each->rounds.push_back(generate_once(each->loop, sequences, c.tokens, nullptr));
     }
   }
+  const MemoryInUse after = MemoryInUse::now(bench.runtime);
   std::vector<Json> rows;
   for (const std::unique_ptr<Measured>& each : all) {
     rows.push_back(row_of(bench, *each, c));
+    // Of all contestants' timed rounds together.
+    rows.back()["host_growth_bytes"] = after.host - before.host;
+    rows.back()["device_growth_bytes"] = after.device - before.device;
   }
   return rows;
 }

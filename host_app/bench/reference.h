@@ -49,8 +49,8 @@ double tolerance_of(c10::ScalarType dtype, bool of_aten);
 // gradient from rounded log-probabilities, so that it is wrong by as much as they are: three times
 // more is allowed it there. In a training step three results are rounded one after the other, and
 // TF32 has the precision of float16. With dropout and another dim than the last the plugin rounds
-// between two kernels, as ATen does; softmax_dropout's backward rounds twice, the softmax as a saved
-// one would be, and the gradient.
+// between two kernels, as ATen does; softmax_dropout's backward rounds twice, the softmax as a
+// saved one would be, and the gradient.
 double tolerance_of(const Case& c, bool of_aten);
 
 // Overwrites `inputs.scores` by the forward's result for them, rounded to the dtype.

@@ -2,17 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/generation.h"
+#include "bench/generation_plan.h"
 #include "bench/head.h"
-#include "bench/plan.h"
 #include "bench/timer.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
@@ -20,15 +16,16 @@
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/model.h"
+#include "runtime/prompts.h"
 #include "runtime/session.h"
 #include "runtime/status_line.h"
+#include "runtime/tokenizer.h"
 #include "runtime/verification.h"
 
 namespace warpfuse::host {
 namespace {
 
 using namespace bench;
-namespace fs = std::filesystem;
 
 constexpr const char* kExamples =
     "  warpfuse bench generate -m bundles/wikitext-small\n"
@@ -36,11 +33,7 @@ constexpr const char* kExamples =
     "--json F\n";
 
 constexpr const char* kFormat = "warpfuse-generate-1";
-constexpr int64_t kMostBatch = 4096;
-constexpr int64_t kMostTokens = 1'000'000;
 constexpr int64_t kComparedSteps = 16;
-constexpr int64_t kRandomLists = 8;
-constexpr int64_t kRandomLength = 1024;
 
 cxxopts::Options make_options() {
   cxxopts::Options options(
@@ -65,107 +58,34 @@ cxxopts::Options make_options() {
   return options;
 }
 
-std::vector<int64_t> integers(const Arguments& arguments, const std::string& name, int64_t most) {
-  std::vector<int64_t> values;
-  for (const std::string& item : split_list(arguments.text(name))) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    if (error != std::errc() || end != item.data() + item.size() || value < 1 || value > most) {
-      fail(ExitCode::usage, "--{}: expected integers of 1..{}, got '{}'", name, most, item);
-    }
-    values.push_back(value);
-  }
-  return values;
+GenerationRequest request_of(const Arguments& arguments) {
+  const auto optional = [&](const char* name) {
+    return arguments.has(name) ? std::optional(arguments.text(name)) : std::nullopt;
+  };
+  return {.folders = arguments.texts("model"),
+          .dtypes = optional("dtype"),
+          .batches = arguments.text("batch"),
+          .prompts = arguments.text("prompt"),
+          .graphs = arguments.text("graph"),
+          .prefills = optional("prefill"),
+          .tokens = arguments.integer("tokens", 2)};
 }
 
-std::vector<bool> graphs_of(const Arguments& arguments) {
-  std::vector<bool> graphs;
-  for (const std::string& item : split_list(arguments.text("graph"))) {
-    if (item != "on" && item != "off") {
-      fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
-    }
-    graphs.push_back(item == "on");
+// What the prompts are made of, and where that comes from.
+std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
+                                             const GenerationPlan& plan) {
+  if (arguments.has("prompt-ids")) {
+    return {read_prompt_ids(arguments.text("prompt-ids")), arguments.text("prompt-ids")};
   }
-  return graphs;
-}
-
-// Batches and lengths.
-std::vector<std::pair<int64_t, int64_t>> prefills_of(const Arguments& arguments) {
-  std::vector<std::pair<int64_t, int64_t>> sizes;
-  if (!arguments.has("prefill")) {
-    return sizes;
+  if (!arguments.has("prompts")) {
+    return {random_prompt_ids(plan.vocabulary()), "random"};
   }
-  for (const std::string& item : split_list(arguments.text("prefill"))) {
-    int64_t batch = 0;
-    int64_t prompt = 0;
-    const char* end = item.data() + item.size();
-    const auto first = std::from_chars(item.data(), end, batch);
-    const bool separated = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
-    if (!separated || std::from_chars(first.ptr + 1, end, prompt).ptr != end || batch < 1 ||
-        prompt < 1 || batch > kMostBatch) {
-      fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
-    }
-    sizes.emplace_back(batch, prompt);
+  const Tokenizer tokenizer = Tokenizer::load(plan.groups.front().front().folder);
+  std::vector<std::vector<int64_t>> ids;
+  for (const std::string& prompt : read_prompts(arguments.text("prompts"))) {
+    ids.push_back(tokenizer.encode_prompt(prompt));
   }
-  return sizes;
-}
-
-// The bundles of one model and dtype, the baseline first.
-using Group = std::vector<Bundle>;
-
-std::vector<Group> groups_of(const std::vector<std::string>& folders,
-                             const std::vector<std::string>& dtypes) {
-  std::vector<Group> groups;
-  for (const std::string& folder : folders) {
-    std::map<std::string, Group> by_dtype;
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-      if (!fs::exists(entry.path() / "bundle.json")) {
-        continue;
-      }
-      const Bundle bundle = read_bundle(entry.path());
-      const std::string dtype = name_in(kDtypeNames, Precision{bundle.dtype});
-      if (bundle.language_model && (dtypes.empty() || std::ranges::count(dtypes, dtype) > 0)) {
-        by_dtype[dtype].push_back(bundle);
-      }
-    }
-    if (error || by_dtype.empty()) {
-      fail(ExitCode::model, "{}: has no folders with bundles of a language model{}", folder,
-           dtypes.empty() ? "" : fmt::format(" in {}", fmt::join(dtypes, ", ")));
-    }
-    for (auto& [dtype, group] : by_dtype) {
-      std::ranges::sort(group, [](const Bundle& a, const Bundle& b) {
-        return std::pair(a.variant != "baseline", a.variant) <
-               std::pair(b.variant != "baseline", b.variant);
-      });
-      groups.push_back(std::move(group));
-    }
-  }
-  return groups;
-}
-
-PromptIds prompt_ids_of(const Arguments& arguments, int64_t vocabulary) {
-  std::vector<std::vector<int64_t>> lists;
-  if (!arguments.has("prompt-ids")) {
-    std::mt19937_64 generator(0);  // the same numbers everywhere
-    for (int64_t i = 0; i < kRandomLists; ++i) {
-      std::vector<int64_t>& list = lists.emplace_back();
-      for (int64_t j = 0; j < kRandomLength; ++j) {
-        list.push_back(static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary)));
-      }
-    }
-    return PromptIds(lists);
-  }
-  const std::string path = arguments.text("prompt-ids");
-  try {
-    lists = Json::parse(read_file(path, ExitCode::usage)).get<std::vector<std::vector<int64_t>>>();
-  } catch (const Json::exception&) {
-    lists.clear();
-  }
-  if (lists.empty() || std::ranges::any_of(lists, &std::vector<int64_t>::empty)) {
-    fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids", path);
-  }
-  return PromptIds(lists);
+  return {PromptIds(std::move(ids)), arguments.text("prompts")};
 }
 
 int64_t weight_bytes_of(const torch::jit::Module& module) {
@@ -229,41 +149,11 @@ Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>&
   return one == a.end() || other == b.end() ? Json() : Json(one - a.begin());
 }
 
-struct Plan {
-  std::vector<int64_t> batches, prompts;
-  std::vector<bool> graphs;
-  std::vector<std::pair<int64_t, int64_t>> prefills;
-  int64_t tokens;
-
-  // What fits the context, the largest prompts last. Without graphs the smallest batch alone.
-  std::vector<GenerationCase> cases(int64_t context, bool cuda) const {
-    std::vector<GenerationCase> result;
-    for (const int64_t batch : batches) {
-      for (const int64_t prompt : prompts) {
-        for (const bool graph : graphs) {
-          const bool wanted = cuda ? graph || batch == std::ranges::min(batches) : !graph;
-          if (wanted && prompt + tokens - 1 <= context) {
-            result.push_back({.batch = batch, .prompt = prompt, .tokens = tokens, .graph = graph});
-          }
-        }
-      }
-    }
-    return result;
-  }
-};
-
-Plan plan_of(const Arguments& arguments) {
-  return {.batches = integers(arguments, "batch", kMostBatch),
-          .prompts = integers(arguments, "prompt", kMostTokens),
-          .graphs = graphs_of(arguments),
-          .prefills = prefills_of(arguments),
-          .tokens = arguments.integer("tokens", 2, kMostTokens)};
-}
-
 // One model in one dtype.
 class GroupRun {
  public:
-  GroupRun(const Group& group, c10::Device device, const GenerationBench& bench, Document& document)
+  GroupRun(const BundleGroup& group, c10::Device device, const GenerationBench& bench,
+           Document& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
       const torch::jit::Module module = load_module(bundle, device);
@@ -347,25 +237,12 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
-  const std::vector<std::string> folders = arguments.texts("model");
-  if (folders.empty()) {
-    fail(ExitCode::usage, "-m, --model is missing (see --help)");
-  }
-  const Plan plan = plan_of(arguments);
+  const GenerationPlan plan = plan_generation(request_of(arguments));
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
-  const std::vector<Group> groups =
-      groups_of(folders, arguments.has("dtype") ? split_list(arguments.text("dtype"))
-                                                : std::vector<std::string>());
-  std::vector<Bundle> bundles;
-  int64_t vocabulary = kMostTokens;
-  for (const Group& group : groups) {
-    bundles.insert(bundles.end(), group.begin(), group.end());
-    vocabulary = std::min(vocabulary, group.front().language_model->vocab_size);
-  }
-  const PromptIds prompts = prompt_ids_of(arguments, vocabulary);
+  const auto [prompts, source] = prompts_of(arguments, plan);
   const InterruptGuard guard;
   const Session session =
-      open_session(arguments.plugin_options(), arguments.text("device"), bundles,
+      open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
                    {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
   const bool cuda = session.device.is_cuda();
   const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
@@ -382,14 +259,13 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   Json head{{"format", kFormat}};
   head.update(identity_of(command, *session.plugin, runtime.get(), *timer));
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
-  head["prompts"] = {{"source", arguments.has("prompt-ids") ? "a file" : "random"},
-                     {"ids", prompts.lists()}};
+  head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   Document document(std::move(head),
                     arguments.has("json") ? std::optional(arguments.text("json")) : std::nullopt);
   fmt::print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
   bool close = true;
   const StatusLine line;
-  for (const Group& group : groups) {
+  for (const BundleGroup& group : plan.groups) {
     if (interrupted()) {
       break;
     }

@@ -24,8 +24,22 @@ constexpr int64_t kPrefillTokens = 8192;
 constexpr int64_t kStepsAhead = 4;
 // What libraries set up at their first calls, they have then.
 constexpr int kWarmUps = 3;
-constexpr std::chrono::microseconds kPollInterval{20};
-constexpr int kPollsBetweenChecks = 1000;
+// The GPU has kStepsAhead steps to go on with meanwhile.
+constexpr std::chrono::microseconds kPollInterval{100};
+constexpr int kPollsBetweenChecks = 200;
+
+void require_memory(const LanguageModel& model, int64_t rows, const CudaRuntime& runtime) {
+  const int64_t slots = model.spec().context;
+  const int64_t free = runtime.device().free_bytes;
+  if (model.cache_bytes(rows, slots) > free) {
+    fail(
+        ExitCode::device,
+        "out of GPU memory: the key and value caches of {} sequences take {:.2f} GB, {:.2f} GB are "
+        "free; {} sequences would fit",
+        rows, static_cast<double>(model.cache_bytes(rows, slots)) / 1e9,
+        static_cast<double>(free) / 1e9, free / model.cache_bytes(1, slots));
+  }
+}
 
 at::Tensor to_device(const std::vector<int64_t>& values, c10::Device device) {
   return at::tensor(values, at::kLong).to(device);
@@ -38,10 +52,13 @@ DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
     : model_(model),
       options_(options),
       runtime_(runtime),
-      caches_(model.make_caches(options.rows, model.spec().context)),
       lengths_(options.rows),
       running_(options.rows) {
   const c10::InferenceMode inference;
+  if (runtime_ != nullptr) {
+    require_memory(model, options.rows, *runtime_);
+  }
+  caches_ = model.make_caches(options.rows, model.spec().context);
   const at::TensorOptions integers = at::TensorOptions(at::kLong).device(model.device());
   const at::TensorOptions shared =
       at::TensorOptions(at::kLong).pinned_memory(model.device().is_cuda());
@@ -139,7 +156,7 @@ std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& 
   const at::Tensor drawn = tokens.to(at::kCPU);
   const auto* first = drawn.const_data_ptr<int64_t>();
   const std::vector<int64_t> values(first, first + count);
-  return read_choices(options_.likeliest ? scores : at::zeros({count, 1}), values);
+  return choices_of(values, scores);
 }
 
 void DecodeLoop::stop(int64_t row) {
@@ -188,8 +205,7 @@ const DecodeLoop::StepGraph* DecodeLoop::graph_of(int64_t slots) {
     });
     made.softmax_calls = uncounted_softmax_calls([&] {
       const CudaGraph* memory_of = graphs_.empty() ? nullptr : graphs_.begin()->second.graph.get();
-      made.graph =
-          runtime_->capture([this, slots] { step(slots, /*advancing=*/true); }, memory_of);
+      made.graph = runtime_->capture([this, slots] { step(slots, /*advancing=*/true); }, memory_of);
     });
   } catch (...) {
     graph_failure_ = describe(std::current_exception(), ExitCode::device).message;
@@ -242,7 +258,19 @@ std::vector<Choice> DecodeLoop::read() {
   const int64_t* first = state_.ring + read_ % kRingSteps * state_.rows;
   const std::vector<int64_t> tokens(first, first + state_.rows);
   ++read_;
-  return read_choices(options_.likeliest ? scores_ : at::zeros({state_.rows, 1}), tokens);
+  return choices_of(tokens, scores_);
+}
+
+std::vector<Choice> DecodeLoop::choices_of(const std::vector<int64_t>& tokens,
+                                           const at::Tensor& scores) const {
+  if (options_.likeliest) {
+    return read_choices(scores, tokens);
+  }
+  std::vector<Choice> choices(tokens.size());
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    choices[row].id = tokens[row];
+  }
+  return choices;
 }
 
 }  // namespace warpfuse::host

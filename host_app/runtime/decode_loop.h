@@ -82,6 +82,8 @@ class DecodeLoop {
   void step(int64_t slots, bool advancing);
   const StepGraph* graph_of(int64_t slots);
   void wait_for(int64_t step) const;
+  std::vector<Choice> choices_of(const std::vector<int64_t>& tokens,
+                                 const at::Tensor& scores) const;
   int64_t longest() const;
 
   LanguageModel model_;

@@ -66,10 +66,8 @@ Caches LanguageModel::make_caches(int64_t rows, int64_t slots) const {
     return {at::zeros(shape, options), at::zeros(shape, options)};
   } catch (const c10::Error&) {
     fail(ExitCode::device,
-         "out of memory: the key and value caches of {} sequences of {} tokens take {:.2f} GB on "
-         "{}; a smaller batch takes {:.3f} GB a sequence",
-         rows, slots, static_cast<double>(cache_bytes(rows, slots)) / kGigabyte, device_.str(),
-         static_cast<double>(cache_bytes(1, slots)) / kGigabyte);
+         "out of memory: the key and value caches of {} sequences of {} tokens take {:.3f} GB each",
+         rows, slots, static_cast<double>(cache_bytes(1, slots)) / kGigabyte);
   }
 }
 

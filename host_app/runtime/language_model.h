@@ -37,7 +37,7 @@ class LanguageModel {
   c10::Device device() const { return device_; }
 
   // Filled with zeros: a slot that is not seen is multiplied by zero, so it must hold a number.
-  // Throws Error(device) that says how many rows would fit when they do not.
+  // Throws Error(device) when there is no room for them.
   Caches make_caches(int64_t rows, int64_t slots) const;
   int64_t cache_bytes(int64_t rows, int64_t slots) const;
   // Slots for sequences of up to `length` tokens. On a GPU a bucket, so that few sizes occur: a

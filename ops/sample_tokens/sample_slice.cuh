@@ -31,7 +31,7 @@ class WarpSlice {
   /// Part `part` of `parts`.
   __device__ WarpSlice(const Bits* row, int columns, int part, int parts)
       : row_(row), columns_(columns) {
-    head_ = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Bits)) % kPack;
+    head_ = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Bits) % kPack);
     const int packs = (head_ + columns + kPack - 1) / kPack;
     const int share = (packs + parts - 1) / parts;
     begin_ = min(packs, part * share);

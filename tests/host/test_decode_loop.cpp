@@ -1,15 +1,13 @@
-// The loop of decode steps with a runtime that plays a GPU: graphs, their failure, and a device that
-// ends without a token. What real graphs compute is tested with the whole program.
+// The loop of decode steps with a runtime that plays a GPU: graphs, their failure, and a device
+// that ends without a token. What real graphs compute is tested with the whole program.
 
 #include <c10/util/Exception.h>
 
-#include <cstdlib>
-
 #include "failure_of.h"
 #include "fake_language_model.h"
+#include "plugin_under_test.h"
 #include "runtime/decode_loop.h"
 #include "runtime/generation.h"
-#include "runtime/plugin.h"
 #include "support/catch.h"
 
 using warpfuse::host::advance;
@@ -28,7 +26,9 @@ constexpr int64_t kVocabulary = 50;
 
 class FakeRuntime : public CudaRuntime {
  public:
-  CudaDevice device() const override { return {}; }
+  CudaDevice device() const override {
+    return {.name = "fake", .driver = "1", .free_bytes = free_bytes};
+  }
   std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
                                      const CudaGraph* memory_of) override {
     ++captures;
@@ -52,6 +52,7 @@ class FakeRuntime : public CudaRuntime {
   void start_profiler() override {}
   void stop_profiler() override {}
 
+  int64_t free_bytes = 1 << 20;
   bool can_capture = true;
   bool publishes = true;
   int captures = 0, shared_memory = 0;
@@ -75,12 +76,6 @@ std::vector<int64_t> continuation(DecodeLoop& loop, const std::vector<int64_t>& 
     tokens.push_back(loop.read().front().id);
   }
   return tokens;
-}
-
-void load_plugin_under_test() {
-  const char* path = std::getenv("WARPFUSE_PLUGIN");
-  REQUIRE(path != nullptr);
-  warpfuse::host::require_plugin({.plugin = path, .op_libraries = {}});
 }
 
 const std::vector<int64_t> kPrompt{3, 4};
@@ -135,6 +130,22 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
                   &runtime);
   CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
         "5: decode: the GPU ended step 0 without a token");
+}
+
+TEST_CASE("caches that do not fit are an error that says what would", "[decode]") {
+  FakeRuntime runtime;
+  runtime.free_bytes = 20 * (2 * 64 * 2 * 4);  // of 20 sequences, in float32
+  const auto loop_of = [&](int64_t rows) {
+    DecodeLoop loop(counting_model(kVocabulary, 64),
+                    {.rows = rows, .sampling = {}, .likeliest = {}}, &runtime);
+  };
+  CHECK_NOTHROW(loop_of(20));
+  CHECK(failure_of([&] { loop_of(21); }) ==
+        "5: out of GPU memory: the key and value caches of 21 sequences take 0.00 GB, 0.00 GB are "
+        "free; 20 sequences would fit");
+  CHECK(failure_of([] { counting_model(kVocabulary, 64).make_caches(int64_t{1} << 40, 64); }) ==
+        "5: out of memory: the key and value caches of 1099511627776 sequences of 64 tokens take "
+        "0.000 GB each");
 }
 
 TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {

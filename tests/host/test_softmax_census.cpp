@@ -7,10 +7,9 @@
 #include <torch/csrc/jit/ir/irparser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
-#include <cstdlib>
 #include <thread>
 
-#include "runtime/plugin.h"
+#include "plugin_under_test.h"
 #include "runtime/softmax_census.h"
 #include "support/catch.h"
 
@@ -29,12 +28,6 @@ graph(%x : Tensor):
   %b : Tensor = aten::softmax(%a, %dim, %none)
   %c : Tensor = warpfuse::log_softmax(%b, %dim, %none)
   return (%c))";
-
-void load_plugin_under_test() {
-  const char* path = std::getenv("WARPFUSE_PLUGIN");
-  REQUIRE(path != nullptr);
-  warpfuse::host::require_plugin({.plugin = path, .op_libraries = {}});
-}
 
 }  // namespace
 

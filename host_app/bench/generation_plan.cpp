@@ -1,0 +1,182 @@
+#include "bench/generation_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "bench/plan.h"
+#include "runtime/errors.h"
+#include "runtime/files.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostBatch = 4096;
+constexpr int64_t kMostTokens = 1'000'000;
+constexpr int64_t kRandomLists = 8;
+constexpr int64_t kRandomLength = 1024;
+
+// The number that a text starts with, 1..most, and what follows it; none where there is no such.
+std::optional<std::pair<int64_t, std::string_view>> leading_number(std::string_view text,
+                                                                   int64_t most) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || value < 1 || value > most) {
+    return std::nullopt;
+  }
+  return std::pair(value, std::string_view(stop, end));
+}
+
+std::vector<int64_t> integers(const char* option, const std::string& list, int64_t most) {
+  std::vector<int64_t> values;
+  for (const std::string& item : split_list(list)) {
+    const auto number = leading_number(item, most);
+    if (!number || !number->second.empty()) {
+      fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
+    }
+    values.push_back(number->first);
+  }
+  return values;
+}
+
+std::vector<bool> switches(const std::string& list) {
+  std::vector<bool> graphs;
+  for (const std::string& item : split_list(list)) {
+    if (item != "on" && item != "off") {
+      fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
+    }
+    graphs.push_back(item == "on");
+  }
+  return graphs;
+}
+
+std::vector<std::pair<int64_t, int64_t>> sizes(const std::string& list) {
+  std::vector<std::pair<int64_t, int64_t>> result;
+  for (const std::string& item : split_list(list)) {
+    const auto batch = leading_number(item, kMostBatch);
+    const bool separated = batch && batch->second.starts_with('x');
+    const auto prompt =
+        separated ? leading_number(batch->second.substr(1), kMostTokens) : std::nullopt;
+    if (!prompt || !prompt->second.empty()) {
+      fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
+    }
+    result.emplace_back(batch->first, prompt->first);
+  }
+  return result;
+}
+
+std::vector<BundleGroup> groups_of(const std::string& folder,
+                                   const std::vector<std::string>& dtypes) {
+  std::map<std::string, BundleGroup> by_dtype;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (!fs::exists(entry.path() / "bundle.json")) {
+      continue;
+    }
+    const Bundle bundle = read_bundle(entry.path());
+    const std::string dtype = name_in(kDtypeNames, Precision{bundle.dtype});
+    if (bundle.language_model && (dtypes.empty() || std::ranges::count(dtypes, dtype) > 0)) {
+      by_dtype[dtype].push_back(bundle);
+    }
+  }
+  if (by_dtype.empty()) {
+    fail(ExitCode::model, "{}: has no folders with bundles of a language model{}", folder,
+         dtypes.empty() ? "" : fmt::format(" in {}", fmt::join(dtypes, ", ")));
+  }
+  std::vector<BundleGroup> groups;
+  for (auto& [dtype, group] : by_dtype) {
+    std::ranges::sort(group, {}, [](const Bundle& bundle) {
+      return std::pair(bundle.variant != "baseline", bundle.variant);
+    });
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+}  // namespace
+
+GenerationPlan plan_generation(const GenerationRequest& request) {
+  GenerationPlan plan{.groups = {},
+                      .batches = integers("--batch", request.batches, kMostBatch),
+                      .prompts = integers("--prompt", request.prompts, kMostTokens),
+                      .graphs = switches(request.graphs),
+                      .prefills = {},
+                      .tokens = request.tokens};
+  if (request.prefills) {
+    plan.prefills = sizes(*request.prefills);
+  }
+  const std::vector<std::string> dtypes =
+      request.dtypes ? split_list(*request.dtypes) : std::vector<std::string>();
+  for (const std::string& folder : request.folders) {
+    std::ranges::move(groups_of(folder, dtypes), std::back_inserter(plan.groups));
+  }
+  if (plan.groups.empty()) {
+    fail(ExitCode::usage, "-m, --model is missing (see --help)");
+  }
+  return plan;
+}
+
+std::vector<GenerationCase> GenerationPlan::cases(int64_t context, bool cuda) const {
+  std::vector<GenerationCase> result;
+  for (const int64_t batch : batches) {
+    for (const int64_t prompt : prompts) {
+      for (const bool graph : graphs) {
+        const bool wanted = cuda ? graph || batch == std::ranges::min(batches) : !graph;
+        if (wanted && prompt + tokens - 1 <= context) {
+          result.push_back({.batch = batch, .prompt = prompt, .tokens = tokens, .graph = graph});
+        }
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<Bundle> GenerationPlan::bundles() const {
+  std::vector<Bundle> all;
+  for (const BundleGroup& group : groups) {
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  return all;
+}
+
+int64_t GenerationPlan::vocabulary() const {
+  int64_t least = groups.front().front().language_model->vocab_size;
+  for (const BundleGroup& group : groups) {
+    least = std::min(least, group.front().language_model->vocab_size);
+  }
+  return least;
+}
+
+PromptIds random_prompt_ids(int64_t vocabulary) {
+  std::vector<std::vector<int64_t>> lists(kRandomLists, std::vector<int64_t>(kRandomLength));
+  std::mt19937_64 generator(0);
+  for (std::vector<int64_t>& list : lists) {
+    std::ranges::generate(list, [&] {
+      return static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
+    });
+  }
+  return PromptIds(std::move(lists));
+}
+
+PromptIds read_prompt_ids(const std::string& path) {
+  std::vector<std::vector<int64_t>> lists;
+  try {
+    lists = Json::parse(read_file(path, ExitCode::usage)).get<std::vector<std::vector<int64_t>>>();
+  } catch (const Json::exception&) {
+    lists.clear();
+  }
+  if (lists.empty() || std::ranges::any_of(lists, &std::vector<int64_t>::empty)) {
+    fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids", path);
+  }
+  return PromptIds(std::move(lists));
+}
+
+}  // namespace warpfuse::host::bench

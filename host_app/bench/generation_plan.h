@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/generation.h"
+#include "runtime/bundle.h"
+
+namespace warpfuse::host::bench {
+
+// What the options of `bench generate` ask for, as they were written.
+struct GenerationRequest {
+  std::vector<std::string> folders;
+  std::optional<std::string> dtypes;
+  std::string batches, prompts, graphs;
+  std::optional<std::string> prefills;
+  int64_t tokens;
+};
+
+// The bundles of one model in one dtype, the baseline first.
+using BundleGroup = std::vector<Bundle>;
+
+struct GenerationPlan {
+  std::vector<BundleGroup> groups;
+  std::vector<int64_t> batches, prompts;
+  std::vector<bool> graphs;
+  std::vector<std::pair<int64_t, int64_t>> prefills;  // batches and lengths
+  int64_t tokens;
+
+  // What fits the context. Without graphs, on a GPU, the smallest batch alone.
+  std::vector<GenerationCase> cases(int64_t context, bool cuda) const;
+  std::vector<Bundle> bundles() const;
+  // Token ids that every model has.
+  int64_t vocabulary() const;
+};
+
+// Reads the bundles' descriptions. Throws Error(usage) that names the option, Error(model) for a
+// folder without bundles.
+GenerationPlan plan_generation(const GenerationRequest& request);
+
+// The same ids on every machine.
+PromptIds random_prompt_ids(int64_t vocabulary);
+// A JSON list of lists of ids. Throws Error(usage) for another file.
+PromptIds read_prompt_ids(const std::string& path);
+
+}  // namespace warpfuse::host::bench
