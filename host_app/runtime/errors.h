@@ -30,15 +30,14 @@ struct ExitCodeMeaning {
 inline constexpr std::array<ExitCodeMeaning, 7> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
-     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), "
-     "or "
+     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), or "
      "an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
     {ExitCode::plugin, "plugin: not found, not loadable, wrong version, operator missing"},
     {ExitCode::device, "device: no such GPU, no kernel for it, out of GPU memory"},
-    {ExitCode::interrupted, "bench, perplexity: interrupted; what bench has measured is kept"},
+    {ExitCode::interrupted, "interrupted; what was generated or measured until then is kept"},
 }};
 
 // An expected failure: one line for the user and the exit code of the process.
