@@ -68,6 +68,8 @@ fi
 entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
+entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
 
 bundles=$WARPFUSE_BUNDLES/wikitext-small
 export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }

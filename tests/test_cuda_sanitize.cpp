@@ -8,6 +8,7 @@
 #include "support/logprob_checks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
+#include "support/sampling.h"
 #include "support/tensor_reference.h"
 
 namespace {
@@ -65,6 +66,19 @@ WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", 
       const at::Tensor grad = logprob_backward(logits, targets, results, gradients, arguments);
       logprob_backward_in_place(logits, targets, results, gradients, arguments);
       CHECK(bit_mismatch(logits, grad) == "");
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("tokens drawn by blocks and clusters", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
+    for (const int64_t columns : {33, 1025, 40'001}) {
+      const at::Tensor logits = random_tensor({3, columns}, dtype, device);
+      for (const SampleArguments& arguments :
+           {SampleArguments{.temperature = 0.0},
+            SampleArguments{.temperature = 0.8, .top_k = 50, .top_p = 0.9, .min_p = 0.01}}) {
+        CHECK(at::equal(sample(logits, 5, arguments).cpu(), sample(logits.cpu(), 5, arguments)));
+      }
     }
   }
 }

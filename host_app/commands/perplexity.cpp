@@ -108,15 +108,13 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   const auto predictions = static_cast<int64_t>(ids.size()) - 1;
   const StatusLine line;
   const auto start = std::chrono::steady_clock::now();
-  const Score result =
-      score(model, ids, options, [&](const Score& so_far) {
-        line.show(fmt::format("{} of {} tokens, {:.1f} tokens/s, perplexity {:.2f}{}",
-                              so_far.tokens, predictions, so_far.tokens_per_second(),
-                              so_far.perplexity(),
-                              time_left(start, static_cast<double>(so_far.tokens),
-                                        static_cast<double>(predictions))));
-        return !interrupted();
-      });
+  const Score result = score(model, ids, options, [&](const Score& so_far) {
+    line.show(fmt::format(
+        "{} of {} tokens, {:.1f} tokens/s, perplexity {:.2f}{}", so_far.tokens, predictions,
+        so_far.tokens_per_second(), so_far.perplexity(),
+        time_left(start, static_cast<double>(so_far.tokens), static_cast<double>(predictions))));
+    return !interrupted();
+  });
   line.clear();
   if (result.tokens < predictions) {
     fail(ExitCode::interrupted, "interrupted after {} of {} tokens, perplexity {:.4f} so far",

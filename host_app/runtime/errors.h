@@ -30,7 +30,8 @@ struct ExitCodeMeaning {
 inline constexpr std::array<ExitCodeMeaning, 7> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
-     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), or "
+     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), "
+     "or "
      "an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
