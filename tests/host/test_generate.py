@@ -180,6 +180,29 @@ class Scores(Generation):
         )
 
 
+class Memory(Generation):
+    # From a small process: a child counts the memory of the one that it was split from.
+    PEAK = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+"""
+
+    def peak_kib(self, prompts):
+        path = write_prompts([f"prompt {i}" for i in range(prompts)])
+        command = [HOST, "generate", "-m", fused, "--prompts", path, "-n", "130", "--batch", "4", "--ignore-eos"]
+        command += ["--device", DEVICE, "--plugin", PLUGIN]
+        measuring = [sys.executable, "-I", "-S", "-c", self.PEAK, *map(str, command)]
+        code, peak = map(int, subprocess.check_output(measuring, timeout=300).split())
+        self.assertEqual(code, 0)
+        return peak
+
+    def test_does_not_grow_with_the_tokens(self):
+        few, many = self.peak_kib(8), self.peak_kib(80)  # the latter more than 10,000 tokens
+        self.assertLess(many - few, 24 * 1024, f"{few} KiB for 8 prompts, {many} for 80")
+
+
 class Files(Generation):
     def test_files_that_cannot_be_used(self):
         empty = folder / "empty.txt"
