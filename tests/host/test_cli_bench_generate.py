@@ -1,0 +1,285 @@
+"""warpfuse bench generate on the CPU with toy bundles: its file, checks, errors and the end by Ctrl-C."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+import toy_bundles
+from host_program import CHECK_FAILED, HOST, MODEL, PLUGIN, USAGE, HostTestCase, run_with_plugin
+from toy_bundles import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+
+from report.generation import Work, load_generation
+
+INTERRUPTED = 130
+TOKENS = 12
+FITS = CONTEXT - TOKENS + 1  # the last token is not fed back
+NUMBERS = {"host_us_per_token": float, "floor_us": float, "softmax_kernels_share": float}
+COUNTS = {"batch": int, "prompt": int, "tokens": int, "weight_bytes": int, "cache_bytes": int}
+GROWTHS = {"host_growth_bytes": int, "device_growth_bytes": int}
+ON_A_GPU = {name: type(None) for name in ("kernels_per_token", "empty_graph_us", "capture_note")}
+SPREADS = {"tokens_per_s": dict, "ttft_ms": dict, "latency_us": dict}
+ROW = {"model": str, "variant": str, "dtype": str, "graph": bool} | NUMBERS | COUNTS | GROWTHS | ON_A_GPU | SPREADS
+PREFILL = {"model": str, "variant": str, "dtype": str, "batch": int, "prompt": int, "ms": dict}
+
+os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other are slow beside other work
+
+temporary = tempfile.TemporaryDirectory()
+folder = pathlib.Path(temporary.name)
+torch.ops.load_library(PLUGIN)
+
+toy = folder / "toy"
+toy_bundles.write_toy(toy / "fused-float32", "fused", routed=(True, True))
+toy_bundles.write_toy(toy / "baseline-float32", "baseline", routed=(False, False))
+
+
+def copy_of(bundle, to, **fields):
+    """A copy of a bundle with other fields in its description."""
+    description = pathlib.Path(shutil.copytree(bundle, to)) / "bundle.json"
+    description.write_text(json.dumps(json.loads(description.read_text()) | fields))
+
+
+def bench(*arguments):
+    return run_with_plugin("bench", "generate", "--device", "cpu", *arguments)
+
+
+class Bench(HostTestCase):
+    def document(self, *arguments, code=0):
+        path = folder / "results.json"
+        path.unlink(missing_ok=True)
+        result = bench("--rounds", 1, "--json", path, *arguments)
+        self.assertEqual(result.returncode, code, result.stderr.decode())
+        self.assertEqual(result.stderr, b"")
+        return json.loads(path.read_text())
+
+
+class Measuring(HostTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.path = folder / "measuring.json"
+        cls.result = bench(
+            "-m", toy, "--batch", "2,1", "--prompt", f"8,{FITS},{FITS + 1}", "-n", TOKENS, "--rounds", 3,
+            "--prefill", f"2x40,1x{CONTEXT},1x{CONTEXT + 1}", "--json", cls.path,
+        )  # fmt: skip
+        cls.assert_ok(cls("run_nothing"), cls.result)
+        cls.document = json.loads(cls.path.read_text())
+
+    def run_nothing(self):
+        pass
+
+    def assert_types(self, row, types):
+        self.assertEqual({name: type(value) for name, value in row.items()}, types)
+
+    def assert_ordered(self, spread, *names):
+        self.assertEqual(set(spread), set(names))
+        values = [spread[name] for name in names]
+        self.assertEqual([type(value) for value in values], [float] * 3)
+        self.assertEqual(values, sorted(values))
+        self.assertGreater(values[0], 0)
+
+    def test_document(self):
+        document = self.document
+        self.assertEqual(document["format"], "warpfuse-generate-1")
+        self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\d$")
+        self.assertTrue(document["command"].startswith("warpfuse bench generate --device cpu -m "), document["command"])
+        self.assertEqual((document["device"]["type"], document["device"]["threads"]), ("cpu", 1))
+        for name in ("warpfuse", "commit", "libtorch"):
+            self.assertTrue(document["versions"][name])
+        self.assertGreater(document["read_gb_per_s"], 0)
+
+    def test_rows_of_what_fits_the_context_and_without_graphs(self):
+        rows = [(row["batch"], row["prompt"], row["variant"]) for row in self.document["rows"]]
+        sizes = [(batch, prompt) for batch in (2, 1) for prompt in (8, FITS)]
+        self.assertEqual(rows, [(*size, variant) for size in sizes for variant in ("baseline", "fused")])
+        self.assertEqual({row["graph"] for row in self.document["rows"]}, {False})
+
+    def test_fields_of_a_row(self):
+        parameters = toy_bundles.ToyLanguageModel((False, False)).parameters()
+        weight_bytes = sum(4 * parameter.numel() for parameter in parameters)
+        for row in self.document["rows"]:
+            self.assert_types(row, ROW)
+            self.assertEqual((row["model"], row["dtype"], row["tokens"]), ("toy", "float32", TOKENS))
+            self.assert_ordered(row["tokens_per_s"], "min", "p50", "max")
+            self.assert_ordered(row["ttft_ms"], "min", "p50", "max")
+            self.assert_ordered(row["latency_us"], "p5", "p50", "p95")
+            self.assertEqual(row["weight_bytes"], weight_bytes)
+            middle = row["prompt"] + TOKENS // 2
+            self.assertEqual(row["cache_bytes"], 2 * LAYERS * row["batch"] * HEADS * HEAD_DIM * 4 * middle)
+            read_us = (row["weight_bytes"] + row["cache_bytes"]) / (self.document["read_gb_per_s"] * 1e3)
+            self.assertAlmostEqual(row["floor_us"] / read_us, 1, places=9)
+            for name in ("host_us_per_token", "softmax_kernels_share"):
+                self.assertGreater(row[name], 0)
+            self.assertEqual(row["device_growth_bytes"], 0)
+
+    def test_prefill(self):
+        rows = [(row["batch"], row["prompt"], row["variant"]) for row in self.document["prefill"]]
+        sizes = [(2, 40), (1, CONTEXT)]
+        self.assertEqual(rows, [(*size, variant) for size in sizes for variant in ("baseline", "fused")])
+        for row in self.document["prefill"]:
+            self.assert_types(row, PREFILL)
+            self.assert_ordered(row["ms"], "min", "p50", "max")
+
+    def test_accuracy(self):
+        self.assertEqual(len(self.document["accuracy"]), 1)
+        row = self.document["accuracy"][0]
+        names = ("model", "variant", "dtype", "first_divergence", "tokens_compared")
+        self.assertEqual([row[name] for name in names], ["toy", "fused", "float32", None, TOKENS])
+        self.assertGreaterEqual(row["largest_logit_difference"], 0)
+        self.assertLessEqual(row["largest_logit_difference"], row["allowed"])
+        self.assertLess(row["allowed"], 0.01)
+
+    def test_a_line_for_each_row(self):
+        lines = self.result.stdout.decode().splitlines()
+        self.assertRegex(lines[0], r"^reading: \d+ GB/s$")
+        rows, prefills = len(self.document["rows"]), len(self.document["prefill"])
+        self.assertEqual(len(lines), 1 + rows + prefills)
+        self.assertEqual(len([line for line in lines if " tokens/s, " in line]), rows)
+        self.assertEqual(self.result.stderr, b"")
+
+    def test_the_report_reads_it(self):
+        run = load_generation(self.path)
+        self.assertEqual(run.source.versions["warpfuse"], self.document["versions"]["warpfuse"])
+        self.assertEqual(run.read_gb_per_s, self.document["read_gb_per_s"])
+        self.assertEqual(run.prompts, "random")
+        counts = [len(rows) for rows in (run.decodings, run.prefills, run.accuracies)]
+        self.assertEqual(counts, [len(self.document[name]) for name in ("rows", "prefill", "accuracy")])
+        row = self.document["rows"][1]
+        read = run.decoding(Work("toy", "float32", row["batch"], row["prompt"]), row["variant"], graph=False)
+        spread = read.tokens_per_s
+        self.assertEqual({"p50": spread.p50, "min": spread.least, "max": spread.most}, row["tokens_per_s"])
+        self.assertEqual((read.latency.p95, read.kernels, read.note), (row["latency_us"]["p95"], None, ""))
+
+
+class Models(Bench):
+    def test_several_models_and_one_dtype(self):
+        other = folder / "other"
+        for name in ("fused-float32", "baseline-float32"):
+            copy_of(toy / name, other / name, model="other")
+        copy_of(toy / "fused-float32", other / "fused-float16", model="other", dtype="float16")
+        document = self.document("-m", toy, "-m", other, "--prompt", 8, "-n", 4, "--dtype", "float32")
+        rows = [(row["model"], row["variant"]) for row in document["rows"]]
+        self.assertEqual(rows, [(model, variant) for model in ("toy", "other") for variant in ("baseline", "fused")])
+        self.assertEqual([row["model"] for row in document["accuracy"]], ["toy", "other"])
+
+    def test_without_a_baseline_nothing_is_compared(self):
+        alone = folder / "alone"
+        copy_of(toy / "fused-float32", alone / "fused-float32")
+        document = self.document("-m", alone, "--prompt", 8, "-n", 4)
+        self.assertEqual([row["variant"] for row in document["rows"]], ["fused"])
+        self.assertEqual(document["accuracy"], [])
+
+    def test_a_variant_with_other_logits(self):
+        wrong = folder / "wrong"
+        copy_of(toy / "baseline-float32", wrong / "baseline-float32")
+        toy_bundles.write_perturbed(wrong / "sdpa-float32", routed=(False, False))
+        document = self.document("-m", wrong, "--prompt", 8, "-n", 4, code=CHECK_FAILED)
+        self.assertEqual([row["variant"] for row in document["rows"]], ["baseline", "perturbed"])
+        self.assertIsNone(document["rows"][1]["softmax_kernels_share"])  # whose softmax is not known
+        accuracy = document["accuracy"][0]
+        self.assertEqual(accuracy["variant"], "perturbed")
+        self.assertAlmostEqual(accuracy["largest_logit_difference"], 0.5, places=3)
+        self.assertLess(accuracy["allowed"], 0.5)
+
+
+class Prompts(Bench):
+    SIZES = ("-m", toy, "--batch", 3, "--prompt", 9, "-n", 4)
+
+    def prompts(self, *arguments):
+        return self.document(*self.SIZES, *arguments)["prompts"]
+
+    def test_random_ids(self):
+        prompts = self.prompts()
+        self.assertEqual(prompts["source"], "random")
+        self.assertEqual(prompts, self.prompts())
+        ids = sum(prompts["ids"], [])
+        self.assertGreaterEqual(min(ids), 0)
+        self.assertLess(max(ids), VOCAB)
+        self.assertEqual(len({tuple(row) for row in prompts["ids"]}), len(prompts["ids"]))
+
+    def test_ids_of_a_file(self):
+        path = folder / "ids.json"
+        ids = [[1, 2, 3], [256] * 20]
+        path.write_text(json.dumps(ids))
+        self.assertEqual(self.prompts("--prompt-ids", path), {"source": str(path), "ids": ids})
+
+    def test_texts_of_a_file(self):
+        path = folder / "prompts.txt"
+        path.write_text("Hello\na longer one than asked for\n")
+        ids = [list(line.encode()) for line in path.read_text().splitlines()]
+        self.assertEqual(self.prompts("--prompts", path), {"source": str(path), "ids": ids})
+
+
+class Errors(HostTestCase):
+    def test_usage(self):
+        empty, no_json, list_of_none = folder / "empty.json", folder / "no.json", folder / "none.json"
+        empty.write_text("[]")
+        no_json.write_text("one, two")
+        list_of_none.write_text("[[1], []]")
+        batch = "--batch: expected integers of 1..4096, got "
+        ids = "expected a JSON list of lists of token ids"
+        model = ("-m", toy)
+        cases = {
+            (): "-m, --model is missing",
+            (*model, "--batch", "0"): batch + "'0'",
+            (*model, "--batch", "x"): batch + "'x'",
+            (*model, "--batch", "1,,2"): batch + "''",
+            (*model, "--prompt", "8,-1"): "--prompt: expected integers of 1..1000000, got '-1'",
+            (*model, "--graph", "maybe"): "--graph: expected on, off or both, got 'maybe'",
+            (*model, "--prefill", "8by2"): "--prefill: expected sizes such as 8x1024, got '8by2'",
+            (*model, "-n", "1"): "-n, --tokens: expected an integer of at least 2, got '1'",
+            (*model, "--rounds", "0"): "--rounds: expected an integer of 1..1000, got '0'",
+            (*model, "--prompt-ids", no_json): f"{no_json}: {ids}",
+            (*model, "--prompt-ids", empty): f"{empty}: {ids}",
+            (*model, "--prompt-ids", list_of_none): f"{list_of_none}: {ids}",
+            (*model, "--prompt-ids", folder / "absent"): "absent: cannot be read",
+            (*model, "--json", folder / "absent" / "f"): "f: cannot be written",
+            (*model, "surplus"): "'surplus'",
+        }
+        for arguments, message in cases.items():
+            with self.subTest(arguments):
+                self.assert_fails(bench(*arguments), USAGE, message)
+
+    def test_folders_without_bundles(self):
+        (folder / "nothing" / "in-here").mkdir(parents=True)
+        for name in ("nothing", "absent"):
+            result = bench("-m", toy, "-m", folder / name)
+            self.assert_fails(result, MODEL, f"{name}: has no folders with bundles of a language model")
+        self.assert_fails(bench("-m", toy, "--dtype", "float16"), MODEL, "of a language model in float16")
+
+    def test_help(self):
+        text = self.assert_ok(bench("--help")).stdout.decode()
+        for part in ("--batch", "--prompts", "--prompt-ids", "--prefill", "--rounds", "Examples:"):
+            self.assertIn(part, text)
+
+
+class Interrupting(HostTestCase):
+    def test_keeps_the_rows_that_are_done(self):
+        path = folder / "interrupted.json"
+        prompts = range(1, 9)  # of which all lines together would wait in a buffer
+        command = [HOST, "bench", "generate", "-m", toy, "--device", "cpu", "--plugin", PLUGIN, "--json", path]
+        command += ["--prompt", ",".join(map(str, prompts)), "-n", 200, "--rounds", 40]
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            self.assertIn(b"reading: ", process.stdout.readline())
+            self.assertIn(b"baseline", process.stdout.readline())  # rows are shown as they come
+            process.send_signal(signal.SIGINT)
+            stderr = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, INTERRUPTED, stderr)
+        self.assertEqual(stderr, "warpfuse: error: interrupted; what was measured is kept\n")
+        rows = json.loads(path.read_text())["rows"]
+        self.assertGreaterEqual(len(rows), 2)
+        self.assertLess(len(rows), 2 * len(prompts))
+        self.assertEqual([row["variant"] for row in rows], ["baseline", "fused"] * (len(rows) // 2))
+        self.assertEqual(len(load_generation(path).decodings), len(rows))
+
+
+if __name__ == "__main__":
+    unittest.main()
