@@ -1,11 +1,11 @@
 #include "bench/generation.h"
 
 #include <ATen/ops/ones.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 
 #include "bench/generation_step.h"
@@ -18,8 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kReadBytesCuda = int64_t{4} << 30;
-constexpr int64_t kReadBytesCpu = int64_t{1} << 29;
+constexpr int64_t kMebibyte = int64_t{1024} * 1024;
+constexpr int64_t kReadBytesCuda = 4096 * kMebibyte;
+constexpr int64_t kReadBytesCpu = 512 * kMebibyte;
 constexpr int kReads = 10;
 
 double microseconds_since(Clock::time_point start) {
@@ -72,6 +73,7 @@ struct Measured {
 
 std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids) {
   std::vector<Sequence> sequences;
+  sequences.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     sequences.push_back({.name = static_cast<int64_t>(i), .ids = ids[i]});
   }
@@ -126,6 +128,7 @@ Json spread_of(const std::vector<double>& values) {
 template <typename Figure>
 std::vector<double> each_round(const Measured& measured, const Figure& figure) {
   std::vector<double> values;
+  values.reserve(measured.rounds.size());
   for (const Round& round : measured.rounds) {
     values.push_back(figure(round));
   }
@@ -136,7 +139,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   const LanguageModel& model = measured.contestant.model;
   const int64_t middle = c.prompt + c.tokens / 2;
   const int64_t cache_bytes = model.cache_bytes(c.batch, middle);
-  const double least_bytes = static_cast<double>(measured.contestant.weight_bytes + cache_bytes);
+  const auto least_bytes = static_cast<double>(measured.contestant.weight_bytes + cache_bytes);
   std::vector<double> latencies;
   for (const Round& round : measured.rounds) {
     latencies.insert(latencies.end(), round.latencies_us.begin(), round.latencies_us.end());
@@ -202,6 +205,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids) {
   std::vector<std::unique_ptr<Measured>> all;
+  all.reserve(contestants.size());
   for (const Contestant& contestant : contestants) {
     all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
   }
@@ -219,6 +223,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
   }
   const MemoryInUse after = MemoryInUse::now(bench.runtime);
   std::vector<Json> rows;
+  rows.reserve(all.size());
   for (const std::unique_ptr<Measured>& each : all) {
     rows.push_back(row_of(bench, *each, c));
     // Of all contestants' timed rounds together.
@@ -233,6 +238,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
                                   int64_t prompt) {
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
   std::vector<std::unique_ptr<Measured>> all;
+  all.reserve(contestants.size());
   for (const Contestant& contestant : contestants) {
     all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
   }
@@ -248,6 +254,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
     }
   }
   std::vector<Json> rows;
+  rows.reserve(all.size());
   for (const std::unique_ptr<Measured>& each : all) {
     rows.push_back({{"variant", each->contestant.variant},
                     {"dtype", name_in(kDtypeNames, Precision{each->contestant.dtype})},

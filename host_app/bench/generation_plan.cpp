@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -24,15 +25,15 @@ constexpr int64_t kRandomLists = 8;
 constexpr int64_t kRandomLength = 1024;
 
 // The number that a text starts with, 1..most, and what follows it; none where there is no such.
-std::optional<std::pair<int64_t, std::string_view>> leading_number(std::string_view text,
-                                                                   int64_t most) {
+std::optional<std::pair<int64_t, std::string>> leading_number(const std::string& text,
+                                                              int64_t most) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || value < 1 || value > most) {
     return std::nullopt;
   }
-  return std::pair(value, std::string_view(stop, end));
+  return std::pair(value, std::string(stop, end));
 }
 
 std::vector<int64_t> integers(const char* option, const std::string& list, int64_t most) {
@@ -42,7 +43,9 @@ std::vector<int64_t> integers(const char* option, const std::string& list, int64
     if (!number || !number->second.empty()) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
     }
-    values.push_back(number->first);
+    if (std::ranges::find(values, number->first) == values.end()) {
+      values.push_back(number->first);
+    }
   }
   return values;
 }
@@ -115,6 +118,11 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
   }
   const std::vector<std::string> dtypes =
       request.dtypes ? split_list(*request.dtypes) : std::vector<std::string>();
+  for (const std::string& dtype : dtypes) {
+    if (!value_in(kDtypeNames, dtype)) {
+      fail(ExitCode::usage, "--dtype: expected float32, float16 or bfloat16, got '{}'", dtype);
+    }
+  }
   for (const std::string& folder : request.folders) {
     std::ranges::move(groups_of(folder, dtypes), std::back_inserter(plan.groups));
   }
@@ -148,15 +156,16 @@ std::vector<Bundle> GenerationPlan::bundles() const {
 }
 
 int64_t GenerationPlan::vocabulary() const {
-  int64_t least = groups.front().front().language_model->vocab_size;
+  int64_t least = std::numeric_limits<int64_t>::max();
   for (const BundleGroup& group : groups) {
-    least = std::min(least, group.front().language_model->vocab_size);
+    least = std::min(least, language_model_of(group.front()).vocab_size);
   }
   return least;
 }
 
 PromptIds random_prompt_ids(int64_t vocabulary) {
   std::vector<std::vector<int64_t>> lists(kRandomLists, std::vector<int64_t>(kRandomLength));
+  // NOLINTNEXTLINE(bugprone-random-generator-seed): the same ids on every machine.
   std::mt19937_64 generator(0);
   for (std::vector<int64_t>& list : lists) {
     std::ranges::generate(list, [&] {
@@ -166,17 +175,20 @@ PromptIds random_prompt_ids(int64_t vocabulary) {
   return PromptIds(std::move(lists));
 }
 
-PromptIds read_prompt_ids(const std::string& path) {
-  std::vector<std::vector<int64_t>> lists;
-  try {
-    lists = Json::parse(read_file(path, ExitCode::usage)).get<std::vector<std::vector<int64_t>>>();
-  } catch (const Json::exception&) {
-    lists.clear();
+PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary) {
+  const Json document =
+      Json::parse(read_file(path, ExitCode::usage), nullptr, /*allow_exceptions=*/false);
+  const auto is_id = [&](const Json& id) {
+    return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocabulary;
+  };
+  const auto is_list = [&](const Json& list) {
+    return list.is_array() && !list.empty() && std::ranges::all_of(list, is_id);
+  };
+  if (!document.is_array() || document.empty() || !std::ranges::all_of(document, is_list)) {
+    fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids below {}",
+         path, vocabulary);
   }
-  if (lists.empty() || std::ranges::any_of(lists, &std::vector<int64_t>::empty)) {
-    fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids", path);
-  }
-  return PromptIds(std::move(lists));
+  return PromptIds(document.get<std::vector<std::vector<int64_t>>>());
 }
 
 }  // namespace warpfuse::host::bench

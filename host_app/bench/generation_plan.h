@@ -42,7 +42,7 @@ GenerationPlan plan_generation(const GenerationRequest& request);
 
 // The same ids on every machine.
 PromptIds random_prompt_ids(int64_t vocabulary);
-// A JSON list of lists of ids. Throws Error(usage) for another file.
-PromptIds read_prompt_ids(const std::string& path);
+// A JSON list of lists of ids below `vocabulary`. Throws Error(usage) for another file.
+PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary);
 
 }  // namespace warpfuse::host::bench

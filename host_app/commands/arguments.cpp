@@ -73,9 +73,9 @@ double Arguments::number(const std::string& name, double low, double high) const
   const std::string given = text(name);
   double value = 0;
   if (!parse_number(given, value) || !std::isfinite(value) || value < low || value > high) {
-    const std::string range =
-        std::isinf(high) ? fmt::format("of at least {}", low) : fmt::format("of {}..{}", low, high);
-    fail(ExitCode::usage, "{}: expected a number {}, got '{}'", spelled(name), range, given);
+    const std::string most = std::isinf(high) ? "" : fmt::format(" and at most {}", high);
+    fail(ExitCode::usage, "{}: expected a number of at least {}{}, got '{}'", spelled(name), low,
+         most, given);
   }
   return value;
 }

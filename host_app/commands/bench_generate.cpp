@@ -49,9 +49,10 @@ cxxopts::Options make_options() {
       "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
       "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
       "rounds", "timed runs of each row", value_option("5"), "N")(
-      "prompt-ids", "JSON list of lists of token ids to take prompts from (default: random ones)",
+      "prompts", "take prompts from this file, one a line, or .jsonl (default: random tokens)",
       value_option(),
-      "F")("json", "write the results as JSON, anew after each row", value_option(), "F");
+      "F")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
+      "json", "write the results as JSON, anew after each row", value_option(), "F");
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -75,7 +76,8 @@ GenerationRequest request_of(const Arguments& arguments) {
 std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
                                              const GenerationPlan& plan) {
   if (arguments.has("prompt-ids")) {
-    return {read_prompt_ids(arguments.text("prompt-ids")), arguments.text("prompt-ids")};
+    const std::string path = arguments.text("prompt-ids");
+    return {read_prompt_ids(path, plan.vocabulary()), path};
   }
   if (!arguments.has("prompts")) {
     return {random_prompt_ids(plan.vocabulary()), "random"};
@@ -110,6 +112,7 @@ class Document {
     document_[list].push_back(std::move(row));
     save();
   }
+  bool has_rows() const { return !document_["rows"].empty() || !document_["prefill"].empty(); }
 
  private:
   void save() const {
@@ -134,6 +137,7 @@ void print_row(const Json& row) {
       row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
       number(row["kernels_per_token"]), row["floor_us"].get<double>(),
       100 * number(row["softmax_kernels_share"]));
+  std::fflush(stdout);
 }
 
 void print_prefill(const Json& row) {
@@ -141,6 +145,7 @@ void print_prefill(const Json& row) {
              row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
              row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
              row["ms"]["p50"].get<double>());
+  std::fflush(stdout);
 }
 
 // The first place where two lists differ; none where one is the other's start.
@@ -167,7 +172,7 @@ class GroupRun {
   void decode(const GenerationCase& c) {
     std::vector<std::vector<int64_t>> ids;
     for (Json& row : measure_generation(bench_, contestants_, c, ids)) {
-      Json named = with_model(std::move(row));
+      Json named = with_model(row);
       print_row(named);
       document_.add("rows", std::move(named));
     }
@@ -179,7 +184,7 @@ class GroupRun {
 
   void prefill(int64_t batch, int64_t prompt) {
     for (Json& row : measure_prefill(bench_, contestants_, batch, prompt)) {
-      Json named = with_model(std::move(row));
+      Json named = with_model(row);
       print_prefill(named);
       document_.add("prefill", std::move(named));
     }
@@ -216,7 +221,7 @@ class GroupRun {
   }
 
  private:
-  Json with_model(Json row) const {
+  Json with_model(const Json& row) const {
     Json result{{"model", name_}};
     result.update(row);
     return result;
@@ -244,6 +249,9 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
                    {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
+  if (!session.plugin) {
+    fail(ExitCode::plugin, "bench generate: no plugin");
+  }
   const bool cuda = session.device.is_cuda();
   const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
   const c10::InferenceMode inference;
@@ -272,7 +280,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
     line.show(fmt::format("loading {} bundles of {}", group.size(), group.front().model));
     GroupRun run(group, session.device, bench, document);
     line.clear();
-    const int64_t context = group.front().language_model->context;
+    const int64_t context = language_model_of(group.front()).context;
     for (const GenerationCase& c : plan.cases(context, cuda)) {
       if (!interrupted()) {
         run.decode(c);
@@ -287,6 +295,10 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   }
   if (interrupted()) {
     fail(ExitCode::interrupted, "interrupted; what was measured is kept");
+  }
+  if (!document.has_rows()) {
+    fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
+         plan.tokens, cuda ? "" : ", or --graph is on alone, which a CPU does not have");
   }
   return close ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <numeric>
 
 #include "runtime/errors.h"
@@ -53,12 +54,14 @@ class Generation {
   }
 
  private:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
   struct Row {
-    std::optional<size_t> prompt;
+    size_t prompt = kNone;
     int64_t drawn = 0;    // tokens that were taken from it
     int64_t planned = 0;  // the same, with those of steps that were launched
 
-    bool is_taken() const { return prompt.has_value(); }
+    bool is_taken() const { return prompt != kNone; }
   };
 
   // Tokens that a prompt may get: the last one needs no room in the caches.
@@ -69,7 +72,7 @@ class Generation {
 
   bool is_done() const { return waiting_.empty() && std::ranges::none_of(rows_, &Row::is_taken); }
   bool wants_step(const Row& row) const {
-    return row.prompt && row.planned < limit_of(*row.prompt);
+    return row.is_taken() && row.planned < limit_of(row.prompt);
   }
   bool wants_step() const {
     return std::ranges::any_of(rows_, [this](const Row& row) { return wants_step(row); });
@@ -109,7 +112,7 @@ class Generation {
   }
 
   void launch() {
-    std::vector<std::optional<size_t>> owners(rows_.size());
+    std::vector<size_t> owners(rows_.size(), kNone);
     for (size_t row = 0; row < rows_.size(); ++row) {
       if (wants_step(rows_[row])) {
         owners[row] = rows_[row].prompt;
@@ -124,11 +127,11 @@ class Generation {
 
   void read() {
     const std::vector<Choice> choices = loop_.read();
-    const std::vector<std::optional<size_t>> owners = std::move(owners_.front());
+    const std::vector<size_t> owners = std::move(owners_.front());
     owners_.pop_front();
     for (size_t row = 0; row < rows_.size(); ++row) {
       // Else it belongs to a sequence that has ended since the step was launched.
-      if (owners[row] && owners[row] == rows_[row].prompt) {
+      if (owners[row] != kNone && owners[row] == rows_[row].prompt) {
         ++totals_.decoded_tokens;
         take(row, choices[row]);
       }
@@ -136,7 +139,7 @@ class Generation {
   }
 
   void take(size_t row, const Choice& choice) {
-    const size_t prompt = *rows_[row].prompt;
+    const size_t prompt = rows_[row].prompt;
     if (choice.id < 0) {
       fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", rows_[row].drawn,
            prompt);
@@ -157,14 +160,14 @@ class Generation {
 
   void finish(size_t row, FinishReason reason) {
     totals_.full_contexts += reason == FinishReason::context ? 1 : 0;
-    sink_.on_finish(*rows_[row].prompt, reason);
-    rows_[row].prompt.reset();
+    sink_.on_finish(rows_[row].prompt, reason);
+    rows_[row].prompt = kNone;
   }
 
   void interrupt() {
     totals_.interrupted = true;
     for (size_t row = 0; row < rows_.size(); ++row) {
-      if (rows_[row].prompt) {
+      if (rows_[row].is_taken()) {
         finish(row, FinishReason::interrupted);
       }
     }
@@ -177,7 +180,7 @@ class Generation {
   TokenSink& sink_;
   std::deque<size_t> waiting_;  // prompts, longest first
   std::vector<Row> rows_;
-  std::deque<std::vector<std::optional<size_t>>> owners_;  // of the rows of each unread step
+  std::deque<std::vector<size_t>> owners_;  // of the rows of each unread step
   GenerationTotals totals_;
 };
 

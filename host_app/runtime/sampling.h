@@ -32,7 +32,7 @@ struct Choice {
 // The scores of tokens [B] that were picked from logits [B, V], on the logits' device: float32
 // [B, 1 + 2 n], the log-probability and then those and the ids of the n likeliest tokens.
 at::Tensor score_choices(const at::Tensor& logits, const at::Tensor& tokens, int64_t likeliest);
-inline constexpr int64_t score_columns(int64_t likeliest) { return 1 + 2 * likeliest; }
+constexpr int64_t score_columns(int64_t likeliest) { return 1 + 2 * likeliest; }
 
 // Rows of score_choices on the CPU, for the tokens they are of.
 std::vector<Choice> read_choices(const at::Tensor& scores, const std::vector<int64_t>& tokens);

@@ -110,13 +110,14 @@ TEST_CASE("prompts of a file", "[bench][generation]") {
   const std::string path = folder.path() / "ids.json";
   const auto read = [&](const std::string& text) {
     folder.write("ids.json", text);
-    return read_prompt_ids(path).lists();
+    return read_prompt_ids(path, 4).lists();
   };
   CHECK(read("[[1, 2], [3]]") == Lists{{1, 2}, {3}});
-  for (const char* bad : {"", "1", "[1, 2]", "{}", "[]", "[[1], []]", "[[\"1\"]]", "[[1]"}) {
+  for (const char* bad : {"", "1", "[1, 2]", "{}", "[]", "[[1], []]", "[[\"1\"]]", "[[1]",
+                          "[[1.5]]", "[[-1]]", "[[4]]"}) {
     INFO(bad);
     CHECK(failure_of([&] { read(bad); }) ==
-          "2: --prompt-ids " + path + ": expected a JSON list of lists of token ids");
+          "2: --prompt-ids " + path + ": expected a JSON list of lists of token ids below 4");
   }
 }
 
@@ -179,7 +180,7 @@ TEST_CASE("lists of numbers are read", "[bench][generation]") {
 
 TEST_CASE("what cannot be planned is named", "[bench][generation]") {
   const TemporaryFolder folder;
-  const auto refusal = [&](auto GenerationRequest::*field, const char* text) {
+  const auto refusal = [&](auto GenerationRequest::* field, const char* text) {
     GenerationRequest asked = request(folder.path());
     asked.*field = text;
     return failure_of([&] { plan_generation(asked); });

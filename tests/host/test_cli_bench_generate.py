@@ -242,6 +242,9 @@ class Errors(HostTestCase):
             (*model, "--prompt-ids", list_of_none): f"{list_of_none}: {ids}",
             (*model, "--prompt-ids", folder / "absent"): "absent: cannot be read",
             (*model, "--json", folder / "absent" / "f"): "f: cannot be written",
+            (*model, "--dtype", "int7"): "--dtype: expected float32, float16 or bfloat16, got 'int7'",
+            (*model, "--prompt", "250", "-n", "8"): "nothing to measure: no prompt with 8 more tokens fits",
+            (*model, "--graph", "on"): "nothing to measure",
             (*model, "surplus"): "'surplus'",
         }
         for arguments, message in cases.items():
