@@ -145,6 +145,9 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
     latencies.insert(latencies.end(), round.latencies_us.begin(), round.latencies_us.end());
   }
   const Percentiles latency = percentiles_of(latencies);
+  const double step_us =
+      percentile(each_round(measured, [](const Round& r) { return r.decode_us; }), 0.5) /
+      static_cast<double>(c.tokens - 1);
   const int64_t kernels = measured.loop.kernels_per_step();
   Json row{{"variant", measured.contestant.variant},
            {"dtype", name_in(kDtypeNames, Precision{measured.contestant.dtype})},
@@ -168,7 +171,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   const std::optional<double> softmax_us =
       softmaxes_us(measured.contestant.variant, model, measured.contestant.dtype, c.batch,
                    model.slots_for(middle), bench.runtime);
-  row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / latency.p50) : Json();
+  row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / step_us) : Json();
   row["capture_note"] =
       measured.loop.graph_failure().empty() ? Json() : Json(measured.loop.graph_failure());
   return row;

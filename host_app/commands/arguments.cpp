@@ -73,9 +73,12 @@ double Arguments::number(const std::string& name, double low, double high) const
   const std::string given = text(name);
   double value = 0;
   if (!parse_number(given, value) || !std::isfinite(value) || value < low || value > high) {
-    const std::string most = std::isinf(high) ? "" : fmt::format(" and at most {}", high);
-    fail(ExitCode::usage, "{}: expected a number of at least {}{}, got '{}'", spelled(name), low,
-         most, given);
+    if (std::isinf(high)) {
+      fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", spelled(name), low,
+           given);
+    }
+    fail(ExitCode::usage, "{}: expected a number of {}..{}, got '{}'", spelled(name), low, high,
+         given);
   }
   return value;
 }

@@ -134,7 +134,7 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
 
 TEST_CASE("caches that do not fit are an error that says what would", "[decode]") {
   FakeRuntime runtime;
-  runtime.free_bytes = int64_t{20} * (2 * 64 * 2 * 4);  // of 20 sequences, in float32
+  runtime.free_bytes = int64_t{20} * 2 * 64 * 2 * 4;  // of 20 sequences, in float32
   const auto loop_of = [&](int64_t rows) {
     DecodeLoop loop(counting_model(kVocabulary, 64),
                     {.rows = rows, .sampling = {}, .likeliest = {}}, &runtime);
