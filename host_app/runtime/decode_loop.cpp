@@ -24,9 +24,10 @@ constexpr int64_t kPrefillTokens = 8192;
 constexpr int64_t kStepsAhead = 4;
 // What libraries set up at their first calls, they have then.
 constexpr int kWarmUps = 3;
-// The GPU has kStepsAhead steps to go on with meanwhile.
-constexpr std::chrono::microseconds kPollInterval{100};
-constexpr int kPollsBetweenChecks = 200;
+constexpr std::chrono::microseconds kPollInterval{20};
+// A prompt may have come in between: a step is not taken to be longer.
+constexpr std::chrono::steady_clock::duration kLongestSleep = std::chrono::milliseconds(2);
+constexpr int kPollsBetweenChecks = 1000;
 
 void require_memory(const LanguageModel& model, int64_t rows, const CudaRuntime& runtime) {
   const int64_t slots = model.spec().context;
@@ -238,18 +239,27 @@ void DecodeLoop::launch() {
   ++launched_;
 }
 
-void DecodeLoop::wait_for(int64_t step) const {
+// Sleeps through most of a step at once and then looks again and again: to look costs the host more
+// than anything else it does for a step.
+void DecodeLoop::wait_for(int64_t step) {
   const std::atomic_ref<int64_t> published(*state_.published);
-  for (int polls = 1; published.load(std::memory_order_acquire) <= step; ++polls) {
+  const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
+  if (!is_there()) {
+    std::this_thread::sleep_until(token_seen_ + step_time_ * 9 / 10);
+  }
+  for (int polls = 1; !is_there(); ++polls) {
     if (polls % kPollsBetweenChecks == 0) {
       const bool idle =
           translating_errors(ExitCode::device, "decode", [&] { return runtime_->idle(); });
-      if (idle && published.load(std::memory_order_acquire) <= step) {
+      if (idle && !is_there()) {
         fail(ExitCode::device, "decode: the GPU ended step {} without a token", step);
       }
     }
     std::this_thread::sleep_for(kPollInterval);
   }
+  const Clock::time_point now = Clock::now();
+  step_time_ = std::min(now - token_seen_, kLongestSleep);
+  token_seen_ = now;
 }
 
 std::vector<Choice> DecodeLoop::read() {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -81,7 +82,7 @@ class DecodeLoop {
   // What a step computes; without `advancing` it may be run any number of times.
   void step(int64_t slots, bool advancing);
   const StepGraph* graph_of(int64_t slots);
-  void wait_for(int64_t step) const;
+  void wait_for(int64_t step);
   std::vector<Choice> choices_of(const std::vector<int64_t>& tokens,
                                  const at::Tensor& scores) const;
   int64_t longest() const;
@@ -105,6 +106,9 @@ class DecodeLoop {
   std::vector<bool> running_;
   int64_t launched_ = 0;
   int64_t read_ = 0;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point token_seen_;
+  Clock::duration step_time_{};          // between the last two tokens
   std::map<int64_t, StepGraph> graphs_;  // by slots
   std::string graph_failure_;
   int64_t kernels_per_step_ = 0;
