@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <malloc.h>
 #include <torch/csrc/jit/passes/freeze_module.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
@@ -52,9 +53,19 @@ void rewind(std::istream& stream) {
   stream.seekg(0);
 }
 
+// glibc's malloc maps blocks of 128 KiB anew each time and gives the top of its heap back: a decode
+// step on the CPU then spends a quarter of its time on page faults.
+void keep_freed_memory() {
+  constexpr int kLargestMmapThreshold = 32 * 1024 * 1024;  // that glibc takes
+  constexpr int kTrimThreshold = 1024 * 1024 * 1024;
+  mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
+  mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
+}
+
 }  // namespace
 
 void configure_libtorch() {
+  keep_freed_memory();
   static QuietWarnings quiet;
   c10::WarningUtils::set_warning_handler(&quiet);
   torch::jit::getProfilingMode() = false;

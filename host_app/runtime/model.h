@@ -7,9 +7,9 @@
 
 namespace warpfuse::host {
 
-// Settings of libtorch that every command wants, to be called once before the first model is
-// loaded: no profiling executor and no fuser, so that what runs is what the file says, from the
-// first call on; and no warnings on stderr, which carries this program's own lines.
+// Settings that every command wants, to be called once before the first model is loaded: no
+// profiling executor and no fuser, so that what runs is what the file says, from the first call on;
+// no warnings on stderr, which carries this program's own lines; and freed memory stays mapped.
 void configure_libtorch();
 
 // Checks model.pt against the SHA-256 of bundle.json, loads it and moves it to the device. The
