@@ -83,8 +83,8 @@ if [ -f "$data/wikitext-2/valid.txt" ] && [ -f "$data/gpt2-bpe/encoder.json" ]; 
   mkdir "$runs/tokenizer"
   ln -s "$(realpath "$data/gpt2-bpe/encoder.json")" "$runs/tokenizer/vocab.json"
   ln -s "$(realpath "$data/gpt2-bpe/vocab.bpe")" "$runs/tokenizer/merges.txt"
-  prompt_ids "$data/wikitext-2/valid.txt" "$runs/tokenizer" > "$runs/ids.json"
-  ids=(--prompt-ids "$runs/ids.json")
+  prompt_ids "$data/wikitext-2/valid.txt" "$runs/tokenizer" > "$runs/wikitext-2-valid.json"
+  ids=(--prompt-ids "$runs/wikitext-2-valid.json")
 fi
 
 if [ "$device" = cuda ]; then

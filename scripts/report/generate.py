@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from .generate_figures import Figure, figures_table, over_baseline, prefill_over_baseline
 from .generate_plot import drawn
@@ -44,7 +45,7 @@ def setup_block(story: Story) -> str:
     rows += _source_rows(run.source)
     rows.append(["bandwidth of reads", bandwidth(run.read_gb_per_s)])
     if run.prompts:
-        rows.append(["prompts", run.prompts])
+        rows.append(["prompts", Path(run.prompts).name])
     if story.hf:
         rows += [[f"Hugging Face: {name}", text] for name, text in _source_rows(story.hf.source)]
         ways = {peer.name: peer.how for peer in story.hf.peers if peer.how}
