@@ -69,6 +69,11 @@ void GenerationOutput::on_finish(size_t prompt, FinishReason reason) {
 void GenerationOutput::print_ahead() {
   for (; front_ < continuations_.size(); ++front_, printed_ = 0) {
     const Continuation& front = continuations_[front_];
+    const bool never_began = front.finished && front.reason == FinishReason::interrupted &&
+                             front.choices.empty() && printed_ == 0;
+    if (never_began && !options_.json) {
+      continue;
+    }
     if (!options_.json) {
       std::cout << std::string_view(front.shown).substr(printed_);
       printed_ = front.shown.size();

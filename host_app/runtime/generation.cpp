@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
@@ -32,7 +33,18 @@ class Generation {
         waiting_, [&](size_t a, size_t b) { return prompts_[a].size() > prompts_[b].size(); });
   }
 
+  // Every prompt is finished, also when the model or the GPU fails.
   GenerationTotals run() {
+    try {
+      return run_to_the_end();
+    } catch (...) {
+      interrupt();
+      throw;
+    }
+  }
+
+ private:
+  GenerationTotals run_to_the_end() {
     const auto start = std::chrono::steady_clock::now();
     do {
       fill_rows();
@@ -53,7 +65,6 @@ class Generation {
     return totals_;
   }
 
- private:
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
   struct Row {
@@ -170,6 +181,9 @@ class Generation {
       if (rows_[row].is_taken()) {
         finish(row, FinishReason::interrupted);
       }
+    }
+    for (const size_t prompt : std::exchange(waiting_, {})) {
+      sink_.on_finish(prompt, FinishReason::interrupted);
     }
   }
 

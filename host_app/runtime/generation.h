@@ -38,8 +38,9 @@ struct GenerationTotals {
 };
 
 // Continues every prompt, as many at a time as `loop` has rows, the longest first: a row that ends
-// makes room for the next. Ctrl-C, where an InterruptGuard lives, ends what is running. Throws
-// Error(model) when the model gives NaN. Prompts must fit the context.
+// makes room for the next. Ctrl-C, where an InterruptGuard lives, ends what is running and what was
+// to come. Throws Error(model) when the model gives NaN, once all prompts were finished as
+// interrupted. Prompts must fit the context.
 GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,
                           int64_t context, const GenerationOptions& options, TokenSink& sink);
 

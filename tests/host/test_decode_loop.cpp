@@ -86,11 +86,16 @@ class Collector : public warpfuse::host::TokenSink {
   explicit Collector(size_t prompts) : ids(prompts), reasons(prompts) {}
   bool on_token(size_t prompt, const Choice& choice) override {
     ids[prompt].push_back(choice.id);
+    if (++tokens == 3 && on_third) {
+      on_third();
+    }
     return choice.id != stop_at;
   }
   void on_finish(size_t prompt, FinishReason reason) override { reasons[prompt] = reason; }
 
   int64_t stop_at = -2;
+  int tokens = 0;
+  std::function<void()> on_third;
   std::vector<std::vector<int64_t>> ids;
   std::vector<FinishReason> reasons;
 };
@@ -130,6 +135,21 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
                   &runtime);
   CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
         "5: decode: the GPU ended step 0 without a token");
+}
+
+TEST_CASE("a failure finishes every prompt, so that nothing that was said is lost", "[decode]") {
+  load_plugin_under_test();
+  FakeRuntime runtime;
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+                  &runtime);
+  Collector sink(3);
+  sink.on_third = [&] { runtime.publishes = false; };
+  const std::vector<std::vector<int64_t>> prompts{{1}, {2, 3}, {4}};
+  CHECK_THROWS(generate(loop, prompts, 64, {.max_tokens = 2, .end_token = {}}, sink));
+  CHECK(sink.ids == std::vector<std::vector<int64_t>>{{2}, {4, 5}, {}});
+  CHECK(sink.reasons[0] == FinishReason::interrupted);
+  CHECK(sink.reasons[1] == FinishReason::length);
+  CHECK(sink.reasons[2] == FinishReason::interrupted);
 }
 
 TEST_CASE("caches that do not fit are an error that says what would", "[decode]") {
