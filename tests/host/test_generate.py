@@ -143,7 +143,7 @@ class Ends(Generation):
         path = write_prompts(["x"] * 4000)
         command = [HOST, "generate", "-m", fused, "--prompts", path, "-n", "200", "--ignore-eos"]
         command += ["--device", DEVICE, "--plugin", PLUGIN, "--json", "--batch", "2"]
-        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(list(map(str, command)), bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=120)
