@@ -12,12 +12,10 @@ namespace warpfuse {
 /// Hugging Face's generate() does and in its order: temperature, top_k, top_p, min_p. Nothing is
 /// read on the host, so that a decode loop can be a CUDA graph.
 ///
-/// logits       [.., V]: float64, float32, float16 or bfloat16; V at most 2^20. Where V is dense
-/// and
-///              the leading dimensions are one stride, they are read where they are, else copied
+/// logits       [.., V]: float64, float32, float16 or bfloat16; V at most 2^20. Read where they are
+///              if V is dense and the leading dimensions are one stride, else copied
 /// step         int64 or int32 on the logits' device: one element, or one a row. It names the
-/// random
-///              numbers of this call: a loop adds 1 to it for each token
+///              random numbers of this call: a loop adds 1 to it for each token
 /// seed         any; the same seed, step and row name draw the same token of equal logits
 /// temperature  not negative, finite; 0 is greedy: the largest logit, the lowest id among equals,
 ///              whatever the arguments behind it say
@@ -28,9 +26,8 @@ namespace warpfuse {
 ///              behind. Among equals lower ids come first. 1: all
 /// min_p        in [0, 1]; drops tokens whose probability is below min_p times the largest. 0: none
 /// rows         int64, one a row, on the logits' device: the row's name in the random numbers, so
-/// that
-///              a sequence draws the same tokens in whichever slot of the batch it is. None: the
-///              row's index
+///              that a sequence draws the same tokens in whichever slot of the batch it is. None:
+///              the row's index
 ///
 /// Returns [..], int64, contiguous: ids in [0, V), or -1 for a row that holds NaN or nothing but
 /// -inf. Tokens of -inf are never drawn; where there are tokens of +inf, one of these is, each as
