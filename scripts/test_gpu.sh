@@ -19,6 +19,9 @@ while [ $# -gt 0 ]; do
   esac
 done
 use_build warpfuse_tests
+for program in warpfuse warpfuse_broken_kernels; do
+  [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"
+done
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
