@@ -9,12 +9,6 @@
 namespace warpfuse::host::bench {
 namespace {
 
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.begin(), text.end(), value);
-  return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
-}
-
 std::string dtype_name(const Case& c) { return name_in(kDtypeNames, Precision{c.dtype, c.tf32}); }
 
 // The product must fit 64 bits when it is counted in bytes too.
@@ -32,6 +26,12 @@ int64_t Shape::elements() const {
 
 std::string Shape::text() const {
   return fmt::format("{}{}", fmt::join(sizes, "x"), dim < 0 ? "" : fmt::format("@{}", dim));
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.begin(), text.end(), value);
+  return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
 }
 
 std::optional<Shape> parse_shape(std::string_view text) {

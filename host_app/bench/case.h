@@ -98,6 +98,9 @@ struct Shape {
   std::string text() const;
 };
 
+// The whole of `text` as a number; empty where it is none.
+std::optional<int64_t> parse_integer(std::string_view text);
+
 // "1024x8192" or "64x4096x64@1"; empty where `text` is no shape. A dim that is the last becomes -1.
 std::optional<Shape> parse_shape(std::string_view text);
 

@@ -14,6 +14,7 @@
 
 #include "bench/keeping_allocator.h"
 #include "bench/timer.h"
+#include "bench/wall_clock.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
@@ -67,14 +68,6 @@ void parallel_copy(const at::Tensor& to, const at::Tensor& from) {
                    [&](int64_t begin, int64_t end) {
                      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
                    });
-}
-
-template <typename Action>
-double wall_us(const Action& action) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  action();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
 class CpuTimer : public Timer {

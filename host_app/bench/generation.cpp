@@ -4,28 +4,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <fstream>
 
 #include "bench/generation_step.h"
 #include "bench/percentiles.h"
+#include "bench/wall_clock.h"
 #include "runtime/decode_loop.h"
 #include "runtime/interrupt.h"
 
 namespace warpfuse::host::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kMebibyte = int64_t{1024} * 1024;
 constexpr int64_t kReadBytesCuda = 4096 * kMebibyte;
 constexpr int64_t kReadBytesCpu = 512 * kMebibyte;
 constexpr int kReads = 10;
-
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 // Processor time of this thread.
 double thread_us() {
@@ -71,6 +65,18 @@ struct Measured {
   std::vector<Round> rounds;
 };
 
+using AllMeasured = std::vector<std::unique_ptr<Measured>>;
+
+AllMeasured with_caches(const std::vector<Contestant>& contestants, const GenerationCase& c,
+                        CudaRuntime* runtime) {
+  AllMeasured all;
+  all.reserve(contestants.size());
+  for (const Contestant& contestant : contestants) {
+    all.push_back(std::make_unique<Measured>(contestant, c, runtime));
+  }
+  return all;
+}
+
 std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids) {
   std::vector<Sequence> sequences;
   sequences.reserve(ids.size());
@@ -89,7 +95,7 @@ void stop_all(DecodeLoop& loop) {
 Round generate_once(DecodeLoop& loop, const std::vector<Sequence>& sequences, int64_t tokens,
                     std::vector<int64_t>* first_row) {
   Round round;
-  const Clock::time_point start = Clock::now();
+  const WallClock::time_point start = WallClock::now();
   std::vector<Choice> choices = loop.start(0, sequences);
   round.first_token_us = microseconds_since(start);
   const auto note = [&] {
@@ -98,18 +104,17 @@ Round generate_once(DecodeLoop& loop, const std::vector<Sequence>& sequences, in
     }
   };
   note();
-  const Clock::time_point decode_start = Clock::now();
+  const WallClock::time_point decode_start = WallClock::now();
   const double host_start = thread_us();
-  Clock::time_point last = decode_start;
+  WallClock::time_point last = decode_start;
   int64_t launched = 1;
   for (int64_t token = 1; token < tokens; ++token) {
     for (; launched < tokens && loop.unread() < loop.steps_ahead(); ++launched) {
       loop.launch();
     }
     choices = loop.read();
-    const Clock::time_point now = Clock::now();
-    round.latencies_us.push_back(std::chrono::duration<double, std::micro>(now - last).count());
-    last = now;
+    round.latencies_us.push_back(microseconds_since(last));
+    last = WallClock::now();
     note();
   }
   round.decode_us = microseconds_since(decode_start);
@@ -135,6 +140,8 @@ std::vector<double> each_round(const Measured& measured, const Figure& figure) {
   return values;
 }
 
+double first_token_ms(const Round& round) { return round.first_token_us * 1e-3; }
+
 Json row_of(const GenerationBench& bench, const Measured& measured, const GenerationCase& c) {
   const LanguageModel& model = measured.contestant.model;
   const int64_t middle = c.prompt + c.tokens / 2;
@@ -149,17 +156,15 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
       percentile(each_round(measured, [](const Round& r) { return r.decode_us; }), 0.5) /
       static_cast<double>(c.tokens - 1);
   const int64_t kernels = measured.loop.kernels_per_step();
-  Json row{{"variant", measured.contestant.variant},
-           {"dtype", name_in(kDtypeNames, Precision{measured.contestant.dtype})},
-           {"graph", c.graph},
-           {"batch", c.batch},
-           {"prompt", c.prompt},
-           {"tokens", c.tokens}};
+  Json row = name_of(measured.contestant);
+  row["graph"] = c.graph;
+  row["batch"] = c.batch;
+  row["prompt"] = c.prompt;
+  row["tokens"] = c.tokens;
   const auto decoded = static_cast<double>(c.batch * (c.tokens - 1));
   row["tokens_per_s"] =
       spread_of(each_round(measured, [&](const Round& r) { return decoded / r.decode_us * 1e6; }));
-  row["ttft_ms"] =
-      spread_of(each_round(measured, [](const Round& r) { return r.first_token_us * 1e-3; }));
+  row["ttft_ms"] = spread_of(each_round(measured, first_token_ms));
   row["latency_us"] = {{"p5", latency.p5}, {"p50", latency.p50}, {"p95", latency.p95}};
   row["host_us_per_token"] =
       percentile(each_round(measured, [](const Round& r) { return r.host_us; }), 0.5);
@@ -178,6 +183,11 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
 }
 
 }  // namespace
+
+Json name_of(const Contestant& contestant) {
+  return {{"variant", contestant.variant},
+          {"dtype", name_in(kDtypeNames, Precision{contestant.dtype})}};
+}
 
 std::vector<std::vector<int64_t>> PromptIds::batch(int64_t rows, int64_t length) const {
   std::vector<std::vector<int64_t>> result;
@@ -207,11 +217,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<Contestant>& contestants,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids) {
-  std::vector<std::unique_ptr<Measured>> all;
-  all.reserve(contestants.size());
-  for (const Contestant& contestant : contestants) {
-    all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
-  }
+  const AllMeasured all = with_caches(contestants, c, bench.runtime);
   const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(c.batch, c.prompt);
   const std::vector<Sequence> sequences = sequences_of(ids);
   first_ids.assign(all.size(), {});
@@ -240,11 +246,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
                                   const std::vector<Contestant>& contestants, int64_t batch,
                                   int64_t prompt) {
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
-  std::vector<std::unique_ptr<Measured>> all;
-  all.reserve(contestants.size());
-  for (const Contestant& contestant : contestants) {
-    all.push_back(std::make_unique<Measured>(contestant, c, bench.runtime));
-  }
+  const AllMeasured all = with_caches(contestants, c, bench.runtime);
   const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
   const std::vector<Sequence> sequences = sequences_of(ids);
   constexpr int kWarmUps = 2;
@@ -259,12 +261,10 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
   std::vector<Json> rows;
   rows.reserve(all.size());
   for (const std::unique_ptr<Measured>& each : all) {
-    rows.push_back({{"variant", each->contestant.variant},
-                    {"dtype", name_in(kDtypeNames, Precision{each->contestant.dtype})},
-                    {"batch", batch},
-                    {"prompt", prompt},
-                    {"ms", spread_of(each_round(
-                               *each, [](const Round& r) { return r.first_token_us * 1e-3; }))}});
+    Json& row = rows.emplace_back(name_of(each->contestant));
+    row["batch"] = batch;
+    row["prompt"] = prompt;
+    row["ms"] = spread_of(each_round(*each, first_token_ms));
   }
   return rows;
 }

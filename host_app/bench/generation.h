@@ -20,6 +20,9 @@ struct Contestant {
   int64_t weight_bytes;
 };
 
+// What tells its rows from the others'.
+Json name_of(const Contestant& contestant);
+
 struct GenerationCase {
   int64_t batch;
   int64_t prompt;  // tokens

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -24,27 +23,15 @@ constexpr int64_t kMostTokens = 1'000'000;
 constexpr int64_t kRandomLists = 8;
 constexpr int64_t kRandomLength = 1024;
 
-// The number that a text starts with, 1..most, and what follows it; none where there is no such.
-std::optional<std::pair<int64_t, std::string>> leading_number(const std::string& text,
-                                                              int64_t most) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || value < 1 || value > most) {
-    return std::nullopt;
-  }
-  return std::pair(value, std::string(stop, end));
-}
-
 std::vector<int64_t> integers(const char* option, const std::string& list, int64_t most) {
   std::vector<int64_t> values;
   for (const std::string& item : split_list(list)) {
-    const auto number = leading_number(item, most);
-    if (!number || !number->second.empty()) {
+    const std::optional<int64_t> number = parse_integer(item);
+    if (!number || *number < 1 || *number > most) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
     }
-    if (std::ranges::find(values, number->first) == values.end()) {
-      values.push_back(number->first);
+    if (std::ranges::find(values, *number) == values.end()) {
+      values.push_back(*number);
     }
   }
   return values;
@@ -64,14 +51,12 @@ std::vector<bool> switches(const std::string& list) {
 std::vector<std::pair<int64_t, int64_t>> sizes(const std::string& list) {
   std::vector<std::pair<int64_t, int64_t>> result;
   for (const std::string& item : split_list(list)) {
-    const auto batch = leading_number(item, kMostBatch);
-    const bool separated = batch && batch->second.starts_with('x');
-    const auto prompt =
-        separated ? leading_number(batch->second.substr(1), kMostTokens) : std::nullopt;
-    if (!prompt || !prompt->second.empty()) {
+    const std::optional<Shape> shape = parse_shape(item);
+    if (!shape || item.find('@') != std::string::npos || shape->sizes.size() != 2 ||
+        shape->sizes[0] > kMostBatch || shape->sizes[1] > kMostTokens) {
       fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
     }
-    result.emplace_back(batch->first, prompt->first);
+    result.emplace_back(shape->sizes[0], shape->sizes[1]);
   }
   return result;
 }
@@ -145,6 +130,19 @@ std::vector<GenerationCase> GenerationPlan::cases(int64_t context, bool cuda) co
     }
   }
   return result;
+}
+
+std::vector<std::pair<int64_t, int64_t>> GenerationPlan::prefills_within(int64_t context) const {
+  std::vector<std::pair<int64_t, int64_t>> result = prefills;
+  std::erase_if(result, [&](const auto& size) { return size.second > context; });
+  return result;
+}
+
+bool GenerationPlan::has_work(bool cuda) const {
+  return std::ranges::any_of(groups, [&](const BundleGroup& group) {
+    const int64_t context = language_model_of(group.front()).context;
+    return !cases(context, cuda).empty() || !prefills_within(context).empty();
+  });
 }
 
 std::vector<Bundle> GenerationPlan::bundles() const {

@@ -31,6 +31,9 @@ struct GenerationPlan {
 
   // What fits the context. Without graphs, on a GPU, the smallest batch alone.
   std::vector<GenerationCase> cases(int64_t context, bool cuda) const;
+  std::vector<std::pair<int64_t, int64_t>> prefills_within(int64_t context) const;
+  // Whether there is any of these for any model.
+  bool has_work(bool cuda) const;
   std::vector<Bundle> bundles() const;
   // Token ids that every model has.
   int64_t vocabulary() const;

@@ -7,11 +7,12 @@
 #include <ATen/ops/softmax.h>
 #include <warpfuse/scaled_masked_softmax.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "bench/percentiles.h"
+#include "bench/wall_clock.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -27,8 +28,7 @@ double median_us(const std::function<double()>& sample) {
       samples.push_back(us);
     }
   }
-  std::ranges::nth_element(samples, samples.begin() + kSamples / 2);
-  return samples[kSamples / 2];
+  return percentile(samples, 0.5);
 }
 
 // Of a graph of `work` on a GPU, of `work` itself on the CPU.
@@ -45,10 +45,7 @@ double repeated_us(CudaRuntime* runtime, const std::function<void()>& work) {
 
 double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
   if (runtime == nullptr) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-        .count();
+    return wall_us(work);
   }
   const std::unique_ptr<CudaStopwatch> watch = runtime->stopwatch();
   watch->start();

@@ -57,6 +57,10 @@ std::string Arguments::text(const std::string& name) const {
   }
 }
 
+std::optional<std::string> Arguments::optional_text(const std::string& name) const {
+  return has(name) ? std::optional(text(name)) : std::nullopt;
+}
+
 int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) const {
   const std::string given = text(name);
   int64_t value = 0;

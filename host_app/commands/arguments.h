@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class Arguments {
   bool has(const std::string& name) const { return result_.count(name) > 0; }
   // The value or the option's default; an option that has neither must be given.
   std::string text(const std::string& name) const;
+  // The value of an option that need not be given.
+  std::optional<std::string> optional_text(const std::string& name) const;
   int64_t integer(const std::string& name, int64_t low,
                   int64_t high = std::numeric_limits<int64_t>::max()) const;
   double number(const std::string& name, double low,

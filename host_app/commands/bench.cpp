@@ -101,10 +101,6 @@ cxxopts::Options make_options() {
   return options;
 }
 
-std::optional<std::string> optional_text(const Arguments& arguments, const std::string& name) {
-  return arguments.has(name) ? std::optional(arguments.text(name)) : std::nullopt;
-}
-
 // The algorithms of a row.
 class Algorithms {
  public:
@@ -138,8 +134,8 @@ class Algorithms {
 Request request_of(const Arguments& arguments) {
   return {.op = arguments.text("operator"),
           .shapes = arguments.text("shapes"),
-          .dtypes = optional_text(arguments, "dtype"),
-          .masks = optional_text(arguments, "mask"),
+          .dtypes = arguments.optional_text("dtype"),
+          .masks = arguments.optional_text("mask"),
           .backward = arguments.has("backward")};
 }
 
@@ -242,7 +238,7 @@ ExitCode run_bench(int argc, const char* const* argv) {
     profile_rows(cases, arguments.text("profile"), bench.device, *bench.runtime);
     return ExitCode::ok;
   }
-  const Algorithms algorithms(optional_text(arguments, "algorithms"), cuda);
+  const Algorithms algorithms(arguments.optional_text("algorithms"), cuda);
   if (std::ranges::any_of(cases, [&](const Case& c) { return !algorithms.of(c).empty(); })) {
     require_operators({"warpfuse::_softmax_algorithm"}, "bench --algorithms");
   }
@@ -256,7 +252,7 @@ ExitCode run_bench(int argc, const char* const* argv) {
   const std::string command =
       fmt::format("warpfuse {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
   Results results(head_of(command, bench.plugin, bench.runtime.get(), *timer, copy),
-                  optional_text(arguments, "json"), optional_text(arguments, "csv"));
+                  arguments.optional_text("json"), arguments.optional_text("csv"));
   print_head(results.document());
   const Outcome outcome = measure(cases, algorithms, bench.device, *timer, copy, results);
   const size_t measured = results.rows().size();

@@ -60,15 +60,12 @@ cxxopts::Options make_options() {
 }
 
 GenerationRequest request_of(const Arguments& arguments) {
-  const auto optional = [&](const char* name) {
-    return arguments.has(name) ? std::optional(arguments.text(name)) : std::nullopt;
-  };
   return {.folders = arguments.texts("model"),
-          .dtypes = optional("dtype"),
+          .dtypes = arguments.optional_text("dtype"),
           .batches = arguments.text("batch"),
           .prompts = arguments.text("prompt"),
           .graphs = arguments.text("graph"),
-          .prefills = optional("prefill"),
+          .prefills = arguments.optional_text("prefill"),
           .tokens = arguments.integer("tokens", 2)};
 }
 
@@ -82,12 +79,9 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
   if (!arguments.has("prompts")) {
     return {random_prompt_ids(plan.vocabulary()), "random"};
   }
+  const std::string path = arguments.text("prompts");
   const Tokenizer tokenizer = Tokenizer::load(plan.groups.front().front().folder);
-  std::vector<std::vector<int64_t>> ids;
-  for (const std::string& prompt : read_prompts(arguments.text("prompts"))) {
-    ids.push_back(tokenizer.encode_prompt(prompt));
-  }
-  return {PromptIds(std::move(ids)), arguments.text("prompts")};
+  return {PromptIds(tokenizer.encode_prompts(read_prompts(path))), path};
 }
 
 int64_t weight_bytes_of(const torch::jit::Module& module) {
@@ -112,7 +106,6 @@ class Document {
     document_[list].push_back(std::move(row));
     save();
   }
-  bool has_rows() const { return !document_["rows"].empty() || !document_["prefill"].empty(); }
 
  private:
   void save() const {
@@ -167,6 +160,9 @@ class GroupRun {
                               .model = LanguageModel(bundle, module, device),
                               .weight_bytes = weight_bytes_of(module)});
     }
+    std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
+      contestants_.front().model.require_known(ids);
+    });
   }
 
   void decode(const GenerationCase& c) {
@@ -208,14 +204,12 @@ class GroupRun {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
-      document_.add(
-          "accuracy",
-          with_model({{"variant", contestants_[i].variant},
-                      {"dtype", name_in(kDtypeNames, Precision{contestants_[i].dtype})},
-                      {"largest_logit_difference", difference.largest},
-                      {"allowed", difference.allowed(tolerance)},
-                      {"first_divergence", first_difference(first_ids_[i], first_ids_[0])},
-                      {"tokens_compared", first_ids_[i].size()}}));
+      Json row = name_of(contestants_[i]);
+      row["largest_logit_difference"] = difference.largest;
+      row["allowed"] = difference.allowed(tolerance);
+      row["first_divergence"] = first_difference(first_ids_[i], first_ids_[0]);
+      row["tokens_compared"] = first_ids_[i].size();
+      document_.add("accuracy", with_model(row));
     }
     return close;
   }
@@ -253,6 +247,10 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
     fail(ExitCode::plugin, "bench generate: no plugin");
   }
   const bool cuda = session.device.is_cuda();
+  if (!plan.has_work(cuda)) {
+    fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
+         plan.tokens, cuda ? "" : ", or --graph is on alone, which a CPU does not have");
+  }
   const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
   const c10::InferenceMode inference;
   const GenerationBench bench{
@@ -268,8 +266,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   head.update(identity_of(command, *session.plugin, runtime.get(), *timer));
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
-  Document document(std::move(head),
-                    arguments.has("json") ? std::optional(arguments.text("json")) : std::nullopt);
+  Document document(std::move(head), arguments.optional_text("json"));
   fmt::print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
   bool close = true;
   const StatusLine line;
@@ -286,8 +283,8 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
         run.decode(c);
       }
     }
-    for (const auto& [batch, prompt] : plan.prefills) {
-      if (!interrupted() && prompt <= context) {
+    for (const auto& [batch, prompt] : plan.prefills_within(context)) {
+      if (!interrupted()) {
         run.prefill(batch, prompt);
       }
     }
@@ -295,10 +292,6 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   }
   if (interrupted()) {
     fail(ExitCode::interrupted, "interrupted; what was measured is kept");
-  }
-  if (!document.has_rows()) {
-    fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
-         plan.tokens, cuda ? "" : ", or --graph is on alone, which a CPU does not have");
   }
   return close ? ExitCode::ok : ExitCode::check_failed;
 }

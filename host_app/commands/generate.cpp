@@ -119,17 +119,14 @@ std::vector<std::vector<int64_t>> encode(const Tokenizer& tokenizer,
                                          const LanguageModel& model, bool truncate,
                                          int64_t tokens) {
   const int64_t context = model.spec().context;
-  std::vector<std::vector<int64_t>> ids;
-  ids.reserve(prompts.size());
-  for (const std::string& prompt : prompts) {
-    std::vector<int64_t> encoded = tokenizer.encode_prompt(prompt);
+  std::vector<std::vector<int64_t>> ids = tokenizer.encode_prompts(prompts);
+  for (std::vector<int64_t>& encoded : ids) {
     if (truncate && static_cast<int64_t>(encoded.size()) > context) {
       const int64_t kept = std::max(context - tokens + 1, (context + 1) / 2);
       encoded.erase(encoded.begin(), encoded.end() - kept);
     }
     model.require_fits(static_cast<int64_t>(encoded.size()));
     model.require_known(encoded);
-    ids.push_back(std::move(encoded));
   }
   return ids;
 }

@@ -136,12 +136,8 @@ ExitCode run_verify(int argc, const char* const* argv) {
         compare_modules(module, reference_module, reference.inputs, session.device, steps, seed),
         tolerance);
   }
-  const Tokenizer tokenizer = Tokenizer::load(reference.folder);
-  std::vector<std::vector<int64_t>> sequences;
-  sequences.reserve(prompts.size());
-  for (const std::string& prompt : prompts) {
-    sequences.push_back(tokenizer.encode_prompt(prompt));
-  }
+  const std::vector<std::vector<int64_t>> sequences =
+      Tokenizer::load(reference.folder).encode_prompts(prompts);
   Decoder decoder(LanguageModel(model, module, session.device));
   Decoder reference_decoder(LanguageModel(reference, reference_module, session.device));
   return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),

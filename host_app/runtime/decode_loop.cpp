@@ -50,11 +50,7 @@ at::Tensor to_device(const std::vector<int64_t>& values, c10::Device device) {
 
 DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
                        CudaRuntime* runtime)
-    : model_(model),
-      options_(options),
-      runtime_(runtime),
-      lengths_(options.rows),
-      running_(options.rows) {
+    : model_(model), options_(options), runtime_(runtime), lengths_(options.rows) {
   const c10::InferenceMode inference;
   if (runtime_ != nullptr) {
     require_memory(model, options.rows, *runtime_);
@@ -148,7 +144,6 @@ std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& 
   rows(active_).fill_(1);
   for (int64_t i = row; i < row + count; ++i) {
     lengths_[i] = length;
-    running_[i] = true;
   }
   at::Tensor scores;
   if (options_.likeliest) {
@@ -164,7 +159,6 @@ void DecodeLoop::stop(int64_t row) {
   const c10::InferenceMode inference;
   active_.narrow(0, row, 1).fill_(0);
   positions_.narrow(0, row, 1).fill_(0);
-  running_[row] = false;
   lengths_[row] = 0;
 }
 
@@ -215,8 +209,6 @@ const DecodeLoop::StepGraph* DecodeLoop::graph_of(int64_t slots) {
   return &graphs_.emplace(slots, std::move(made)).first->second;
 }
 
-int64_t DecodeLoop::longest() const { return *std::ranges::max_element(lengths_); }
-
 int64_t DecodeLoop::steps_ahead() const {
   // The scores of a step are those of the last one.
   return runtime_ == nullptr || options_.likeliest ? 1 : kStepsAhead;
@@ -224,10 +216,12 @@ int64_t DecodeLoop::steps_ahead() const {
 
 void DecodeLoop::launch() {
   const c10::InferenceMode inference;
-  for (size_t row = 0; row < lengths_.size(); ++row) {
-    lengths_[row] += running_[row] ? 1 : 0;
+  int64_t longest = 1;
+  for (int64_t& length : lengths_) {
+    length += length > 0 ? 1 : 0;
+    longest = std::max(longest, length);
   }
-  const int64_t slots = model_.slots_for(std::max(longest(), int64_t{1}));
+  const int64_t slots = model_.slots_for(longest);
   kernels_per_step_ = 0;
   if (const StepGraph* graph = graph_of(slots)) {
     graph->graph->replay();

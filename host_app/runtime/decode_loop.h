@@ -85,7 +85,6 @@ class DecodeLoop {
   void wait_for(int64_t step);
   std::vector<Choice> choices_of(const std::vector<int64_t>& tokens,
                                  const at::Tensor& scores) const;
-  int64_t longest() const;
 
   LanguageModel model_;
   DecodeOptions options_;
@@ -102,8 +101,7 @@ class DecodeLoop {
   at::Tensor scores_;     // f32[B, columns], of the last step
   StepState state_;
 
-  std::vector<int64_t> lengths_;
-  std::vector<bool> running_;
+  std::vector<int64_t> lengths_;  // by row; 0: stopped
   int64_t launched_ = 0;
   int64_t read_ = 0;
   using Clock = std::chrono::steady_clock;

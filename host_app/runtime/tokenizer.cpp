@@ -143,6 +143,16 @@ std::vector<int64_t> Tokenizer::encode_prompt(std::string_view text) const {
   return {*end_of_text_};
 }
 
+std::vector<std::vector<int64_t>> Tokenizer::encode_prompts(
+    const std::vector<std::string>& texts) const {
+  std::vector<std::vector<int64_t>> ids;
+  ids.reserve(texts.size());
+  for (const std::string& text : texts) {
+    ids.push_back(encode_prompt(text));
+  }
+  return ids;
+}
+
 const std::string& Tokenizer::bytes(int64_t id) const {
   if (id < 0 || id >= size() || tokens_[static_cast<size_t>(id)].empty()) {
     fail(ExitCode::usage, "token id {} is not in the vocabulary of {} tokens", id, size());

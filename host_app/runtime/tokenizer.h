@@ -24,6 +24,7 @@ class Tokenizer {
   std::vector<int64_t> encode(std::string_view text) const;
   // The same, but <|endoftext|> when `text` is empty: a model needs a token to start from.
   std::vector<int64_t> encode_prompt(std::string_view text) const;
+  std::vector<std::vector<int64_t>> encode_prompts(const std::vector<std::string>& texts) const;
   std::string decode(const std::vector<int64_t>& ids) const;
   // The bytes of one token, not necessarily whole code points.
   const std::string& bytes(int64_t id) const;
