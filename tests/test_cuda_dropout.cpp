@@ -2,6 +2,7 @@
 // lives.
 
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "support/devices.h"
@@ -65,6 +66,21 @@ WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout]")
     }
   }
   CHECK(ran == wanted);
+}
+
+WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers", "[dropout]") {
+  // Thresholds whose upper bits are those of a half precision number, of infinity (31 / 32), and
+  // above; and one that the bits of the whole block decide.
+  const double infinity = 31.0 / 32;
+  for (const double p : {std::ldexp(1.0, -16), infinity - std::ldexp(1.0, -16), infinity,
+                         infinity + std::ldexp(1.0, -16), 0.99, 1 - std::ldexp(1.0, -15)}) {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const DropoutCall& order : kOrders) {
+        check_dropout(random_tensor({64, 2048}, dtype, device), with(order, -1, p));
+        check_dropout(random_tensor({7, 1003}, dtype, device), with(order, -1, p));
+      }
+    }
+  }
 }
 
 WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout]") {

@@ -43,7 +43,7 @@ WARPFUSE_DEVICE_TEST("the kept fraction of 10^8 elements", "[dropout][random-num
 
 WARPFUSE_DEVICE_TEST("small and large p are honoured exactly", "[dropout][random-numbers]") {
   constexpr int64_t kDraws = 200'000'000;
-  // With 16 bits alone 2^-24 would drop nothing or 256 times too much.
+  // With 15 bits alone 2^-24 would drop nothing or 256 times too much.
   for (const double p : {std::ldexp(1.0, -24), std::ldexp(1.0, -20), 1e-5}) {
     const int64_t dropped = kDraws - kept(drawn(kDraws, p, 21, 8, device));
     INFO(p << " drops " << dropped);
@@ -97,7 +97,7 @@ WARPFUSE_DEVICE_TEST("random numbers fall into equal shares equally often",
   // The same elements at rising p: what is newly dropped has its number in that share.
   constexpr int64_t kDraws = 4'000'000, kShares = 256;
   for (const bool fine : {false, true}) {
-    // Fine shares lie within one step of the upper 16 bits, and are decided by the lower ones.
+    // Fine shares lie within one step of the upper 15 bits, and are decided by the lower ones.
     const double width = fine ? std::ldexp(1.0, -24) : 1.0 / kShares;
     const double start = fine ? 0.2 : 0.0;
     const int64_t draws = fine ? 25 * kDraws : kDraws;

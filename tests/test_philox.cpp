@@ -49,9 +49,9 @@ TEST_CASE("an element is dropped where its number is below the threshold", "[ran
   const Rng rng{1234567890123, 4};
   const auto number = [&](uint64_t element) {
     const auto block = words(warpfuse::philox(rng.seed, element / 8, rng.offset));
-    const uint32_t of_element = block[element % 8 / 2] >> (element % 2 * 16) & 0xffff;
-    const uint32_t of_block = (block[0] + block[1] + block[2] + block[3]) >> 16;
-    return of_element << 16 | of_block;
+    const uint32_t of_element = block[element % 8 / 2] >> (element % 2 * 16) >> 1 & 0x7fff;
+    const uint32_t of_block = (block[0] + block[1] + block[2] + block[3]) >> 15;
+    return of_element << 17 | of_block;
   };
   for (uint64_t element = 0; element < 4096; ++element) {
     const double exactly = number(element) / 4294967296.0;

@@ -26,9 +26,9 @@ def plain_factors(shape, p, rng):
     factors = torch.empty(shape, dtype=torch.float64)
     for i in range(factors.numel()):
         words = philox(seed, i // 8, offset)
-        own = words[i % 8 // 2] >> (i % 2 * 16) & 0xFFFF
-        of_block = (sum(words) & 0xFFFFFFFF) >> 16
-        dropped = (own << 16 | of_block) < round(p * 2**32)
+        own = words[i % 8 // 2] >> (i % 2 * 16) >> 1 & 0x7FFF
+        of_block = (sum(words) & 0xFFFFFFFF) >> 15
+        dropped = (own << 17 | of_block) < round(p * 2**32)
         factors.view(-1)[i] = 0.0 if dropped else 1 / (1 - p)
     return factors
 

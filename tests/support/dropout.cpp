@@ -109,14 +109,19 @@ int roundings_between(const at::Tensor& tensor, const DropoutCall& call) {
   return c10::maybe_wrap_dim(call.dim, tensor.dim()) == tensor.dim() - 1 ? 0 : 1;
 }
 
+/// What a result is rounded beside the expectation that it is compared with, where an error of that
+/// size is there already: else compare.h allows for it.
+int roundings_in_all(int roundings_between) {
+  return roundings_between > 0 ? roundings_between + 1 : 0;
+}
+
 /// `expected`, rounded to `dtype` so often before the result is, times factors of 0 or more.
 Expected times(const Expected& expected, const at::Tensor& factors, at::ScalarType dtype,
                int roundings) {
   const at::Tensor f = factors.to(expected.values.device());
   const at::Tensor of_product = expected.values.abs() * 2;
-  const int all = roundings > 0 ? roundings + 1 : 0;
-  return {expected.values * f,
-          (expected.error + of_product + rounding_of(expected.values, dtype, all)) * f};
+  const at::Tensor of_roundings = rounding_of(expected.values, dtype, roundings_in_all(roundings));
+  return {expected.values * f, (expected.error + of_product + of_roundings) * f};
 }
 
 /// The error of softmax's backward, exact.error where its inputs are exact, when the softmax is
@@ -145,7 +150,7 @@ Expected expected_dropout_softmax(const at::Tensor& self, const at::Tensor& fact
   const at::Tensor rounding = x.abs() * 2 + rounding_of(x, dtype, roundings);
   const at::Tensor of_sum = (softmax.values * rounding).sum(call.dim, true);
   return {softmax.values, softmax.error + softmax.values * (rounding + of_sum) +
-                              rounding_of(softmax.values, dtype, roundings)};
+                              rounding_of(softmax.values, dtype, roundings_in_all(roundings))};
 }
 
 Expected expected_dropout_softmax_backward(const at::Tensor& grad_output, const at::Tensor& saved,
