@@ -14,7 +14,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 256;        // of a block
-constexpr int kLanePacks = 2;        // that a thread works on at once; as many are on their way
+constexpr int kLanePacks = 4;        // that a thread works on at once; as many are on their way
 constexpr int kSegmentPacks = 2048;  // of a row, that a block has; the last one up to half more
 
 /// The 16 bytes `shift` bytes after the start of 32 that are `low` and then `high`.
@@ -88,7 +88,7 @@ struct ShiftedPack {
 /// A row by `lanes` threads, or by the blocks of `segments`. `kAlike`: the packs of the gradient
 /// lie in memory as those of the logits do; else a row has 32 threads at least.
 template <typename T, bool kEntropy, bool kAlike>
-__global__ void __launch_bounds__(kThreads, 5)
+__global__ void __launch_bounds__(kThreads, 3)
     gradient_kernel(FusedLogprobBackwardArguments arguments, Temperature<Compute<T>> temperature,
                     int segments, int lanes_log2) {
   using C = Compute<T>;
@@ -114,7 +114,6 @@ __global__ void __launch_bounds__(kThreads, 5)
   // A warp's accesses begin with a line of the cache, so that the first packs of a row may be none.
   const int begin = segment * kSegmentPacks - (kAlike ? layout.line : 0);
   const int end = segment == segments - 1 ? layout.packs : min(layout.packs, begin + kSegmentPacks);
-  const RowGradient<C, kEntropy> gradient(arguments, index, temperature);
   using Reader = std::conditional_t<kAlike, AlignedPack<T>, ShiftedPack<T>>;
   const int in_warp = kAlike ? 0 : rank % 32;
   const auto is_own = [&](int pack) {  // not negative either
@@ -122,9 +121,6 @@ __global__ void __launch_bounds__(kThreads, 5)
   };
   const auto is_last = [&](int pack) { return in_warp == 31 || pack == end - 1; };
   const auto read = [&](int first, Reader(&packs)[kPacks]) {
-    if (gradient.zero()) {
-      return;
-    }
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = first + i * lanes;
@@ -134,10 +130,13 @@ __global__ void __launch_bounds__(kThreads, 5)
     }
   };
   Reader packs[kPacks];
-  read(begin + rank, packs);
+  read(begin + rank, packs);  // before it is known whether the row has a gradient
+  const RowGradient<C, kEntropy> gradient(arguments, index, temperature);
   for (int first = begin + rank; first - in_warp < end; first += kPacks * lanes) {
     Reader next[kPacks];
-    read(first + kPacks * lanes, next);
+    if (!gradient.zero()) {
+      read(first + kPacks * lanes, next);
+    }
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = first + i * lanes;
