@@ -218,13 +218,13 @@ __global__ void __launch_bounds__(kSampleThreads, 2)
 
 // --- its launch -------------------------------------------------------------------------------
 
-/// How many blocks share a row: as many as are of use to one row, where all rows have room at once.
-int blocks_of_row(int64_t rows, int64_t packs, int64_t resident) {
+/// How many blocks share a row: as many as are of use to one row, where `at_once` are all rows'.
+int blocks_of_row(int64_t rows, int64_t packs, int64_t at_once) {
   constexpr int64_t kLeastPacks = kSampleThreads / 2;  // of a block
   const int most =
       std::min({device_limits().rows.cluster_blocks, tuning()->cluster_blocks, kMostBlocks});
   int blocks = 1;
-  while (2 * blocks <= most && 2 * blocks * rows <= resident && 2 * blocks * kLeastPacks <= packs) {
+  while (2 * blocks <= most && 2 * blocks * rows <= at_once && 2 * blocks * kLeastPacks <= packs) {
     blocks *= 2;
   }
   return blocks;
@@ -234,9 +234,12 @@ template <typename Format, bool kGreedy>
 cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) {
   const auto kernel = sample_kernel<Format, kGreedy>;
   LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
-  const int64_t resident = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  // A greedy row waits for memory alone: a second block on a multiprocessor gains it less than the
+  // cluster costs.
+  const int64_t at_once = kGreedy ? device_limits().rows.multiprocessors
+                                  : resident_clusters(reinterpret_cast<const void*>(kernel), shape);
   shape.cluster =
-      blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, resident);
+      blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, at_once);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
   shape.blocks = arguments.rows * shape.cluster;
   return launch_kernel(kernel, shape, stream, arguments, shape.cluster);
