@@ -23,34 +23,31 @@ for program in warpfuse warpfuse_broken_kernels; do
   [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"
 done
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-failed=0 passed=0 skipped=0 rows=""
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+lane=1 turn=0
 
 # One entry of the report: its name and command. Exit code 77 is a skip, as in ctest.
 entry() { # name command...
-  local name=$1 code=0 result summary
+  local name=$1 code=0 result summary log start=$SECONDS
   shift
+  turn=$((turn + 1))
+  log=$work/log.$lane
   say "$name"
   "$@" > "$log" 2>&1 || code=$?
   tail -n 40 "$log" >&2
   case $code in
-    0) result=passed; passed=$((passed + 1)) ;;
-    77) result=skipped; skipped=$((skipped + 1)) ;;
-    *) result="**failed** ($code)"; failed=$((failed + 1)) ;;
+    0) result=passed ;;
+    77) result=skipped ;;
+    *) result="**failed** ($code)" ;;
   esac
   summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
-  rows+="| $name | $result | $summary |"$'\n'
+  printf '| %s | %s | %s s | %s |\n' "$name" "$result" $((SECONDS - start)) "$summary" \
+    > "$work/$lane.$(printf %02d $turn).row"
 }
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
 export WARPFUSE_BUNDLES=$BUILD/bundles
-entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
-entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-entry "Catch2, 99 KB of shared memory and no clusters" \
-  env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
-  "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 ptx80=$ROOT/build/ptx80
 build_ptx80() {
   local capability
@@ -62,39 +59,57 @@ build_ptx80() {
     -DWARPFUSE_CUDA_ARCHITECTURES=8.0 -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
     -DWARPFUSE_PYTHON="$python" && cmake --build "$ptx80" --target warpfuse_tests
 }
-[ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
-if [ -x "$ptx80/bin/warpfuse_tests" ]; then
-  entry "Catch2, library of the PTX for 8.0 alone" \
-    env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-fi
-entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
-entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
-entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
-entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
-entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
-
 bundles=$WARPFUSE_BUNDLES/wikitext-small
 export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }
-if [ ! -d "$bundles" ]; then
-  entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
-    --dtype float32,float16,bfloat16
-  entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
-    --variants baseline,fused
-  entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
-    -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
-fi
-entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
-for dtype in float32 float16 bfloat16; do
-  [ -d "$bundles/baseline-$dtype" ] || continue
-  for variant in fused sdpa; do
-    entry "verify $variant-$dtype against baseline-$dtype" \
-      "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
-  done
-done
-entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
-  -p "On September 14, the storm" -n 110
 
+# Catch2's entries beside the rest: each half leaves most of the GPU and of the processor idle.
+catch2_entries() {
+  entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+  entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+  entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+  entry "Catch2, 99 KB of shared memory and no clusters" \
+    env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
+    "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+  [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
+  if [ -x "$ptx80/bin/warpfuse_tests" ]; then
+    entry "Catch2, library of the PTX for 8.0 alone" \
+      env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
+      "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+  fi
+}
+other_entries() {
+  if [ ! -d "$bundles" ]; then
+    entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
+      --dtype float32,float16,bfloat16
+    entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
+      --variants baseline,fused
+    entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
+      -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
+  fi
+  entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
+  entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+  entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
+  entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+  entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
+  entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
+  for dtype in float32 float16 bfloat16; do
+    [ -d "$bundles/baseline-$dtype" ] || continue
+    for variant in fused sdpa; do
+      entry "verify $variant-$dtype against baseline-$dtype" \
+        "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
+    done
+  done
+  entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
+    -p "On September 14, the storm" -n 110
+}
+lane=1 catch2_entries &
+catch2=$!
+lane=2 other_entries &
+wait "$catch2"
+wait $!
+
+count() { cat "$work"/*.row | grep -c -F "| $1" || true; }
+failed=$(count "**failed**")
 {
   echo "# GPU report"
   echo
@@ -107,11 +122,11 @@ entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device 
   echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
   echo "| commit | ${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)} |"
   echo
-  echo "$passed passed, $failed failed, $skipped skipped"
+  echo "$(count passed) passed, $failed failed, $(count skipped) skipped"
   echo
-  echo "| entry | result | summary |"
-  echo "|---|---|---|"
-  printf '%s' "$rows"
+  echo "| entry | result | time | summary |"
+  echo "|---|---|--:|---|"
+  cat "$work"/*.row
 } > "$REPORT"
 cat "$REPORT"
 [ "$failed" -eq 0 ] || exit 1
