@@ -88,7 +88,7 @@ if [ -f "$data/wikitext-2/valid.txt" ] && [ -f "$data/gpt2-bpe/encoder.json" ]; 
 fi
 
 if [ "$device" = cuda ]; then
-  size=(--batch "1,8,32,128" --prompt "32,512" --prefill "1x1024,8x1024") dtypes="float16 float32"
+  size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
     size=(--batch "1,32" --prompt "32,512" --prefill 8x1024 --rounds 3) dtypes=float16
   fi

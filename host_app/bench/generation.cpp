@@ -160,6 +160,9 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   row["graph"] = c.graph;
   row["batch"] = c.batch;
   row["prompt"] = c.prompt;
+  if (c.published != nullptr) {
+    row["text"] = c.published->text;
+  }
   row["tokens"] = c.tokens;
   const auto decoded = static_cast<double>(c.batch * (c.tokens - 1));
   row["tokens_per_s"] =
@@ -218,7 +221,8 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids) {
   const AllMeasured all = with_caches(contestants, c, bench.runtime);
-  const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(c.batch, c.prompt);
+  const PromptIds prompts = c.published != nullptr ? PromptIds({c.published->ids}) : bench.prompts;
+  const std::vector<std::vector<int64_t>> ids = prompts.batch(c.batch, c.prompt);
   const std::vector<Sequence> sequences = sequences_of(ids);
   first_ids.assign(all.size(), {});
   for (size_t i = 0; i < all.size(); ++i) {

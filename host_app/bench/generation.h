@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/case.h"
+#include "bench/published_prompts.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/language_model.h"
 
@@ -28,6 +29,7 @@ struct GenerationCase {
   int64_t prompt;  // tokens
   int64_t tokens;  // to generate, the first from the prompt
   bool graph;
+  const PublishedPrompt* published = nullptr;  // null: the run's prompts
 };
 
 // Token ids for the rows of a batch: row i takes the i-th list, and lists over again, each as often

@@ -22,6 +22,7 @@ constexpr int64_t kMostBatch = 4096;
 constexpr int64_t kMostTokens = 1'000'000;
 constexpr int64_t kRandomLists = 8;
 constexpr int64_t kRandomLength = 1024;
+constexpr const char* kPublished = "published";
 
 std::vector<int64_t> integers(const char* option, const std::string& list, int64_t most) {
   std::vector<int64_t> values;
@@ -37,13 +38,23 @@ std::vector<int64_t> integers(const char* option, const std::string& list, int64
   return values;
 }
 
+// Takes the word out of a list.
+bool take_published(std::string& list) {
+  std::vector<std::string> items = split_list(list);
+  const bool found = std::erase(items, kPublished) > 0;
+  list = fmt::format("{}", fmt::join(items, ","));
+  return found;
+}
+
 std::vector<bool> switches(const std::string& list) {
   std::vector<bool> graphs;
   for (const std::string& item : split_list(list)) {
     if (item != "on" && item != "off") {
       fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
     }
-    graphs.push_back(item == "on");
+    if (std::ranges::find(graphs, item == "on") == graphs.end()) {
+      graphs.push_back(item == "on");
+    }
   }
   return graphs;
 }
@@ -92,12 +103,17 @@ std::vector<BundleGroup> groups_of(const std::string& folder,
 }  // namespace
 
 GenerationPlan plan_generation(const GenerationRequest& request) {
-  GenerationPlan plan{.groups = {},
-                      .batches = integers("--batch", request.batches, kMostBatch),
-                      .prompts = integers("--prompt", request.prompts, kMostTokens),
-                      .graphs = switches(request.graphs),
-                      .prefills = {},
-                      .tokens = request.tokens};
+  std::string lengths = request.prompts;
+  const bool published = take_published(lengths);
+  const bool lengths_too = !published || !lengths.empty();
+  GenerationPlan plan{
+      .groups = {},
+      .batches = integers("--batch", request.batches, kMostBatch),
+      .prompts = lengths_too ? integers("--prompt", lengths, kMostTokens) : std::vector<int64_t>(),
+      .published = published,
+      .graphs = switches(request.graphs),
+      .prefills = {},
+      .tokens = request.tokens};
   if (request.prefills) {
     plan.prefills = sizes(*request.prefills);
   }
@@ -117,14 +133,28 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
   return plan;
 }
 
-std::vector<GenerationCase> GenerationPlan::cases(int64_t context, bool cuda) const {
+std::vector<GenerationCase> GenerationPlan::cases(const LanguageModelSpec& model, bool cuda) const {
   std::vector<GenerationCase> result;
   for (const int64_t batch : batches) {
     for (const int64_t prompt : prompts) {
       for (const bool graph : graphs) {
         const bool wanted = cuda ? graph || batch == std::ranges::min(batches) : !graph;
-        if (wanted && prompt + tokens - 1 <= context) {
+        if (wanted && prompt + tokens - 1 <= model.context) {
           result.push_back({.batch = batch, .prompt = prompt, .tokens = tokens, .graph = graph});
+        }
+      }
+    }
+  }
+  if (published && model.vocab_size == kPublishedVocabulary && model.context >= kPublishedTokens) {
+    for (const PublishedPrompt& prompt : published_prompts()) {
+      const auto length = static_cast<int64_t>(prompt.ids.size());
+      for (const bool graph : graphs) {
+        if (cuda || !graph) {
+          result.push_back({.batch = 1,
+                            .prompt = length,
+                            .tokens = kPublishedTokens - length,
+                            .graph = graph,
+                            .published = &prompt});
         }
       }
     }
@@ -140,8 +170,8 @@ std::vector<std::pair<int64_t, int64_t>> GenerationPlan::prefills_within(int64_t
 
 bool GenerationPlan::has_work(bool cuda) const {
   return std::ranges::any_of(groups, [&](const BundleGroup& group) {
-    const int64_t context = language_model_of(group.front()).context;
-    return !cases(context, cuda).empty() || !prefills_within(context).empty();
+    const LanguageModelSpec model = language_model_of(group.front());
+    return !cases(model, cuda).empty() || !prefills_within(model.context).empty();
   });
 }
 

@@ -25,12 +25,14 @@ using BundleGroup = std::vector<Bundle>;
 struct GenerationPlan {
   std::vector<BundleGroup> groups;
   std::vector<int64_t> batches, prompts;
+  bool published;  // and the published prompts
   std::vector<bool> graphs;
   std::vector<std::pair<int64_t, int64_t>> prefills;  // batches and lengths
   int64_t tokens;
 
-  // What fits the context. Without graphs, on a GPU, the smallest batch alone.
-  std::vector<GenerationCase> cases(int64_t context, bool cuda) const;
+  // What fits the model's context. Without graphs, on a GPU, the smallest batch alone. Published
+  // prompts one at a time, with the tokens that were published, where the vocabulary is GPT-2's.
+  std::vector<GenerationCase> cases(const LanguageModelSpec& model, bool cuda) const;
   std::vector<std::pair<int64_t, int64_t>> prefills_within(int64_t context) const;
   // Whether there is any of these for any model.
   bool has_work(bool cuda) const;

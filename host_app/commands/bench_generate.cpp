@@ -43,9 +43,9 @@ cxxopts::Options make_options() {
       "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
   options.add_options()("m,model", "folder of bundles; may be repeated", repeatable_option(),
                         "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
-      "prompt", "tokens of a prompt", value_option("32"), "LIST")(
-      "n,tokens", "tokens to generate", value_option("224"), "N")("graph", "CUDA graphs: on, off",
-                                                                  value_option("on,off"), "LIST")(
+      "prompt", "tokens of a prompt; published: also three published prompts", value_option("32"),
+      "LIST")("n,tokens", "tokens to generate", value_option("224"), "N")(
+      "graph", "CUDA graphs: on, off", value_option("on,off"), "LIST")(
       "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
       "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
       "rounds", "timed runs of each row", value_option("5"), "N")(
@@ -277,13 +277,13 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
     line.show(fmt::format("loading {} bundles of {}", group.size(), group.front().model));
     GroupRun run(group, session.device, bench, document);
     line.clear();
-    const int64_t context = language_model_of(group.front()).context;
-    for (const GenerationCase& c : plan.cases(context, cuda)) {
+    const LanguageModelSpec model = language_model_of(group.front());
+    for (const GenerationCase& c : plan.cases(model, cuda)) {
       if (!interrupted()) {
         run.decode(c);
       }
     }
-    for (const auto& [batch, prompt] : plan.prefills_within(context)) {
+    for (const auto& [batch, prompt] : plan.prefills_within(model.context)) {
       if (!interrupted()) {
         run.prefill(batch, prompt);
       }

@@ -33,7 +33,7 @@ def _works(rows: Iterable[Decoding]) -> list[Work]:
 
 
 def _of(work: Work) -> list[str]:
-    return [work.model, work.dtype, str(work.batch), str(work.prompt)]
+    return [work.model, work.dtype, str(work.batch), work.prompt_name]
 
 
 OF = ["model", "dtype", ">batch", ">prompt"]

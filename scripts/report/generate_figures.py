@@ -63,6 +63,10 @@ MEASURES: dict[str, tuple[Measure, str, Callable[[float | None], str]]] = {
 }
 
 
+# Of a Work, that a figure may be for.
+FIELDS = {"model": str, "dtype": str, "batch": int, "prompt": int}
+
+
 @dataclass(frozen=True)
 class Figure:
     """Of the fused variant: on a GPU with a graph, on a CPU without."""
@@ -100,10 +104,9 @@ def _figure(fields: Fields) -> Figure:
             f"{fields.where}: measure: expected {' or '.join(MEASURES)}, got {measure}"
         )
     upper = "at_most" in fields.raw
-    kinds = Work.__annotations__.items()
     return Figure(
         device=fields.get("device", str),
-        where={name: fields.get(name, kind) for name, kind in kinds if name in fields.raw},
+        where={name: fields.get(name, kind) for name, kind in FIELDS.items() if name in fields.raw},
         measure=measure,
         limit=fields.positive("at_most" if upper else "at_least"),
         upper=upper,
@@ -130,7 +133,7 @@ def figures_table(run: Generation, hf: PeerRun | None, figures: list[Figure]) ->
             met = value <= figure.limit if figure.upper else value >= figure.limit
             known, reached = known + 1, reached + met
             mark = "✓" if met else "✗"
-        of = [str(figure.where.get(name, "all")) for name in Work.__annotations__]
+        of = [str(figure.where.get(name, "all")) for name in FIELDS]
         lines.append([*of, figure.text, MEASURES[figure.measure][2](value), mark])
     if not lines:
         return "No figures are set for this device."

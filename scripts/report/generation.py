@@ -36,11 +36,17 @@ class Work:
     dtype: str
     batch: int
     prompt: int
+    text: str = ""  # of a prompt that is known by it
 
     @property
     def label(self) -> str:
         """The work in words."""
-        return f"{self.model} {self.dtype}, batch {self.batch}, prompt {self.prompt}"
+        return f"{self.model} {self.dtype}, batch {self.batch}, prompt {self.prompt_name}"
+
+    @property
+    def prompt_name(self) -> str:
+        """The prompt's text, or its length."""
+        return f"“{self.text}”" if self.text else str(self.prompt)
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ def _work(fields: Fields) -> Work:
         fields.get("dtype", str),
         fields.get("batch", int),
         fields.get("prompt", int),
+        fields.get("text", str, ""),
     )
 
 

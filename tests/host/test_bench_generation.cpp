@@ -26,15 +26,20 @@ GenerationPlan plan_of(std::vector<int64_t> batches, std::vector<int64_t> prompt
   return {.groups = {},
           .batches = std::move(batches),
           .prompts = std::move(prompts),
+          .published = false,
           .graphs = std::move(graphs),
           .prefills = {},
           .tokens = tokens};
 }
 
+warpfuse::host::LanguageModelSpec model_of(int64_t context, int64_t vocabulary = 1000) {
+  return {.context = context, .layers = 1, .heads = 1, .head_dim = 8, .vocab_size = vocabulary};
+}
+
 // "<batch>x<prompt>", with " graph" after it.
 Texts texts_of(const GenerationPlan& plan, int64_t context, bool cuda) {
   Texts texts;
-  for (const GenerationCase& c : plan.cases(context, cuda)) {
+  for (const GenerationCase& c : plan.cases(model_of(context), cuda)) {
     CHECK(c.tokens == plan.tokens);
     texts.push_back(fmt::format("{}x{}{}", c.batch, c.prompt, c.graph ? " graph" : ""));
   }
@@ -137,6 +142,42 @@ TEST_CASE("only the smallest batch is measured without graphs too", "[bench][gen
 TEST_CASE("there are no graphs on the CPU", "[bench][generation]") {
   CHECK(texts_of(plan_of({4, 1}, {8}, {true, false}, 8), 64, false) == Texts{"4x8", "1x8"});
   CHECK(texts_of(plan_of({1}, {8}, {true}, 8), 64, false).empty());
+}
+
+TEST_CASE("published prompts are generated one at a time, to the length that was published",
+          "[bench][generation]") {
+  GenerationPlan plan = plan_of({4}, {}, {true, false}, 8);
+  plan.published = true;
+  const auto cases = plan.cases(model_of(1024, 50257), true);
+  CHECK(cases.size() == 6);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const PublishedPrompt& prompt = published_prompts().at(i / 2);
+    CHECK(cases[i].published == &prompt);
+    CHECK(cases[i].batch == 1);
+    CHECK(cases[i].prompt == static_cast<int64_t>(prompt.ids.size()));
+    CHECK(cases[i].prompt + cases[i].tokens == 100);
+    CHECK(cases[i].graph == (i % 2 == 0));
+  }
+  CHECK(plan.cases(model_of(1024, 50257), false).size() == 3);
+  CHECK(plan.cases(model_of(1024, 1000), true).empty());  // their ids are GPT-2's
+  CHECK(plan.cases(model_of(99, 50257), true).empty());
+}
+
+TEST_CASE("published prompts are a word among the lengths", "[bench][generation]") {
+  const TemporaryFolder folder;
+  put_bundle(folder, "baseline-float32", "baseline", "float32", 300);
+  const auto plan = [&](const char* prompts) {
+    GenerationRequest asked = request(folder.path());
+    asked.prompts = prompts;
+    return plan_generation(asked);
+  };
+  CHECK(plan("published,16,published").prompts == std::vector<int64_t>{16});
+  CHECK(plan("16,published").published);
+  CHECK_FALSE(plan("16").published);
+  CHECK(plan("published").prompts.empty());
+  CHECK(failure_of([&] { plan("16,Published"); }) ==
+        "2: --prompt: expected integers of 1..1000000, got 'Published'");
+  CHECK(failure_of([&] { plan(""); }).starts_with("2: --prompt: expected integers"));
 }
 
 TEST_CASE("bundles are grouped by dtype, the baseline first", "[bench][generation]") {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/published_prompts.h"
 #include "runtime/tokenizer.h"
 #include "support/catch.h"
 
@@ -66,6 +67,18 @@ TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
     ++count;
   }
   CHECK(count == 100);
+}
+
+TEST_CASE("the published prompts' ids are those of their texts", "[tokenizer][needs-data]") {
+  const fs::path data = shared_data();
+  if (data.empty()) {
+    return;
+  }
+  const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
+  CHECK(tokenizer.size() == warpfuse::host::bench::kPublishedVocabulary);
+  for (const auto& prompt : warpfuse::host::bench::published_prompts()) {
+    CHECK(tokenizer.encode(prompt.text) == prompt.ids);
+  }
 }
 
 TEST_CASE("the same ids as transformers' GPT2TokenizerFast", "[tokenizer][needs-data]") {

@@ -52,6 +52,16 @@ class Tables(GenerateCase):
             self.block("generate"),
         )
 
+    def test_a_prompt_that_is_known_by_its_text(self):
+        rows = [
+            made_up.row(variant, prompt=4, **more) | {"text": text}
+            for text, more in (("The fox", {}), ("A fox", {"rate": 1000.0}))
+            for variant in ("baseline", "fused")
+        ]
+        self.put_run(GPU, made_up.generation(rows))
+        self.assertEqual(self.cells("generate", "“The fox”")["fused / baseline"], "1.14x")
+        self.assertEqual(self.cells("generate", "“A fox”")["fused / baseline"], "1.00x")
+
     def test_without_peers(self):
         self.put_run(GPU, made_up.generation())
         line = self.cells("generate", "distilgpt2")
