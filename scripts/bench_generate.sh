@@ -6,7 +6,7 @@
 # tables and the plot (scripts/report.py). Bundles that build/<preset>/bundles lacks are exported.
 # Prompts are of ../shared/data/wikitext-2 where that is there, else random. Exit code 1: a variant's
 # logits were too far from the baseline's; the report names it.
-#   --quick      fewer batches, models and rounds, and one minute for --peers
+#   --quick      fewer batches, models and tokens, and one minute for --peers
 #   --peers      then Hugging Face's GPT-2 on the same prompts (scripts/generate_peers.py)
 #   --json-only  measure, and leave tables and plot alone
 
@@ -88,7 +88,7 @@ if [ -f "$data/wikitext-2/valid.txt" ] && [ -f "$data/gpt2-bpe/encoder.json" ]; 
 fi
 
 if [ "$device" = cuda ]; then
-  size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
+  size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024" --rounds 3) dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
     size=(--batch "1,32" --prompt "32,512" --prefill 8x1024 --rounds 3) dtypes=float16
   fi
