@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
-# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--ptx80]
+# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--ptx80]
 # Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
-# python3's.
+# python3's. One entry runs after the other, and the report is written anew after each: two at a time
+# take longer.
 #   --report FILE   another place for the report
+#   --resume        goes on where a run was cut off: keeps what the report says of this commit, but for
+#                   entries that failed or were skipped
 #   --ptx80         builds a second library in build/ptx80 whose kernels are the PTX for 8.0 alone,
 #                   translated for this GPU, and tests that too; a build that is there is tested anyway
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
-REPORT=$ROOT/docs/gpu_report.md PTX80=""
+REPORT=$ROOT/docs/gpu_report.md PTX80="" RESUME=""
 set -- "${REST[@]}"
 while [ $# -gt 0 ]; do
   case "$1" in
     --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
     --ptx80) PTX80=1; shift ;;
+    --resume) RESUME=1; shift ;;
     *) die "test_gpu.sh: unknown argument $1; see --help" ;;
   esac
 done
@@ -23,16 +27,22 @@ for program in warpfuse warpfuse_broken_kernels; do
   [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"
 done
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-lane=1 turn=0
+log=$(mktemp) earlier=$(mktemp)
+trap 'rm -f "$log" "$earlier"' EXIT
+commit=${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)}
+if [ -n "$RESUME" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /dev/null; then
+  grep -F '| passed |' "$REPORT" > "$earlier" || true
+fi
+rows=""
 
 # One entry of the report: its name and command. Exit code 77 is a skip, as in ctest.
 entry() { # name command...
-  local name=$1 code=0 result summary log start=$SECONDS
+  local name=$1 code=0 result summary start=$SECONDS
   shift
-  turn=$((turn + 1))
-  log=$work/log.$lane
+  if grep -F "| $name | passed |" "$earlier" > "$log"; then
+    rows+=$(cat "$log")$'\n'
+    return
+  fi
   say "$name"
   "$@" > "$log" 2>&1 || code=$?
   tail -n 40 "$log" >&2
@@ -42,8 +52,34 @@ entry() { # name command...
     *) result="**failed** ($code)" ;;
   esac
   summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
-  printf '| %s | %s | %s s | %s |\n' "$name" "$result" $((SECONDS - start)) "$summary" \
-    > "$work/$lane.$(printf %02d $turn).row"
+  rows+="| $name | $result | $((SECONDS - start)) s | $summary |"$'\n'
+  write_report
+}
+
+table() {
+  printf '%s' "$rows"
+  grep -v -x -F -f <(printf '%s' "$rows") "$earlier" || true
+}
+count() { table | grep -c -F "| $1" || true; }
+write_report() {
+  {
+    echo "# GPU report"
+    echo
+    echo "Written by \`scripts/test_gpu.sh\`; not edited by hand."
+    echo
+    echo "| | |"
+    echo "|---|---|"
+    echo "| date | $(date -u +%Y-%m-%d) |"
+    echo "| GPU | $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1) |"
+    echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
+    echo "| commit | $commit |"
+    echo
+    echo "$(count passed) passed, $(count "**failed**") failed, $(count skipped) skipped"
+    echo
+    echo "| entry | result | time | summary |"
+    echo "|---|---|--:|---|"
+    table
+  } > "$REPORT"
 }
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
@@ -62,71 +98,44 @@ build_ptx80() {
 bundles=$WARPFUSE_BUNDLES/wikitext-small
 export_bundles() { "$python" "$ROOT/traced_models/export.py" "$@" --plugin "$WARPFUSE_PLUGIN"; }
 
-# Catch2's entries beside the rest: each half leaves most of the GPU and of the processor idle.
-catch2_entries() {
-  entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-  entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
-  entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-  entry "Catch2, 99 KB of shared memory and no clusters" \
-    env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
-    "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-  [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
-  if [ -x "$ptx80/bin/warpfuse_tests" ]; then
-    entry "Catch2, library of the PTX for 8.0 alone" \
-      env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-      "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-  fi
-}
-other_entries() {
-  if [ ! -d "$bundles" ]; then
-    entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
-      --dtype float32,float16,bfloat16
-    entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
-      --variants baseline,fused
-    entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
-      -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
-  fi
-  entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
-  entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
-  entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
-  entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
-  entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
-  entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
-  for dtype in float32 float16 bfloat16; do
-    [ -d "$bundles/baseline-$dtype" ] || continue
-    for variant in fused sdpa; do
-      entry "verify $variant-$dtype against baseline-$dtype" \
-        "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
-    done
-  done
-  entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
-    -p "On September 14, the storm" -n 110
-}
-lane=1 catch2_entries &
-catch2=$!
-lane=2 other_entries &
-wait "$catch2"
-wait $!
+entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+[ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
+if [ -x "$ptx80/bin/warpfuse_tests" ]; then
+  entry "Catch2, library of the PTX for 8.0 alone" \
+    env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
+    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+fi
+entry "Catch2, 99 KB of shared memory and no clusters" \
+  env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
+  "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 
-count() { cat "$work"/*.row | grep -c -F "| $1" || true; }
-failed=$(count "**failed**")
-{
-  echo "# GPU report"
-  echo
-  echo "Written by \`scripts/test_gpu.sh\`; not edited by hand."
-  echo
-  echo "| | |"
-  echo "|---|---|"
-  echo "| date | $(date -u +%Y-%m-%d) |"
-  echo "| GPU | $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1) |"
-  echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
-  echo "| commit | ${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)} |"
-  echo
-  echo "$(count passed) passed, $failed failed, $(count skipped) skipped"
-  echo
-  echo "| entry | result | time | summary |"
-  echo "|---|---|--:|---|"
-  cat "$work"/*.row
-} > "$REPORT"
+if [ ! -d "$bundles" ]; then
+  sed -i '/^| export of /d' "$earlier"  # those that it tells of are on another machine
+  entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
+    --dtype float32,float16,bfloat16
+  entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \
+    --variants baseline,fused
+  entry "export of a module that draws random numbers" export_bundles module:linear-dropout-softmax \
+    -o "$WARPFUSE_BUNDLES/linear-dropout-softmax-module"
+fi
+entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
+entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
+entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
+entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
+for dtype in float32 float16 bfloat16; do
+  [ -d "$bundles/baseline-$dtype" ] || continue
+  for variant in fused sdpa; do
+    entry "verify $variant-$dtype against baseline-$dtype" \
+      "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
+  done
+done
+entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
+  -p "On September 14, the storm" -n 110
+
+write_report
 cat "$REPORT"
-[ "$failed" -eq 0 ] || exit 1
+[ "$(count "**failed**")" -eq 0 ] || exit 1
