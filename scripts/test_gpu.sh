@@ -44,6 +44,7 @@ entry() { # name command...
     return
   fi
   say "$name"
+  write_report "| $name | not finished | | |"
   "$@" > "$log" 2>&1 || code=$?
   tail -n 40 "$log" >&2
   case $code in
@@ -53,7 +54,6 @@ entry() { # name command...
   esac
   summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
   rows+="| $name | $result | $((SECONDS - start)) s | $summary |"$'\n'
-  write_report
 }
 
 table() {
@@ -61,7 +61,7 @@ table() {
   grep -v -x -F -f <(printf '%s' "$rows") "$earlier" || true
 }
 count() { table | grep -c -F "| $1" || true; }
-write_report() {
+write_report() { # [last row]
   {
     echo "# GPU report"
     echo
@@ -79,6 +79,7 @@ write_report() {
     echo "| entry | result | time | summary |"
     echo "|---|---|--:|---|"
     table
+    [ -z "${1:-}" ] || echo "$1"
   } > "$REPORT"
 }
 

@@ -45,7 +45,7 @@ def _floor_share(run: Generation, _hf: PeerRun | None, work: Work, graph: bool) 
 
 def _host_us(run: Generation, _hf: PeerRun | None, work: Work, graph: bool) -> float | None:
     fused = run.decoding(work, "fused", graph)
-    return fused.host_us if fused else None
+    return fused.host_us / work.batch if fused and fused.host_us is not None else None
 
 
 # What is measured, the figure in words, and how a value is written.

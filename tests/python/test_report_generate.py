@@ -177,7 +177,7 @@ class Figures(GenerateCase):
 
     def test_the_worst_of_all_works_counts(self):
         rows = [made_up.row("fused"), made_up.row("fused", batch=32)]
-        rows[1]["host_us_per_token"] = 20.0
+        rows[1]["host_us_per_token"] = 640.0  # of a step of 32 tokens
         found = self.judged(
             figure("host_us", 15, end="at_most"),
             figure("tokens_per_s", 2000),
