@@ -104,7 +104,7 @@ else
   ln -s "$bundles"/distilgpt2-random/*-float32 "$runs/distilgpt2"
   tokens=()
   [ -z "$QUICK" ] || tokens=(-n 64)
-  measure distilgpt2 -m "$runs/distilgpt2" --batch 1 --prompt 32 --graph off "${tokens[@]}" "${ids[@]}"
+  measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${ids[@]}"
 fi
 json=$(report join --folder "$ROOT/docs/benchmarks" \
   --command "scripts/bench_generate.sh${QUICK:+ --quick}${PEERS:+ --peers}" "${parts[@]}")

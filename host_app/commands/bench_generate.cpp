@@ -155,10 +155,11 @@ class GroupRun {
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
       const torch::jit::Module module = load_module(bundle, device);
+      const int64_t weight_bytes = weight_bytes_of(module);  // as in the file
       contestants_.push_back({.variant = bundle.variant,
                               .dtype = bundle.dtype,
                               .model = LanguageModel(bundle, module, device),
-                              .weight_bytes = weight_bytes_of(module)});
+                              .weight_bytes = weight_bytes});
     }
     std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
       contestants_.front().model.require_known(ids);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/errors.h"
+#include "runtime/packed_weights.h"
 
 namespace warpfuse::host {
 namespace {
@@ -50,6 +51,9 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
     if (!module_.find_method(method)) {
       fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
     }
+  }
+  if (device_.is_cpu()) {
+    pack_weights(module_);
   }
 }
 

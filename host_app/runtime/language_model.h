@@ -30,7 +30,8 @@ int64_t cache_bucket(int64_t length, int64_t context);
 // its own position.
 class LanguageModel {
  public:
-  // Throws Error(model) when the bundle is no language model.
+  // Changes the module where it is on the CPU (packed_weights.h). Throws Error(model) when the
+  // bundle is no language model.
   LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   const LanguageModelSpec& spec() const { return spec_; }

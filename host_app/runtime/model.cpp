@@ -42,10 +42,8 @@ void check_sha256(std::istream& stream, const std::string& file, const std::stri
 
 torch::jit::Module frozen_form_of(const torch::jit::Module& module) {
   // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
-  torch::jit::setGraphExecutorOptimize(true);
-  torch::jit::Module frozen = torch::jit::freeze_module(module, {"prefill", "decode", "forward"});
-  torch::jit::setGraphExecutorOptimize(false);
-  return frozen;
+  const torch::jit::GraphOptimizerEnabledGuard optimizer(true);
+  return torch::jit::freeze_module(module, {"prefill", "decode", "forward"});
 }
 
 void rewind(std::istream& stream) {

@@ -1,0 +1,200 @@
+#include "runtime/packed_weights.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace warpfuse::host {
+namespace {
+
+namespace jit = torch::jit;
+
+constexpr std::array<const char*, 3> kMethods = {"forward", "prefill", "decode"};
+constexpr const char* kProduct = "mkldnn::_linear_pointwise";
+constexpr const char* kReorder = "mkldnn::_reorder_linear_weight";
+
+// A tensor that a graph reads: a constant, or an attribute of a part of the module.
+struct Source {
+  at::Tensor tensor;
+  c10::intrusive_ptr<c10::ivalue::Object> owner;  // null for a constant
+  std::string name;
+};
+
+std::optional<c10::IValue> value_of(const jit::Value* value, const jit::Module& module) {
+  const jit::Node* node = value->node();
+  if (node->kind() == c10::prim::Param) {
+    return value == node->owningGraph()->inputs()[0] ? std::optional(c10::IValue(module._ivalue()))
+                                                     : std::nullopt;
+  }
+  if (node->kind() != c10::prim::GetAttr) {
+    return jit::toIValue(value);
+  }
+  const std::optional<c10::IValue> owner = value_of(node->input(), module);
+  return owner && owner->isObject()
+             ? std::optional(owner->toObjectRef().getAttr(node->s(c10::attr::name)))
+             : std::nullopt;
+}
+
+std::optional<Source> source_of(const jit::Value* value, const jit::Module& module) {
+  const std::optional<c10::IValue> found = value_of(value, module);
+  if (!found || !found->isTensor() || !found->toTensor().defined()) {
+    return std::nullopt;
+  }
+  Source source{found->toTensor(), nullptr, ""};
+  if (value->node()->kind() == c10::prim::GetAttr) {
+    source.owner = value_of(value->node()->input(), module)->toObject();
+    source.name = value->node()->s(c10::attr::name);
+  }
+  return source;
+}
+
+// A product of the graph: input, weight and bias; the weight is [in, out] where `transposed`.
+struct Product {
+  jit::Value *input, *weight, *bias;
+  bool transposed;
+};
+
+bool is_one(const jit::Value* value) {
+  const std::optional<c10::IValue> constant = jit::toIValue(value);
+  return constant && constant->isScalar() && constant->toScalar().equal(1);
+}
+
+std::optional<Product> product_of(jit::Node* node) {
+  if (node->kind() == c10::aten::linear) {
+    return Product{node->input(0), node->input(1), node->input(2), false};
+  }
+  if (node->kind() == c10::aten::addmm && is_one(node->input(3)) && is_one(node->input(4))) {
+    return Product{node->input(1), node->input(2), node->input(0), true};
+  }
+  return std::nullopt;
+}
+
+class Packer {
+ public:
+  explicit Packer(jit::Module& module) : module_(module) {}
+
+  void change(jit::Graph& graph) {
+    const std::vector<jit::Node*> nodes(graph.nodes().begin(), graph.nodes().end());
+    for (jit::Node* node : nodes) {
+      const std::optional<Product> product = product_of(node);
+      const std::optional<Source> weight =
+          product ? source_of(product->weight, module_) : std::nullopt;
+      if (weight && is_packable(weight->tensor)) {
+        replace(graph, node, *product, *weight);
+      }
+    }
+    jit::EliminateDeadCode(graph.block());
+  }
+
+  // Of weights that no graph reads any more.
+  void free_unread(const std::vector<jit::Graph*>& graphs) {
+    std::set<const void*> read;
+    for (const jit::Graph* graph : graphs) {
+      for (const jit::Node* node : graph->nodes()) {
+        if (node->kind() == c10::prim::GetAttr) {
+          if (const std::optional<Source> source = source_of(node->output(), module_)) {
+            read.insert(source->tensor.unsafeGetTensorImpl());
+          }
+        }
+      }
+    }
+    for (const auto& [name, source] : packed_) {
+      if (source.owner && !read.contains(source.tensor.unsafeGetTensorImpl())) {
+        source.owner->setAttr(source.name, at::empty({0}));
+      }
+    }
+  }
+
+ private:
+  static bool is_packable(const at::Tensor& weight) {
+    return weight.is_cpu() && weight.scalar_type() == at::kFloat && weight.dim() == 2 &&
+           weight.numel() > 0 && !weight.is_mkldnn();
+  }
+
+  std::string packed_name(const Source& weight, bool transposed) {
+    const auto key = std::pair(weight.tensor.unsafeGetTensorImpl(), transposed);
+    const auto [place, is_new] = names_.try_emplace(key, "");
+    if (is_new) {
+      static const auto reorder =
+          c10::Dispatcher::singleton()
+              .findSchemaOrThrow(kReorder, "")
+              .typed<at::Tensor(const at::Tensor&, std::optional<int64_t>)>();
+      const at::Tensor plain = transposed ? weight.tensor.t().contiguous() : weight.tensor;
+      place->second = fmt::format("packed_weight_{}", packed_.size());
+      module_.register_attribute(place->second, c10::TensorType::get(),
+                                 reorder.call(plain.detach(), /*batch_size=*/1));
+      packed_.emplace_back(place->second, weight);
+    }
+    return place->second;
+  }
+
+  void replace(jit::Graph& graph, jit::Node* node, const Product& product, const Source& weight) {
+    const jit::WithInsertPoint here(node);
+    jit::Value* const packed =
+        graph.insertGetAttr(graph.inputs()[0], packed_name(weight, product.transposed));
+    jit::Value* const no_scalars =
+        graph.insertNode(graph.createList(c10::OptionalType::create(c10::NumberType::get()), {}))
+            ->output();
+    jit::Value* const result =
+        graph.insert(c10::Symbol::fromQualString(kProduct),
+                     {product.input, packed, product.bias, graph.insertConstant("none"), no_scalars,
+                      graph.insertConstant("")});
+    node->output()->replaceAllUsesWith(result);
+    node->destroy();
+  }
+
+  jit::Module& module_;
+  std::map<std::pair<const void*, bool>, std::string> names_;
+  std::vector<std::pair<std::string, Source>> packed_;
+};
+
+bool has_onednn() {
+  return at::hasMKLDNN() && at::globalContext().userEnabledMkldnn() &&
+         c10::Dispatcher::singleton().findSchema({kReorder, ""}) &&
+         c10::Dispatcher::singleton().findSchema({kProduct, ""});
+}
+
+}  // namespace
+
+void pack_weights(jit::Module& module) {
+  if (!has_onednn()) {
+    return;
+  }
+  const c10::InferenceMode off(false);
+  Packer packer(module);
+  std::vector<jit::GraphFunction*> methods;
+  std::vector<jit::Graph*> graphs;
+  for (const char* name : kMethods) {
+    if (const auto method = module.find_method(name)) {
+      // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
+      const jit::GraphOptimizerEnabledGuard optimizer(true);
+      methods.push_back(&jit::toGraphFunction(method->function()));
+      graphs.push_back(methods.back()->graph().get());
+      jit::Inline(*graphs.back());
+    }
+  }
+  for (jit::Graph* graph : graphs) {
+    packer.change(*graph);
+  }
+  packer.free_unread(graphs);
+  for (jit::GraphFunction* method : methods) {
+    method->clear_optimized_graphs();  // that were made where another method calls it
+  }
+}
+
+}  // namespace warpfuse::host

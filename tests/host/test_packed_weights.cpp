@@ -1,0 +1,98 @@
+// A model's products on the CPU by oneDNN, with weights in its order.
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/passes/freeze_module.h>
+
+#include <string>
+
+#include "runtime/packed_weights.h"
+#include "support/catch.h"
+
+namespace {
+
+namespace jit = torch::jit;
+
+// A linear layer with a bias; in the module below its weight is used once.
+jit::Module layer(const at::Tensor& weight, const at::Tensor& bias) {
+  jit::Module module("Layer");
+  module.register_parameter("weight", weight, false);
+  module.register_parameter("bias", bias, false);
+  module.define("def forward(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
+  return module;
+}
+
+// All forms: a layer of its own, a product with a weight [in, out], and a tied head. The same
+// numbers each time; what has run is not to be packed.
+jit::Module model(at::ScalarType dtype) {
+  at::manual_seed(1);
+  const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, dtype); };
+  jit::Module module("Model");
+  module.register_parameter("embedding", random({11, 6}), false);
+  module.register_parameter("weight", random({8, 6}), false);
+  module.register_parameter("bias", random({6}), false);
+  module.register_module("layer", layer(random({8, 6}), random({8})));
+  module.define(R"(
+def forward(self, ids):
+    x = torch.embedding(self.embedding, ids)
+    h = self.layer.forward(x).relu()
+    h = torch.addmm(self.bias, h, self.weight) + torch.addmm(self.bias, h, self.weight, beta=2)
+    return torch.linear(h, self.embedding)
+)");
+  module.define("def decode(self, ids):\n  return self.forward(ids)\n");
+  module.eval();
+  return module;
+}
+
+at::Tensor run(const jit::Module& module, const std::string& method) {
+  return module.get_method(method)({at::arange(5)}).toTensor();
+}
+
+int64_t count(const jit::Module& module, const std::string& method, const char* kind) {
+  int64_t found = 0;
+  for (const jit::Node* node : module.get_method(method).graph()->nodes()) {
+    found += node->kind() == c10::Symbol::fromQualString(kind) ? 1 : 0;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("packed weights give the same results", "[packed-weights]") {
+  jit::Module module = model(at::kFloat);
+  const at::Tensor expected = run(model(at::kFloat), "forward");
+  warpfuse::host::pack_weights(module);
+  for (const char* method : {"forward", "decode"}) {
+    INFO(method);
+    CHECK(at::allclose(run(module, method), expected, 1e-5, 1e-5));
+    CHECK(count(module, method, "mkldnn::_linear_pointwise") == 3);
+    CHECK(count(module, method, "aten::linear") == 0);
+    CHECK(count(module, method, "aten::addmm") == 1);  // it adds the bias twice
+    CHECK(count(module, method, "prim::CallMethod") == 0);
+  }
+}
+
+TEST_CASE("weights that nothing reads any more are freed", "[packed-weights]") {
+  jit::Module module = model(at::kFloat);
+  warpfuse::host::pack_weights(module);
+  CHECK(module.attr("layer").toModule().attr("weight").toTensor().numel() == 0);
+  CHECK(module.attr("layer").toModule().attr("bias").toTensor().numel() == 8);
+  CHECK(module.attr("embedding").toTensor().numel() == 66);  // rows of it are read
+  CHECK(module.attr("weight").toTensor().numel() == 48);     // by the product that stays
+}
+
+TEST_CASE("a frozen module's weights are packed too", "[packed-weights]") {
+  jit::Module module = model(at::kFloat);
+  const at::Tensor expected = run(model(at::kFloat), "forward");
+  jit::Module frozen = jit::freeze_module(module, {"forward", "decode"});
+  warpfuse::host::pack_weights(frozen);
+  CHECK(at::allclose(run(frozen, "forward"), expected, 1e-5, 1e-5));
+  CHECK(count(frozen, "forward", "mkldnn::_linear_pointwise") == 3);
+}
+
+TEST_CASE("other dtypes stay as they are", "[packed-weights]") {
+  jit::Module module = model(at::kDouble);
+  const at::Tensor expected = run(model(at::kDouble), "forward");
+  warpfuse::host::pack_weights(module);
+  CHECK(run(module, "forward").equal(expected));
+  CHECK(count(module, "forward", "mkldnn::_linear_pointwise") == 0);
+}
