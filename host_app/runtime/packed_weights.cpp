@@ -35,19 +35,18 @@ struct Source {
   std::string name;
 };
 
+// The value of a constant, of the module itself, or of an attribute of one of its parts.
 std::optional<c10::IValue> value_of(const jit::Value* value, const jit::Module& module) {
-  const jit::Node* node = value->node();
-  if (node->kind() == c10::prim::Param) {
-    return value == node->owningGraph()->inputs()[0] ? std::optional(c10::IValue(module._ivalue()))
-                                                     : std::nullopt;
+  std::vector<std::string> path;  // from the last to the first
+  for (; value->node()->kind() == c10::prim::GetAttr; value = value->node()->input()) {
+    path.push_back(value->node()->s(c10::attr::name));
   }
-  if (node->kind() != c10::prim::GetAttr) {
-    return jit::toIValue(value);
+  const bool is_module = value == value->node()->owningGraph()->inputs()[0];
+  std::optional<c10::IValue> found = is_module ? module._ivalue() : jit::toIValue(value);
+  for (auto name = path.rbegin(); found && name != path.rend(); ++name) {
+    found = found->isObject() ? std::optional(found->toObjectRef().getAttr(*name)) : std::nullopt;
   }
-  const std::optional<c10::IValue> owner = value_of(node->input(), module);
-  return owner && owner->isObject()
-             ? std::optional(owner->toObjectRef().getAttr(node->s(c10::attr::name)))
-             : std::nullopt;
+  return found;
 }
 
 std::optional<Source> source_of(const jit::Value* value, const jit::Module& module) {
@@ -56,9 +55,12 @@ std::optional<Source> source_of(const jit::Value* value, const jit::Module& modu
     return std::nullopt;
   }
   Source source{found->toTensor(), nullptr, ""};
-  if (value->node()->kind() == c10::prim::GetAttr) {
-    source.owner = value_of(value->node()->input(), module)->toObject();
-    source.name = value->node()->s(c10::attr::name);
+  const jit::Node* node = value->node();
+  if (node->kind() == c10::prim::GetAttr) {
+    if (const std::optional<c10::IValue> owner = value_of(node->input(), module)) {
+      source.owner = owner->toObject();
+      source.name = node->s(c10::attr::name);
+    }
   }
   return source;
 }
