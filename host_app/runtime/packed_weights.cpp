@@ -96,7 +96,7 @@ class Packer {
       const std::optional<Product> product = product_of(node);
       const std::optional<Source> weight =
           product ? source_of(product->weight, module_) : std::nullopt;
-      if (weight && is_packable(weight->tensor)) {
+      if (weight && is_packable(weight->tensor) && is_one_row(product->bias)) {
         replace(graph, node, *product, *weight);
       }
     }
@@ -126,6 +126,12 @@ class Packer {
   static bool is_packable(const at::Tensor& weight) {
     return weight.is_cpu() && weight.scalar_type() == at::kFloat && weight.dim() == 2 &&
            weight.numel() > 0 && !weight.is_mkldnn();
+  }
+
+  // Or no bias at all: what oneDNN's product takes. addmm adds whole matrices too.
+  bool is_one_row(const jit::Value* bias) const {
+    const std::optional<c10::IValue> found = value_of(bias, module_);
+    return found && (found->isNone() || (found->isTensor() && found->toTensor().dim() == 1));
   }
 
   std::string packed_name(const Source& weight, bool transposed) {
