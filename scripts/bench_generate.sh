@@ -88,13 +88,13 @@ if [ -f "$data/wikitext-2/valid.txt" ] && [ -f "$data/gpt2-bpe/encoder.json" ]; 
 fi
 
 if [ "$device" = cuda ]; then
-  size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024" --rounds 3) dtypes="float16 float32"
+  size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
-    size=(--batch "1,32" --prompt "32,512" --prefill 8x1024 --rounds 3) dtypes=float16
+    size=(--batch "1,32" --prompt "32,512" --prefill 8x1024) dtypes=float16
   fi
   export_random distilgpt2 "float16 float32"
   export_random gpt2 "$dtypes"
-  measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" "${size[@]}" "${ids[@]}"
+  measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${ids[@]}"
   # Its vocabulary is its own, so the ids are random.
   measure wikitext-small -m "$bundles/wikitext-small" --batch 1 --prompt 32
 else

@@ -70,8 +70,8 @@ write_report() { # [last row]
     echo "| | |"
     echo "|---|---|"
     echo "| date | $(date -u +%Y-%m-%d) |"
-    echo "| GPU | $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1) |"
-    echo "| library | $("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())') |"
+    echo "| GPU | $gpu |"
+    echo "| library | $library |"
     echo "| commit | $commit |"
     echo
     echo "$(count passed) passed, $(count "**failed**") failed, $(count skipped) skipped"
@@ -85,6 +85,8 @@ write_report() { # [last row]
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
 export WARPFUSE_BUNDLES=$BUILD/bundles
+gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1 || true)
+library=$("$python" -c 'import ctypes,os; l=ctypes.CDLL(os.environ["WARPFUSE_PLUGIN"]); f=l.warpfuse_build_info; f.restype=ctypes.c_char_p; print(f().decode())' || true)
 ptx80=$ROOT/build/ptx80
 build_ptx80() {
   local capability

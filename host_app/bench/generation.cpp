@@ -221,8 +221,9 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids) {
   const AllMeasured all = with_caches(contestants, c, bench.runtime);
-  const PromptIds prompts = c.published != nullptr ? PromptIds({c.published->ids}) : bench.prompts;
-  const std::vector<std::vector<int64_t>> ids = prompts.batch(c.batch, c.prompt);
+  const std::vector<std::vector<int64_t>> ids =
+      c.published != nullptr ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
+                             : bench.prompts.batch(c.batch, c.prompt);
   const std::vector<Sequence> sequences = sequences_of(ids);
   first_ids.assign(all.size(), {});
   for (size_t i = 0; i < all.size(); ++i) {

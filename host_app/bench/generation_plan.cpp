@@ -24,9 +24,10 @@ constexpr int64_t kRandomLists = 8;
 constexpr int64_t kRandomLength = 1024;
 constexpr const char* kPublished = "published";
 
-std::vector<int64_t> integers(const char* option, const std::string& list, int64_t most) {
+std::vector<int64_t> integers(const char* option, const std::vector<std::string>& items,
+                              int64_t most) {
   std::vector<int64_t> values;
-  for (const std::string& item : split_list(list)) {
+  for (const std::string& item : items) {
     const std::optional<int64_t> number = parse_integer(item);
     if (!number || *number < 1 || *number > most) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
@@ -36,14 +37,6 @@ std::vector<int64_t> integers(const char* option, const std::string& list, int64
     }
   }
   return values;
-}
-
-// Takes the word out of a list.
-bool take_published(std::string& list) {
-  std::vector<std::string> items = split_list(list);
-  const bool found = std::erase(items, kPublished) > 0;
-  list = fmt::format("{}", fmt::join(items, ","));
-  return found;
 }
 
 std::vector<bool> switches(const std::string& list) {
@@ -103,17 +96,15 @@ std::vector<BundleGroup> groups_of(const std::string& folder,
 }  // namespace
 
 GenerationPlan plan_generation(const GenerationRequest& request) {
-  std::string lengths = request.prompts;
-  const bool published = take_published(lengths);
-  const bool lengths_too = !published || !lengths.empty();
-  GenerationPlan plan{
-      .groups = {},
-      .batches = integers("--batch", request.batches, kMostBatch),
-      .prompts = lengths_too ? integers("--prompt", lengths, kMostTokens) : std::vector<int64_t>(),
-      .published = published,
-      .graphs = switches(request.graphs),
-      .prefills = {},
-      .tokens = request.tokens};
+  std::vector<std::string> lengths = split_list(request.prompts);
+  const bool published = std::erase(lengths, kPublished) > 0;
+  GenerationPlan plan{.groups = {},
+                      .batches = integers("--batch", split_list(request.batches), kMostBatch),
+                      .prompts = integers("--prompt", lengths, kMostTokens),
+                      .published = published,
+                      .graphs = switches(request.graphs),
+                      .prefills = {},
+                      .tokens = request.tokens};
   if (request.prefills) {
     plan.prefills = sizes(*request.prefills);
   }

@@ -2,6 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -28,6 +29,10 @@ struct LanguageModelSpec {
   int64_t head_dim;
   int64_t vocab_size;
 };
+
+// What its module can do, in every variant.
+inline constexpr std::array<const char*, 3> kLanguageModelMethods = {"prefill", "decode",
+                                                                     "forward"};
 
 // A model folder: what its bundle.json says.
 struct Bundle {

@@ -47,7 +47,7 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
       dtype_(bundle.dtype),
       module_(std::move(module)),
       device_(device) {
-  for (const char* method : {"prefill", "decode", "forward"}) {
+  for (const char* method : kLanguageModelMethods) {
     if (!module_.find_method(method)) {
       fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
     }

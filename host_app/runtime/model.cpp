@@ -43,7 +43,8 @@ void check_sha256(std::istream& stream, const std::string& file, const std::stri
 torch::jit::Module frozen_form_of(const torch::jit::Module& module) {
   // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
   const torch::jit::GraphOptimizerEnabledGuard optimizer(true);
-  return torch::jit::freeze_module(module, {"prefill", "decode", "forward"});
+  return torch::jit::freeze_module(module,
+                                   {kLanguageModelMethods.begin(), kLanguageModelMethods.end()});
 }
 
 void rewind(std::istream& stream) {

@@ -11,7 +11,6 @@
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,12 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/bundle.h"
+
 namespace warpfuse::host {
 namespace {
 
 namespace jit = torch::jit;
 
-constexpr std::array<const char*, 3> kMethods = {"forward", "prefill", "decode"};
 constexpr const char* kProduct = "mkldnn::_linear_pointwise";
 constexpr const char* kReorder = "mkldnn::_reorder_linear_weight";
 
@@ -104,10 +104,10 @@ class Packer {
   }
 
   // Of weights that no graph reads any more.
-  void free_unread(const std::vector<jit::Graph*>& graphs) {
+  void free_unread(const std::vector<jit::GraphFunction*>& methods) {
     std::set<const void*> read;
-    for (const jit::Graph* graph : graphs) {
-      for (const jit::Node* node : graph->nodes()) {
+    for (const jit::GraphFunction* method : methods) {
+      for (const jit::Node* node : method->graph()->nodes()) {
         if (node->kind() == c10::prim::GetAttr) {
           if (const std::optional<Source> source = source_of(node->output(), module_)) {
             read.insert(source->tensor.unsafeGetTensorImpl());
@@ -115,7 +115,7 @@ class Packer {
         }
       }
     }
-    for (const auto& [name, source] : packed_) {
+    for (const Source& source : packed_) {
       if (source.owner && !read.contains(source.tensor.unsafeGetTensorImpl())) {
         source.owner->setAttr(source.name, at::empty({0}));
       }
@@ -146,7 +146,7 @@ class Packer {
       place->second = fmt::format("packed_weight_{}", packed_.size());
       module_.register_attribute(place->second, c10::TensorType::get(),
                                  reorder.call(plain.detach(), /*batch_size=*/1));
-      packed_.emplace_back(place->second, weight);
+      packed_.push_back(weight);
     }
     return place->second;
   }
@@ -168,7 +168,7 @@ class Packer {
 
   jit::Module& module_;
   std::map<std::pair<const void*, bool>, std::string> names_;
-  std::vector<std::pair<std::string, Source>> packed_;
+  std::vector<Source> packed_;
 };
 
 bool has_onednn() {
@@ -186,20 +186,18 @@ void pack_weights(jit::Module& module) {
   const c10::InferenceMode off(false);
   Packer packer(module);
   std::vector<jit::GraphFunction*> methods;
-  std::vector<jit::Graph*> graphs;
-  for (const char* name : kMethods) {
+  for (const char* name : kLanguageModelMethods) {
     if (const auto method = module.find_method(name)) {
       // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
       const jit::GraphOptimizerEnabledGuard optimizer(true);
       methods.push_back(&jit::toGraphFunction(method->function()));
-      graphs.push_back(methods.back()->graph().get());
-      jit::Inline(*graphs.back());
+      jit::Inline(*methods.back()->graph());
     }
   }
-  for (jit::Graph* graph : graphs) {
-    packer.change(*graph);
+  for (const jit::GraphFunction* method : methods) {
+    packer.change(*method->graph());
   }
-  packer.free_unread(graphs);
+  packer.free_unread(methods);
   for (jit::GraphFunction* method : methods) {
     method->clear_optimized_graphs();  // that were made where another method calls it
   }
