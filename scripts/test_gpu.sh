@@ -127,6 +127,7 @@ entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${T
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
 entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"
 entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
 entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
 for dtype in float32 float16 bfloat16; do

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from errors import UsageError
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA_VERSION = 1
 
 

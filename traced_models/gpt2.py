@@ -1,7 +1,9 @@
-"""A GPT-2 for inference over caches that the caller owns, written to be traced.
+"""A GPT-2 for inference over a cache that the caller owns, written to be traced.
 
-Parameter names are Hugging Face's. The caches [L,B,H,S,D] are inputs and are written in place, so
-one traced file serves any batch B, length T, cache size S (up to the context) and device.
+Parameter names are Hugging Face's; how two kinds of weights lie is not (state_dict.py): keys,
+values and queries of a head are side by side, and the rows of a vocabulary are padded. The cache
+[L,2,B,H,S,D] of keys and values is an input and is written in place, so one traced file serves any
+batch B, length T, cache size S (up to the context) and device.
 """
 
 from collections.abc import Callable
@@ -37,7 +39,11 @@ class Conv1D(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention of one layer: writes the new keys and values, then attends over the cache."""
+    """Self-attention of one layer: writes the new keys and values, then attends over the cache.
+
+    The columns of c_attn are [H,3,D]. So the queries of all heads of all rows of a batch are one
+    stride apart, and a product over them needs no copy.
+    """
 
     def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
         super().__init__()
@@ -49,19 +55,13 @@ class Attention(nn.Module):
         if config.scale_by_inverse_layer:
             self.scale /= layer + 1
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """[B,T,H*D] -> [B,H,T,D]."""
-        return x.view(x.size(0), x.size(1), self.heads, self.head_dim).transpose(1, 2)
-
-    def forward(
-        self, x: Tensor, pos: Tensor, visibility: Tensor, k_cache: Tensor, v_cache: Tensor
-    ) -> Tensor:
-        """x [B,T,C], pos i64[B,T], caches [B,H,S,D] of this layer -> [B,T,C]."""
-        q, k, v = map(self._split_heads, self.c_attn(x).split(self.heads * self.head_dim, dim=2))
-        index = pos[:, None, :, None].expand_as(k)  # [B,H,T,D]
-        k_cache.scatter_(2, index, k)
-        v_cache.scatter_(2, index, v)
-        mixed = self.variant.attend(q, k_cache, v_cache, visibility, self.scale)
+    def forward(self, x: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
+        """x [B,T,C], pos i64[B,T], cache [2,B,H,S,D] of this layer -> [B,T,C]."""
+        heads = self.c_attn(x).view(x.size(0), x.size(1), self.heads, 3, self.head_dim)
+        query = heads.select(3, 0).transpose(1, 2)  # [B,H,T,D]
+        new = heads.narrow(3, 1, 2).permute(3, 0, 2, 1, 4)  # [2,B,H,T,D]
+        cache.scatter_(3, pos[:, None, :, None].expand_as(new), new)
+        mixed = self.variant.attend(query, cache[0], cache[1], visibility, self.scale)
         return self.c_proj(mixed.transpose(1, 2).reshape(x.size(0), x.size(1), x.size(2)))
 
 
@@ -89,11 +89,9 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
         self.mlp = MLP(config)
 
-    def forward(
-        self, x: Tensor, pos: Tensor, visibility: Tensor, k_cache: Tensor, v_cache: Tensor
-    ) -> Tensor:
+    def forward(self, x: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
         """As Attention.forward, with both residual connections."""
-        x = x + self.attn(self.ln_1(x), pos, visibility, k_cache, v_cache)
+        x = x + self.attn(self.ln_1(x), pos, visibility, cache)
         return x + self.mlp(self.ln_2(x))
 
 
@@ -102,7 +100,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: GPT2Config, variant: Variant) -> None:
         super().__init__()
-        self.wte = nn.Embedding(config.vocab_size, config.width)
+        self.wte = nn.Embedding(config.padded_vocab_size, config.width)
         self.wpe = nn.Embedding(config.context, config.width)
         self.h = nn.ModuleList(Block(config, i, variant) for i in range(config.layers))
         self.ln_f = nn.LayerNorm(config.width, eps=config.norm_epsilon)
@@ -111,12 +109,12 @@ class Transformer(nn.Module):
         nn.init.normal_(self.wpe.weight, std=0.02)
         self.register_buffer("slots", torch.arange(config.context), persistent=False)
 
-    def forward(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        """ids, pos i64[B,T], caches [L,B,H,S,D] -> [B,T,C]."""
-        visibility = self.variant.prepare(pos, self.slots[: k_cache.size(3)])
+    def forward(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
+        """ids, pos i64[B,T], cache [L,2,B,H,S,D] -> [B,T,C]."""
+        visibility = self.variant.prepare(pos, self.slots[: cache.size(4)])
         x = self.wte(ids) + self.wpe(pos)
         for layer, block in enumerate(self.h):
-            x = block(x, pos, visibility, k_cache[layer], v_cache[layer])
+            x = block(x, pos, visibility, cache[layer])
         return x
 
 
@@ -130,25 +128,24 @@ class GPT2(nn.Module):
         # A tied head is the token embedding itself, so that the file holds it once.
         self.lm_head = None
         if not config.tied_head:
-            self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
+            self.lm_head = nn.Linear(config.width, config.padded_vocab_size, bias=False)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """[..., C] -> [..., V]."""
         head = self.transformer.wte if self.lm_head is None else self.lm_head
-        return F.linear(self.transformer.ln_f(hidden), head.weight)
+        padded = F.linear(self.transformer.ln_f(hidden), head.weight)
+        return padded.narrow(-1, 0, self.config.vocab_size)
 
-    def forward(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
         """Logits [B,T,V] of every token of ids i64[B,T] at pos i64[B,T]."""
-        return self._logits(self.transformer(ids, pos, k_cache, v_cache))
+        return self._logits(self.transformer(ids, pos, cache))
 
-    def prefill(
-        self, ids: Tensor, pos: Tensor, last: Tensor, k_cache: Tensor, v_cache: Tensor
-    ) -> Tensor:
+    def prefill(self, ids: Tensor, pos: Tensor, last: Tensor, cache: Tensor) -> Tensor:
         """Logits [B,V] of row last[b] i64[B] of each prompt."""
-        hidden = self.transformer(ids, pos, k_cache, v_cache)
+        hidden = self.transformer(ids, pos, cache)
         row = last[:, None, None].expand(-1, -1, self.config.width)  # [B,1,C]
         return self._logits(hidden.gather(1, row).squeeze(1))
 
-    def decode(self, ids: Tensor, pos: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+    def decode(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
         """Logits [B,V] of one new token each: ids, pos i64[B,1]."""
-        return self._logits(self.transformer(ids, pos, k_cache, v_cache).squeeze(1))
+        return self._logits(self.transformer(ids, pos, cache).squeeze(1))

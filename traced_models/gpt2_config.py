@@ -17,6 +17,11 @@ ACTIVATIONS = {
     "tanh": "tanh_function",
 }
 
+# Rows of a matrix over a vocabulary: logits then begin at multiples of 16 bytes in every row, which
+# the fast half-precision products ask for (GPT-2's 50257 take 65 us for 32 rows on an H200, 50304
+# take 25).
+_VOCABULARY_MULTIPLE = 64
+
 _GPT2 = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768}
 BUILT_IN = {
     "gpt2": {**_GPT2, "n_layer": 12, "n_head": 12},
@@ -52,6 +57,11 @@ class GPT2Config:
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.width // self.heads
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of the embedding and the head."""
+        return -(-self.vocab_size // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

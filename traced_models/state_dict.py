@@ -6,9 +6,12 @@ from pathlib import Path
 import torch
 from errors import ModelError
 from gpt2 import GPT2
+from gpt2_config import GPT2Config
 from json_file import read_json_object
 from torch import Tensor
+from torch.nn import functional as F
 
+_OF_VOCABULARY = ("transformer.wte.weight", "lm_head.weight")
 # Causal-mask buffers that old checkpoints carry; causality follows from positions here.
 _MASK_BUFFER = re.compile(r"^transformer\.h\.\d+\.attn\.(bias|masked_bias)$")
 
@@ -46,6 +49,23 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     raise ModelError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there")
 
 
+def _given_shape(name: str, parameter: Tensor, config: GPT2Config) -> list[int]:
+    """The shape that a checkpoint's tensor of this name has."""
+    if name in _OF_VOCABULARY:
+        return [config.vocab_size, config.width]
+    return list(parameter.shape)
+
+
+def _arranged(name: str, tensor: Tensor, config: GPT2Config) -> Tensor:
+    """A checkpoint's tensor as the model holds it."""
+    if name in _OF_VOCABULARY:
+        return F.pad(tensor, (0, 0, 0, config.padded_vocab_size - config.vocab_size))
+    if ".attn.c_attn." in name:  # columns [3,H,D] -> [H,3,D]
+        columns = tensor.unflatten(-1, (3, config.heads, config.head_dim))
+        return columns.transpose(-3, -2).flatten(-3)
+    return tensor
+
+
 def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
     """Copy tensors into model; a missing, surplus or misshapen tensor is a ModelError."""
     expected = dict(model.named_parameters())
@@ -68,9 +88,8 @@ def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
         raise ModelError(f"{origin}: {kind} tensor {names[0]}{more}")
     with torch.no_grad():
         for name, parameter in expected.items():
-            if given[name].shape != parameter.shape:
-                raise ModelError(
-                    f"{origin}: {name} expected shape {list(parameter.shape)}, "
-                    f"got {list(given[name].shape)}"
-                )
-            parameter.copy_(given[name])
+            shape = _given_shape(name, parameter, model.config)
+            got = list(given[name].shape)
+            if got != shape:
+                raise ModelError(f"{origin}: {name} expected shape {shape}, got {got}")
+            parameter.copy_(_arranged(name, given[name], model.config))

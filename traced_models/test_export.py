@@ -76,7 +76,7 @@ class Bundles(Case):
             )
             data = (folder / "model.pt").read_bytes()
             expected = {
-                "format": 1,
+                "format": 2,
                 "kind": "causal_lm",
                 "model": "tiny",
                 "variant": variant,
@@ -94,9 +94,9 @@ class Bundles(Case):
             }
             self.assertEqual(json.loads((folder / "bundle.json").read_text()), expected)
             self.assertEqual(json.loads((folder / "config.json").read_text()), TINY)
-            caches = [torch.zeros(2, 1, 3, 9, 8, dtype=dtypes[dtype]) for _ in range(2)]
+            cache = torch.zeros(2, 2, 1, 3, 9, 8, dtype=dtypes[dtype])
             ids = torch.arange(4)[None]
-            logits = deserialize(data)(ids, ids, *caches)
+            logits = deserialize(data)(ids, ids, cache)
             self.assertEqual((logits.shape, logits.dtype), ((1, 4, 300), dtypes[dtype]))
 
     def test_softmax_module(self) -> None:

@@ -15,7 +15,7 @@ from gpt2 import GPT2
 from gpt2_config import GPT2Config
 from json_file import read_json_object
 from state_dict import load_weights, read_weights
-from tracing import new_caches
+from tracing import new_cache
 from train_config import TrainConfig
 from train_data import IGNORE, Stream, build_stream, scoring_windows
 from train_tokenizer import load_tokenizer
@@ -45,7 +45,7 @@ class ShippedFolder(unittest.TestCase):
         load_weights(model, read_weights(FOLDER), "wikitext-small")
         ids = torch.tensor([self.tokenizer.encode(TEXT).ids])
         pos = torch.arange(ids.shape[1])[None]
-        logits = model(ids, pos, *new_caches(model, 1, ids.shape[1], ids.shape[1]))
+        logits = model(ids, pos, new_cache(model, 1, ids.shape[1], ids.shape[1]))
         self.assertLess((logits - self.reference(ids).logits).abs().max().item(), 1e-4)
 
     def test_tokenizer(self) -> None:

@@ -17,13 +17,11 @@ _TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 Inputs = tuple[Tensor, ...]
 
 
-def new_caches(model: GPT2, batch: int, slots: int, whole: int) -> tuple[Tensor, Tensor]:
-    """Zero caches [L,B,H,slots,D], views of caches of `whole` slots."""
+def new_cache(model: GPT2, batch: int, slots: int, whole: int) -> Tensor:
+    """A cache of zeros [L,2,B,H,slots,D], a view of one of `whole` slots."""
     config = model.config
-    shape = (config.layers, batch, config.heads, whole, config.head_dim)
-    dtype = model.transformer.wte.weight.dtype
-    first, second = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
-    return first.narrow(3, 0, slots), second.narrow(3, 0, slots)
+    shape = (config.layers, 2, batch, config.heads, whole, config.head_dim)
+    return torch.zeros(shape, dtype=model.transformer.wte.weight.dtype).narrow(4, 0, slots)
 
 
 def _prompt(model: GPT2, batch: int, length: int) -> tuple[Tensor, Tensor]:
@@ -58,9 +56,9 @@ def trace_gpt2(model: GPT2) -> torch.jit.ScriptModule:
     return trace(
         model,
         {
-            "forward": (ids, pos, *new_caches(model, 2, slots, slots)),
-            "prefill": (ids, pos, last, *new_caches(model, 2, slots, slots)),
-            "decode": (ids[:, :1], pos[:, :1], *new_caches(model, 2, slots, slots)),
+            "forward": (ids, pos, new_cache(model, 2, slots, slots)),
+            "prefill": (ids, pos, last, new_cache(model, 2, slots, slots)),
+            "decode": (ids[:, :1], pos[:, :1], new_cache(model, 2, slots, slots)),
         },
     )
 
@@ -99,24 +97,22 @@ def require_close(got: Tensor, expected: Tensor, what: str) -> None:
 
 
 def check_gpt2(model: GPT2, loaded: torch.jit.ScriptModule) -> None:
-    """Compare all methods at several shapes that were not traced, caches included."""
+    """Compare all methods at several shapes that were not traced, the cache included."""
     context = model.config.context
     for batch, length, slots, whole in _SHAPES:
         length = min(length, context - 1) or 1
         slots, whole = max(length, min(slots, context)), max(length, min(whole, context))
         ids, pos = _prompt(model, batch, length)
         last = (torch.arange(batch) + length - 1) % length
-        results, caches = [], []
+        results = []
         for module in (model, loaded):
-            k, v = new_caches(model, batch, slots, whole)
+            cache = new_cache(model, batch, slots, whole)
             with torch.no_grad():
-                outputs = [module.prefill(ids, pos, last, k, v)]
+                outputs = [module.prefill(ids, pos, last, cache)]
                 if length < slots:
-                    outputs.append(module.decode(ids[:, :1], pos[:, -1:] + 1, k, v))
-                fresh = new_caches(model, batch, slots, whole)
-                outputs.append(module(ids, pos, *fresh))
-            results.append(outputs)
-            caches.append((k, v))
+                    outputs.append(module.decode(ids[:, :1], pos[:, -1:] + 1, cache))
+                outputs.append(module(ids, pos, new_cache(model, batch, slots, whole)))
+            results.append([*outputs, cache])
         shape = f"B={batch} T={length} S={slots} of {whole}"
-        for eager, traced in zip(results[0] + list(caches[0]), results[1] + list(caches[1])):
+        for eager, traced in zip(*results):
             require_close(traced, eager, f"model at {shape}")

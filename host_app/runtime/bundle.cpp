@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 constexpr int64_t kLargestSize =
     2'147'483'648;  // a bound on what a bad file can make this program allocate
 

@@ -21,7 +21,7 @@ struct InputSpec {
   int64_t high = 0;
 };
 
-// The sizes of a language model, which the key and value caches follow.
+// The sizes of a language model, which the cache follows.
 struct LanguageModelSpec {
   int64_t context;
   int64_t layers;

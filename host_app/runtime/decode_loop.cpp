@@ -25,20 +25,17 @@ constexpr int64_t kStepsAhead = 4;
 // What libraries set up at their first calls, they have then.
 constexpr int kWarmUps = 3;
 constexpr std::chrono::microseconds kPollInterval{20};
-// A prompt may have come in between: a step is not taken to be longer.
-constexpr std::chrono::steady_clock::duration kLongestSleep = std::chrono::milliseconds(2);
 constexpr int kPollsBetweenChecks = 1000;
 
 void require_memory(const LanguageModel& model, int64_t rows, const CudaRuntime& runtime) {
   const int64_t slots = model.spec().context;
   const int64_t free = runtime.device().free_bytes;
   if (model.cache_bytes(rows, slots) > free) {
-    fail(
-        ExitCode::device,
-        "out of GPU memory: the key and value caches of {} sequences take {:.2f} GB, {:.2f} GB are "
-        "free; {} sequences would fit",
-        rows, static_cast<double>(model.cache_bytes(rows, slots)) / 1e9,
-        static_cast<double>(free) / 1e9, free / model.cache_bytes(1, slots));
+    fail(ExitCode::device,
+         "out of GPU memory: the keys and values of {} sequences take {:.2f} GB, {:.2f} GB are "
+         "free; {} sequences would fit",
+         rows, static_cast<double>(model.cache_bytes(rows, slots)) / 1e9,
+         static_cast<double>(free) / 1e9, free / model.cache_bytes(1, slots));
   }
 }
 
@@ -55,7 +52,7 @@ DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
   if (runtime_ != nullptr) {
     require_memory(model, options.rows, *runtime_);
   }
-  caches_ = model.make_caches(options.rows, model.spec().context);
+  cache_ = model.make_cache(options.rows, model.spec().context);
   const at::TensorOptions integers = at::TensorOptions(at::kLong).device(model.device());
   const at::TensorOptions shared =
       at::TensorOptions(at::kLong).pinned_memory(model.device().is_cuda());
@@ -104,13 +101,13 @@ at::Tensor DecodeLoop::prefill(int64_t row, const std::vector<Sequence>& sequenc
   }
   const at::Tensor ids = to_device(tokens, model_.device()).view({count, length});
   const at::Tensor positions = at::arange(length, ids.options()).expand({count, length});
-  const Caches caches = caches_.rows(row, count);
+  const Cache cache = cache_.rows(row, count);
   at::Tensor logits;
   for (int64_t begin = 0; begin < length; begin += chunk) {
     const int64_t taken = std::min(chunk, length - begin);
     logits = model_.prefill(ids.narrow(1, begin, taken), positions.narrow(1, begin, taken),
                             at::full({count}, taken - 1, ids.options()),
-                            caches.slots(model_.slots_for(begin + taken)));
+                            cache.slots(model_.slots_for(begin + taken)));
   }
   return logits;
 }
@@ -165,7 +162,7 @@ void DecodeLoop::stop(int64_t row) {
 // --- a step -----------------------------------------------------------------------------------
 
 void DecodeLoop::step(int64_t slots, bool advancing) {
-  const at::Tensor logits = model_.decode(ids_, positions_, caches_.slots(slots));
+  const at::Tensor logits = model_.decode(ids_, positions_, cache_.slots(slots));
   const at::Tensor tokens = draw(logits, draws_, names_);
   if (options_.likeliest) {
     scores_.copy_(score_choices(logits, tokens, *options_.likeliest));
@@ -233,13 +230,19 @@ void DecodeLoop::launch() {
   ++launched_;
 }
 
-// Sleeps through most of a step at once and then looks again and again: to look costs the host more
-// than anything else it does for a step.
+// Sleeps until the token is due before it looks: to look costs the host more than anything else it
+// does for a step.
 void DecodeLoop::wait_for(int64_t step) {
+  using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
   const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
-  if (!is_there()) {
-    std::this_thread::sleep_until(token_seen_ + step_time_ * 9 / 10);
+  const Clock::time_point due = clock_.due();
+  if (is_there()) {
+    return clock_.arrived(std::min(due, Clock::now()));
+  }
+  std::this_thread::sleep_until(due);
+  if (is_there()) {
+    return clock_.arrived(due);
   }
   for (int polls = 1; !is_there(); ++polls) {
     if (polls % kPollsBetweenChecks == 0) {
@@ -251,9 +254,7 @@ void DecodeLoop::wait_for(int64_t step) {
     }
     std::this_thread::sleep_for(kPollInterval);
   }
-  const Clock::time_point now = Clock::now();
-  step_time_ = std::min(now - token_seen_, kLongestSleep);
-  token_seen_ = now;
+  clock_.arrived(Clock::now());
 }
 
 std::vector<Choice> DecodeLoop::read() {

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "runtime/language_model.h"
 #include "runtime/sampling.h"
 #include "runtime/softmax_census.h"
+#include "runtime/step_clock.h"
 #include "runtime/step_state.h"
 
 namespace warpfuse::host {
@@ -33,11 +33,11 @@ struct Sequence {
   std::span<const int64_t> ids;
 };
 
-// Sequences in the rows of one pair of caches, all taking a step at a time. A step feeds each row
+// Sequences in the rows of a cache, all taking a step at a time. A step feeds each row
 // its last token, draws the next one and leaves it for the step after, without the host: steps may
 // be launched before the tokens of earlier ones are read.
 //
-// On a GPU a step is a CUDA graph, one for each bucket of the caches, captured when it is first
+// On a GPU a step is a CUDA graph, one for each bucket of the cache, captured when it is first
 // needed; they share memory and read and write the same tensors, so that to change from one to
 // another moves nothing. On the CPU the same step runs as it is.
 class DecodeLoop {
@@ -89,7 +89,7 @@ class DecodeLoop {
   LanguageModel model_;
   DecodeOptions options_;
   CudaRuntime* runtime_;
-  Caches caches_;
+  Cache cache_;
   at::Tensor ids_;        // i64[B, 1]
   at::Tensor positions_;  // i64[B, 1]
   at::Tensor draws_;      // i64[B]
@@ -104,9 +104,7 @@ class DecodeLoop {
   std::vector<int64_t> lengths_;  // by row; 0: stopped
   int64_t launched_ = 0;
   int64_t read_ = 0;
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point token_seen_;
-  Clock::duration step_time_{};          // between the last two tokens
+  StepClock clock_;
   std::map<int64_t, StepGraph> graphs_;  // by slots
   std::string graph_failure_;
   int64_t kernels_per_step_ = 0;

@@ -25,7 +25,7 @@ std::vector<double> to_doubles(const at::Tensor& logits) {
 }
 
 Decoder::Decoder(LanguageModel model)
-    : model_(std::move(model)), caches_(model_.make_caches(1, model_.spec().context)) {}
+    : model_(std::move(model)), cache_(model_.make_cache(1, model_.spec().context)) {}
 
 at::Tensor Decoder::row(const std::vector<int64_t>& values) const {
   return at::tensor(values, at::kLong).unsqueeze(0).to(model_.device());

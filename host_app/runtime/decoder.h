@@ -31,10 +31,10 @@ class Decoder {
   void start(const std::vector<int64_t>& ids);
   at::Tensor row(const std::vector<int64_t>& values) const;
   at::Tensor first_positions() const;
-  Caches seen() const { return caches_.slots(model_.slots_for(length_)); }
+  Cache seen() const { return cache_.slots(model_.slots_for(length_)); }
 
   LanguageModel model_;
-  Caches caches_;
+  Cache cache_;
   int64_t length_ = 0;
 };
 

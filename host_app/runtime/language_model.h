@@ -11,35 +11,34 @@
 
 namespace warpfuse::host {
 
-// Key and value caches, [L, B, H, slots, D] each: one sequence a row B. Parts share the memory.
-struct Caches {
-  at::Tensor keys;
-  at::Tensor values;
+// Keys and values, [L, 2, B, H, slots, D]: one sequence a row B. Parts share the memory.
+struct Cache {
+  at::Tensor entries;
 
-  Caches rows(int64_t first, int64_t count) const;
-  Caches slots(int64_t count) const;
+  Cache rows(int64_t first, int64_t count) const;
+  Cache slots(int64_t count) const;
 };
 
-// The smallest of 128, 256, 512, ... with room for `length` tokens, at most the context.
+// The smallest of 128, 256, 512, 768, 1024, ... with room for `length` tokens, at most the context.
 int64_t cache_bucket(int64_t length, int64_t context);
 
 // The traced model of a bundle: the methods that every variant has.
 //
 // Token ids and positions are i64[B, T] on the model's device. A call writes the keys and values of
-// its tokens into the caches and attends over all slots that it was given; a query sees those up to
+// its tokens into the cache and attends over all slots that it was given; a query sees those up to
 // its own position.
 class LanguageModel {
  public:
-  // Changes the module where it is on the CPU (packed_weights.h). Throws Error(model) when the
-  // bundle is no language model.
+  // Changes the module for its device (packed_weights.h, gelu_epilogue.h). Throws Error(model) when
+  // the bundle is no language model.
   LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   const LanguageModelSpec& spec() const { return spec_; }
   c10::Device device() const { return device_; }
 
   // Filled with zeros: a slot that is not seen is multiplied by zero, so it must hold a number.
-  // Throws Error(device) when there is no room for them.
-  Caches make_caches(int64_t rows, int64_t slots) const;
+  // Throws Error(device) when there is no room for it.
+  Cache make_cache(int64_t rows, int64_t slots) const;
   int64_t cache_bytes(int64_t rows, int64_t slots) const;
   // Slots for sequences of up to `length` tokens. On a GPU a bucket, so that few sizes occur: a
   // CUDA graph is of one size. On the CPU no more than there are.
@@ -47,12 +46,11 @@ class LanguageModel {
 
   // Logits [B, V] of row `last` i64[B].
   at::Tensor prefill(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& last,
-                     const Caches& caches) const;
+                     const Cache& cache) const;
   // Logits [B, V] of one token each.
-  at::Tensor decode(const at::Tensor& ids, const at::Tensor& positions, const Caches& caches) const;
+  at::Tensor decode(const at::Tensor& ids, const at::Tensor& positions, const Cache& cache) const;
   // Logits [B, T, V].
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions,
-                     const Caches& caches) const;
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions, const Cache& cache) const;
 
   // A token id past the embedding would be undefined behaviour on a GPU. Throws Error(model).
   void require_known(const std::vector<int64_t>& ids) const;

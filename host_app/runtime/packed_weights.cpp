@@ -5,11 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
-#include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
-#include <torch/csrc/jit/passes/inliner.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <map>
 #include <optional>
@@ -18,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/bundle.h"
+#include "runtime/method_graphs.h"
 
 namespace warpfuse::host {
 namespace {
@@ -185,22 +182,12 @@ void pack_weights(jit::Module& module) {
   }
   const c10::InferenceMode off(false);
   Packer packer(module);
-  std::vector<jit::GraphFunction*> methods;
-  for (const char* name : kLanguageModelMethods) {
-    if (const auto method = module.find_method(name)) {
-      // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
-      const jit::GraphOptimizerEnabledGuard optimizer(true);
-      methods.push_back(&jit::toGraphFunction(method->function()));
-      jit::Inline(*methods.back()->graph());
-    }
-  }
+  const std::vector<jit::GraphFunction*> methods = inlined_methods(module);
   for (const jit::GraphFunction* method : methods) {
     packer.change(*method->graph());
   }
   packer.free_unread(methods);
-  for (jit::GraphFunction* method : methods) {
-    method->clear_optimized_graphs();  // that were made where another method calls it
-  }
+  forget_runs(methods);
 }
 
 }  // namespace warpfuse::host

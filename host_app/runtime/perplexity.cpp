@@ -29,14 +29,14 @@ std::span<const ScoringWindow> next_batch(std::span<const ScoringWindow> windows
 }
 
 // Log-probabilities of targets [B, T] after the tokens [B, T], both on the CPU.
-at::Tensor log_probs(const LanguageModel& model, const Caches& caches, const at::Tensor& tokens,
+at::Tensor log_probs(const LanguageModel& model, const Cache& cache, const at::Tensor& tokens,
                      const at::Tensor& targets) {
   const int64_t batch = tokens.size(0);
   const int64_t length = tokens.size(1);
   const at::Tensor positions =
       at::arange(length, tokens.options().device(model.device())).expand({batch, length});
   const at::Tensor logits =
-      model.forward(tokens.to(model.device()), positions, caches.rows(0, batch).slots(length));
+      model.forward(tokens.to(model.device()), positions, cache.rows(0, batch).slots(length));
   return translating_errors(ExitCode::model, "fused_logprob", [&] {
     return fused_logprob(logits, targets.to(model.device()), kIgnored).to(at::kCPU, at::kDouble);
   });
@@ -94,7 +94,7 @@ Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
   const int64_t largest = std::min(options.batch, static_cast<int64_t>(windows.size()));
   const int64_t longest = windows.empty() ? 0 : windows.front().length;
   model.require_known(ids);
-  const Caches caches = model.make_caches(largest, longest);
+  const Cache cache = model.make_cache(largest, longest);
   Score score;
   const auto start = std::chrono::steady_clock::now();
   while (!left.empty()) {
@@ -102,7 +102,7 @@ Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
     left = left.subspan(taken.size());
     const Batch batch = batch_of(ids, taken);
     const auto log_likelihood =
-        log_probs(model, caches, batch.tokens, batch.targets).sum().item<double>();
+        log_probs(model, cache, batch.tokens, batch.targets).sum().item<double>();
     if (std::isnan(log_likelihood)) {
       fail(ExitCode::model, "the model gave NaN in the window that starts at token {}",
            taken.front().begin);

@@ -13,11 +13,11 @@ inline warpfuse::host::LanguageModel counting_model(int64_t vocabulary, int64_t 
   torch::jit::Module module("CountingModel");
   module.register_buffer("table", table);
   module.define(R"(
-    def prefill(self, ids, pos, last, keys, values):
+    def prefill(self, ids, pos, last, cache):
         return self.table[ids[:, -1]]
-    def decode(self, ids, pos, keys, values):
+    def decode(self, ids, pos, cache):
         return self.table[ids[:, 0]]
-    def forward(self, ids, pos, keys, values):
+    def forward(self, ids, pos, cache):
         return self.table[ids]
 )");
   warpfuse::host::Bundle bundle{};

@@ -59,7 +59,7 @@ GenerationRequest request(const fs::path& folder) {
 void put_bundle(const TemporaryFolder& folder, const std::string& name, const std::string& variant,
                 const std::string& dtype, int64_t vocabulary) {
   fs::create_directories(folder.path() / name);
-  const nlohmann::json description = {{"format", 1},
+  const nlohmann::json description = {{"format", 2},
                                       {"kind", "causal_lm"},
                                       {"model", "toy"},
                                       {"variant", variant},

@@ -13,7 +13,7 @@ using warpfuse::host::read_bundle;
 namespace {
 
 json language_model() {
-  return {{"format", 1},
+  return {{"format", 2},
           {"kind", "causal_lm"},
           {"model", "toy"},
           {"variant", "fused"},
@@ -82,8 +82,8 @@ TEST_CASE("a module's description", "[bundle]") {
 TEST_CASE("every complaint names the field", "[bundle]") {
   CHECK(failure("{") == "bundle.json: expected a JSON object");
   CHECK(failure("[]") == "bundle.json: expected a JSON object");
-  CHECK(failure_with(language_model(), "format", 2) ==
-        "bundle.json: field 'format': expected an integer of 1..1, got 2");
+  CHECK(failure_with(language_model(), "format", 1) ==
+        "bundle.json: field 'format': expected an integer of 2..2, got 1");
   CHECK(failure_with(language_model(), "kind", "image") ==
         "bundle.json: field 'kind': expected 'causal_lm' or 'module', got \"image\"");
   CHECK(failure_with(language_model(), "dtype", "float8") ==

@@ -80,9 +80,9 @@ class Bundles(HostTestCase):
         scored = {}
         for begin in range(0, len(ids), stride):
             inputs = torch.tensor([ids[begin : begin + window]])
-            shape = (sizes["layers"], 1, sizes["heads"], inputs.shape[1], sizes["head_dim"])
+            shape = (sizes["layers"], 2, 1, sizes["heads"], inputs.shape[1], sizes["head_dim"])
             with torch.no_grad():
-                logits = model.forward(inputs, torch.arange(inputs.shape[1])[None], torch.zeros(shape), torch.zeros(shape))
+                logits = model.forward(inputs, torch.arange(inputs.shape[1])[None], torch.zeros(shape))
             log_probs = logits[0].double().log_softmax(-1)
             for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
                 scored.setdefault(begin + 1 + i, log_probs[i, target].item())

@@ -37,9 +37,9 @@ def expected_nll(bundle, ids, window, stride):
     for begin in range(0, len(ids), stride):
         inputs = torch.tensor([ids[begin : begin + window]])
         length = inputs.shape[1]
-        caches = [torch.zeros(toy_bundles.LAYERS, 1, toy_bundles.HEADS, length, toy_bundles.HEAD_DIM) for _ in "kv"]
+        cache = toy_bundles.new_cache(length)
         with torch.no_grad():
-            logits = model.forward(inputs, torch.arange(length)[None], *caches)
+            logits = model.forward(inputs, torch.arange(length)[None], cache)
         log_probs = logits[0].double().log_softmax(-1)
         for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
             scored.setdefault(begin + 1 + i, -log_probs[i, target].item())
@@ -76,9 +76,9 @@ class Figures(HostTestCase):
             inputs = torch.tensor([ids[begin:end]])
             labels = inputs.clone()
             labels[:, : -(end - previous_end)] = -100
-            caches = [torch.zeros(2, 1, 2, end - begin, 8) for _ in "kv"]
+            cache = toy_bundles.new_cache(end - begin)
             with torch.no_grad():
-                logits = model.forward(inputs, torch.arange(end - begin)[None], *caches)
+                logits = model.forward(inputs, torch.arange(end - begin)[None], cache)
             loss = torch.nn.functional.cross_entropy(logits[0, :-1].double(), labels[0, 1:], reduction="none")
             total, count = total + loss.sum().item(), count + int((labels[0, 1:] != -100).sum())
             previous_end = end

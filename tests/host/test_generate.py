@@ -11,7 +11,7 @@ import torch
 
 from cli_bundles import CYCLE, baseline, cycle, ending, folder, fused, undefined
 from host_program import HOST, MODEL, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
-from toy_bundles import CONTEXT, END_OF_TEXT, HEAD_DIM, HEADS, LAYERS
+from toy_bundles import CONTEXT, END_OF_TEXT, LAYERS, new_cache
 
 DEVICE = os.environ["WARPFUSE_DEVICE"]
 PROMPTS = ["Hello", "a", "the river", "abcde", "x" * 40, "ghijk", "y" * 130, "zz"]
@@ -39,12 +39,12 @@ class Generation(HostTestCase):
     def greedy(self, prompt, tokens):
         """What the baseline model says by libtorch alone, on the CPU."""
         model = torch.jit.load(str(baseline / "model.pt"))
-        caches = [torch.zeros(LAYERS, 1, HEADS, CONTEXT, HEAD_DIM) for _ in range(2)]
+        cache = new_cache(CONTEXT)
         sequence = list(prompt.encode())
         with torch.no_grad():
             for _ in range(tokens):
                 ids = torch.tensor([sequence])
-                logits = model.forward(ids, torch.arange(len(sequence))[None], *caches)
+                logits = model.forward(ids, torch.arange(len(sequence))[None], cache)
                 sequence.append(int(logits[0, -1].argmax()))
         return sequence[len(prompt) :]
 
@@ -160,10 +160,10 @@ class Scores(Generation):
     def test_log_probabilities_are_those_of_log_softmax(self):
         model = torch.jit.load(str(baseline / "model.pt"))
         for prompt, line in zip(PROMPTS[:4], self.lines(fused, PROMPTS[:4], "-n", 10, "--logprobs", 3, "--ignore-eos")):
-            caches = [torch.zeros(LAYERS, 1, HEADS, CONTEXT, HEAD_DIM) for _ in range(2)]
+            cache = new_cache(CONTEXT)
             sequence = list(prompt.encode()) + line["ids"]
             with torch.no_grad():
-                logits = model.forward(torch.tensor([sequence]), torch.arange(len(sequence))[None], *caches)
+                logits = model.forward(torch.tensor([sequence]), torch.arange(len(sequence))[None], cache)
             expected = logits[0, len(prompt) - 1 : -1].double().log_softmax(-1)
             self.assertEqual(len(line["logprobs"]), 10)
             for row, token in zip(expected, line["logprobs"]):

@@ -51,10 +51,12 @@ TEST_CASE("exceptions map to exit codes", "[errors]") {
   CHECK(failure_of(translated) == "3: model.pt: expected 2 dimensions");
 }
 
-TEST_CASE("cache buckets are powers of two from 128, up to the context", "[decoder]") {
+TEST_CASE("cache buckets are 128 and multiples of 256, up to the context", "[decoder]") {
   CHECK(cache_bucket(1, 1024) == 128);
   CHECK(cache_bucket(128, 1024) == 128);
   CHECK(cache_bucket(129, 1024) == 256);
+  CHECK(cache_bucket(257, 1024) == 512);
+  CHECK(cache_bucket(513, 1024) == 768);
   CHECK(cache_bucket(1024, 1024) == 1024);
   CHECK(cache_bucket(600, 700) == 700);
   CHECK(cache_bucket(5, 64) == 64);

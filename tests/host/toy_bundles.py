@@ -22,15 +22,15 @@ class Attention(torch.nn.Module):
         self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
         self.register_buffer("slots", torch.arange(CONTEXT))
 
-    def forward(self, x, pos, keys, values):
+    def forward(self, x, pos, cache):
         batch, length = pos.shape
         q, k, v = (
             part.view(batch, length, HEADS, HEAD_DIM).transpose(1, 2) for part in self.qkv(x).split(WIDTH, dim=-1)
         )
         index = pos[:, None, :, None].expand(-1, HEADS, -1, HEAD_DIM)
-        k_cache = keys[self.layer].scatter_(2, index, k)  # [B, H, S, D]
-        v_cache = values[self.layer].scatter_(2, index, v)
-        scores = q @ k_cache.transpose(-1, -2)  # [B, H, T, S]
+        keys = cache[self.layer, 0].scatter_(2, index, k)  # [B, H, S, D]
+        values = cache[self.layer, 1].scatter_(2, index, v)
+        scores = q @ keys.transpose(-1, -2)  # [B, H, T, S]
         if self.routed:
             weights = torch.ops.warpfuse.scaled_masked_softmax(
                 scores, self.scale, None, "none", pos, None, 0, None
@@ -38,7 +38,7 @@ class Attention(torch.nn.Module):
         else:
             visible = self.slots[: scores.size(-1)] <= pos[:, None, :, None]
             weights = torch.softmax((scores * self.scale).masked_fill(~visible, -1e30), -1)
-        return (weights @ v_cache).transpose(1, 2).reshape(batch, length, WIDTH)
+        return (weights @ values).transpose(1, 2).reshape(batch, length, WIDTH)
 
 
 class ToyLanguageModel(torch.nn.Module):
@@ -52,18 +52,18 @@ class ToyLanguageModel(torch.nn.Module):
         self.layers = torch.nn.ModuleList(Attention(i, r) for i, r in enumerate(routed))
         self.head = torch.nn.Linear(WIDTH, VOCAB)
 
-    def forward(self, ids, pos, keys, values):
+    def forward(self, ids, pos, cache):
         x = self.tokens(ids) + self.positions(pos)
         for layer in self.layers:
-            x = x + layer(x, pos, keys, values)
+            x = x + layer(x, pos, cache)
         return self.head(x)
 
-    def prefill(self, ids, pos, last, keys, values):
-        logits = self.forward(ids, pos, keys, values)
+    def prefill(self, ids, pos, last, cache):
+        logits = self.forward(ids, pos, cache)
         return logits.gather(1, last[:, None, None].expand(-1, -1, VOCAB)).squeeze(1)
 
-    def decode(self, ids, pos, keys, values):
-        return self.forward(ids, pos, keys, values).squeeze(1)
+    def decode(self, ids, pos, cache):
+        return self.forward(ids, pos, cache).squeeze(1)
 
 
 class CycleModel(torch.nn.Module):
@@ -80,23 +80,28 @@ class CycleModel(torch.nn.Module):
             table[undefined] = math.nan
         self.register_buffer("table", table)
 
-    def forward(self, ids, pos, keys, values):
+    def forward(self, ids, pos, cache):
         return self.table[ids]
 
-    def prefill(self, ids, pos, last, keys, values):
+    def prefill(self, ids, pos, last, cache):
         return self.table[ids.gather(1, last[:, None])].squeeze(1)
 
-    def decode(self, ids, pos, keys, values):
+    def decode(self, ids, pos, cache):
         return self.table[ids].squeeze(1)
+
+
+def new_cache(slots, batch=1):
+    """Keys and values, all zero."""
+    return torch.zeros(LAYERS, 2, batch, HEADS, slots, HEAD_DIM)
 
 
 def _example_inputs():
     ids, pos = torch.zeros(2, 5, dtype=torch.long), torch.arange(5).expand(2, -1)
-    cache = lambda: torch.zeros(LAYERS, 2, HEADS, 64, HEAD_DIM)  # noqa: E731
+    cache = new_cache(64, batch=2)
     return {
-        "prefill": (ids, pos, torch.tensor([4, 2]), cache(), cache()),
-        "decode": (ids[:, :1], pos[:, :1], cache(), cache()),
-        "forward": (ids, pos, cache(), cache()),
+        "prefill": (ids, pos, torch.tensor([4, 2]), cache),
+        "decode": (ids[:, :1], pos[:, :1], cache),
+        "forward": (ids, pos, cache),
     }
 
 
@@ -105,7 +110,7 @@ def _write(folder, traced, description):
     folder.mkdir(parents=True)
     traced.save(str(folder / "model.pt"))
     digest = hashlib.sha256((folder / "model.pt").read_bytes()).hexdigest()
-    common = {"format": 1, "dtype": "float32", "schema_version": 1, "torch": torch.__version__}
+    common = {"format": 2, "dtype": "float32", "schema_version": 1, "torch": torch.__version__}
     (folder / "bundle.json").write_text(json.dumps(common | description | {"sha256": {"model.pt": digest}}))
     return folder
 
