@@ -12,7 +12,8 @@ class StepClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point due() const { return last_ + step_; }
+  // Or another one so many tokens further on.
+  Clock::time_point due(int further = 0) const { return last_ + (further + 1) * step_; }
 
   // The next token came at that time, as far as is known.
   void arrived(Clock::time_point at) {
