@@ -18,7 +18,7 @@ __device__ __forceinline__ unsigned mask_of_kept(unsigned word, unsigned least) 
 /// Dropout::upper below this: for larger ones `least` is no number itself.
 inline constexpr uint32_t kComparableUpper = 2 * 0x7c00;
 
-/// Which elements of a pack are kept, a bit each; bits above are anything.
+/// Which elements of a pack are kept, a bit each.
 struct KeptBits {
   unsigned bits = 0;
 
@@ -125,39 +125,6 @@ struct Drop {
     for (int i = 0; i < kPacks; ++i) {
       kept[i] = draw_anywhere<kCount, Kept>(row.rng, first + i * apart);
     }
-  }
-
-  /// The same for all lanes of a warp at once. Where two neighbours have the halves of each other's
-  /// blocks, one draws the even ones for both, the other the odd ones.
-  template <int kCount, int kPacks, typename Row, typename Kept>
-  __device__ __forceinline__ void draw_together(const Row& row, int64_t column, int64_t apart,
-                                                Kept (&kept)[kPacks]) const {
-    if constexpr (2 * kCount == kDropoutBlock && kPacks % 2 == 0) {
-      static_assert(std::is_same_v<Kept, KeptBits>);
-      constexpr unsigned kWarp = 0xffffffff;
-      const auto first = static_cast<uint64_t>(row.first + column);
-      const unsigned half = threadIdx.x % 2;
-      const auto low = static_cast<unsigned>(first);
-      const bool halves = low % kDropoutBlock == half * kCount && apart % kDropoutBlock == 0 &&
-                          __shfl_xor_sync(kWarp, low, 1) == (low ^ kCount);
-      if (__all_sync(kWarp, halves)) {
-        unsigned mine = 0;  // 8 bits a block
-#pragma unroll
-        for (int i = 0; i < kPacks / 2; ++i) {
-          const uint64_t block = (first + (2 * i + half) * apart) / kDropoutBlock;
-          mine |= kept_of_block(dropout, row.rng, block) << (i * kDropoutBlock);
-        }
-        const unsigned other = __shfl_xor_sync(kWarp, mine, 1);
-        const unsigned even = half == 0 ? mine : other, odd = half == 0 ? other : mine;
-#pragma unroll
-        for (int i = 0; i < kPacks / 2; ++i) {
-          kept[2 * i].bits = even >> (i * kDropoutBlock + half * kCount);
-          kept[2 * i + 1].bits = odd >> (i * kDropoutBlock + half * kCount);
-        }
-        return;
-      }
-    }
-    draw<kCount>(row, column, apart, kept);
   }
 
  private:

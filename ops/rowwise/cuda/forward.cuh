@@ -118,18 +118,6 @@ struct Forward : ForwardSums<Load, Store> {
                             drawn);
   }
 
-  /// The same for all lanes of a warp at once.
-  template <int kPacks>
-  __device__ void draw_together(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
-    const int64_t column = row.layout.column(pack);
-    const int64_t elements_apart = static_cast<int64_t>(apart) * kPack<T>;
-    if constexpr (Load::kAlters) {
-      load.drop.template draw_together<kPack<T>>(row.interval, column, elements_apart, drawn);
-    } else if constexpr (Store::kFinishes) {
-      store.drop.template draw_together<kPack<T>>(row.interval, column, elements_apart, drawn);
-    }
-  }
-
   /// Where a row is read more than once from the bits of its packs, they are altered once.
   static constexpr bool kAltersBits = Load::kAlters && !kKeptInBits;
   __device__ static void alter(const Drawn& drawn, Bits& bits) {
