@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--ptx80]
+# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--only TEXT] [--ptx80]
 # Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
 # python3's. One entry runs after the other, and the report is written anew after each: two at a time
@@ -7,18 +7,21 @@
 #   --report FILE   another place for the report
 #   --resume        goes on where a run was cut off: keeps what the report says of this commit, but for
 #                   entries that failed or were skipped
+#   --only TEXT     runs the entries with this in their names, and keeps the rest of a report of this
+#                   commit as it is
 #   --ptx80         builds a second library in build/ptx80 whose kernels are the PTX for 8.0 alone,
 #                   translated for this GPU, and tests that too; a build that is there is tested anyway
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
-REPORT=$ROOT/docs/gpu_report.md PTX80="" RESUME=""
+REPORT=$ROOT/docs/gpu_report.md PTX80="" RESUME="" ONLY=""
 set -- "${REST[@]}"
 while [ $# -gt 0 ]; do
   case "$1" in
     --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
     --ptx80) PTX80=1; shift ;;
     --resume) RESUME=1; shift ;;
+    --only) [ $# -gt 1 ] || die "test_gpu.sh: --only needs a text"; ONLY=$2; shift 2 ;;
     *) die "test_gpu.sh: unknown argument $1; see --help" ;;
   esac
 done
@@ -30,8 +33,10 @@ done
 log=$(mktemp) earlier=$(mktemp)
 trap 'rm -f "$log" "$earlier"' EXIT
 commit=${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)}
-if [ -n "$RESUME" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /dev/null; then
-  grep -F '| passed |' "$REPORT" > "$earlier" || true
+if [ -n "$RESUME$ONLY" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /dev/null; then
+  kept='passed'
+  [ -z "$ONLY" ] || kept='passed|skipped|\*\*failed'
+  grep -E "^\| .* \| ($kept)" "$REPORT" > "$earlier" || true
 fi
 rows=""
 
@@ -39,8 +44,12 @@ rows=""
 entry() { # name command...
   local name=$1 code=0 result summary start=$SECONDS
   shift
-  if grep -F "| $name | passed |" "$earlier" > "$log"; then
+  if [ -n "$ONLY" ] && [[ $name == *"$ONLY"* ]]; then
+    sed -i "/^| $name |/d" "$earlier"
+  elif grep -F "| $name | " "$earlier" > "$log"; then
     rows+=$(cat "$log")$'\n'
+    return
+  elif [ -n "$ONLY" ]; then
     return
   fi
   say "$name"
@@ -52,7 +61,7 @@ entry() { # name command...
     77) result=skipped ;;
     *) result="**failed** ($code)" ;;
   esac
-  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 2 | tr '\n' ' ' | tr '|' '/' || true)
+  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 3 | tr '\n' ' ' | tr '|' '/' || true)
   rows+="| $name | $result | $((SECONDS - start)) s | $summary |"$'\n'
 }
 
@@ -115,7 +124,7 @@ entry "Catch2, 99 KB of shared memory and no clusters" \
   "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 
 if [ ! -d "$bundles" ]; then
-  sed -i '/^| export of /d' "$earlier"  # those that it tells of are on another machine
+  [ -n "$ONLY" ] || sed -i '/^| export of /d' "$earlier"  # those that it tells of are on another machine
   entry "export of the small model" export_bundles "$ROOT/traced_models/wikitext-small" -o "$bundles" \
     --dtype float32,float16,bfloat16
   entry "export of a module" export_bundles module:softmax -o "$WARPFUSE_BUNDLES/softmax-module" \

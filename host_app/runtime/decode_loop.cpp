@@ -230,8 +230,8 @@ void DecodeLoop::launch() {
   ++launched_;
 }
 
-// Sleeps until the token is due before it looks, and with steps enough ahead until the next one is
-// too: to wake up costs the host as much as to launch a step.
+// Sleeps until the token is due before it looks: each look costs the host as much as to launch a
+// step.
 void DecodeLoop::wait_for(int64_t step) {
   using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
@@ -240,7 +240,7 @@ void DecodeLoop::wait_for(int64_t step) {
   if (is_there()) {
     return clock_.arrived(std::min(due, Clock::now()));
   }
-  std::this_thread::sleep_until(clock_.due(unread() < kStepsAhead ? 0 : 1));
+  std::this_thread::sleep_until(due);
   if (is_there()) {
     return clock_.arrived(due);
   }

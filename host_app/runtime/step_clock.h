@@ -12,8 +12,7 @@ class StepClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Or another one so many tokens further on.
-  Clock::time_point due(int further = 0) const { return last_ + (further + 1) * step_; }
+  Clock::time_point due() const { return last_ + step_; }
 
   // The next token came at that time, as far as is known.
   void arrived(Clock::time_point at) {
