@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "support/dropout.h"
 #include "support/pch.h"
 
 namespace {
@@ -62,30 +63,10 @@ TEST_CASE("an element is dropped where its number is below the threshold", "[ran
         continue;
       }
       const bool kept = number(element) >= threshold(p);
-      if (kept != (warpfuse::kept_elements<1>(Dropout(p), rng, element) == 1)) {
+      if (kept != is_kept(Dropout(p), rng, element)) {
         FAIL("element " << element << " at p = " << p << " should be "
                         << (kept ? "kept" : "dropped"));
       }
-    }
-  }
-}
-
-TEST_CASE("elements are the same, however many are asked for and from wherever",
-          "[random-numbers]") {
-  const Rng rng{99, 12};
-  for (const double p : {0.2, 0.5, 0.9}) {
-    const Dropout dropout(p);
-    for (uint64_t first = 0; first < 500; ++first) {
-      const auto one_by_one = [&](int count) {
-        unsigned kept = 0;
-        for (int i = 0; i < count; ++i) {
-          kept |= warpfuse::kept_elements<1>(dropout, rng, first + i) << i;
-        }
-        return kept;
-      };
-      CHECK(warpfuse::kept_elements<8>(dropout, rng, first) == one_by_one(8));
-      CHECK(warpfuse::kept_elements<4>(dropout, rng, first) == one_by_one(4));
-      CHECK(warpfuse::kept_elements<2>(dropout, rng, first) == one_by_one(2));
     }
   }
 }

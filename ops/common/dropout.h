@@ -48,19 +48,4 @@ WARPFUSE_HOST_DEVICE inline unsigned kept_of_block(const Dropout& dropout, const
   return kept;
 }
 
-/// Which of the kCount <= 8 elements from `first` on are kept, a bit each.
-template <int kCount>
-WARPFUSE_HOST_DEVICE inline unsigned kept_elements(const Dropout& dropout, const Rng& rng,
-                                                   uint64_t first) {
-  static_assert(kCount <= kDropoutBlock);
-  constexpr unsigned kBlock = kDropoutBlock, kAll = (1u << static_cast<unsigned>(kCount)) - 1;
-  const uint64_t block = first / kBlock;
-  const auto before = static_cast<unsigned>(first % kBlock);
-  unsigned kept = kept_of_block(dropout, rng, block);
-  if (before + kCount > kBlock) {
-    kept |= kept_of_block(dropout, rng, block + 1) << kBlock;
-  }
-  return kept >> before & kAll;
-}
-
 }  // namespace warpfuse

@@ -1,6 +1,5 @@
 #include "dropout.h"
 
-#include <common/dropout.h>
 #include <warpfuse/dispatch.h>
 
 #include <cmath>
@@ -76,6 +75,11 @@ at::Tensor dropout_mask(const at::Tensor& like, double p, const at::Tensor& rng)
   return op.call(like, p, rng);
 }
 
+bool is_kept(const warpfuse::Dropout& dropout, const warpfuse::Rng& rng, uint64_t element) {
+  const unsigned block = kept_of_block(dropout, rng, element / warpfuse::kDropoutBlock);
+  return (block >> (element % warpfuse::kDropoutBlock) & 1) != 0;
+}
+
 at::Tensor plain_factors(at::IntArrayRef sizes, double p, const at::Tensor& rng) {
   const at::Tensor state = rng.cpu();
   const warpfuse::Rng numbers{static_cast<uint64_t>(state[0].item<int64_t>()),
@@ -84,7 +88,7 @@ at::Tensor plain_factors(at::IntArrayRef sizes, double p, const at::Tensor& rng)
   at::Tensor factors = at::empty(sizes, at::kDouble);
   auto* out = factors.mutable_data_ptr<double>();
   for (int64_t i = 0; i < factors.numel(); ++i) {
-    out[i] = warpfuse::kept_elements<1>(dropout, numbers, i) != 0 ? dropout.scale : 0.0;
+    out[i] = is_kept(dropout, numbers, i) ? dropout.scale : 0.0;
   }
   return factors;
 }

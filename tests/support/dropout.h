@@ -3,6 +3,7 @@
 // The operators with dropout as tests call them, and what they should give for a known mask.
 
 #include <ATen/ATen.h>
+#include <common/dropout.h>
 #include <warpfuse/dropout_softmax.h>
 #include <warpfuse/scaled_masked_softmax_dropout.h>
 
@@ -43,6 +44,9 @@ at::Tensor masked_dropout_backward(const at::Tensor& grad_output, const at::Tens
                                    const at::Tensor& statistics, const at::Tensor& rng,
                                    const MaskArguments& arguments, double p);
 at::Tensor dropout_mask(const at::Tensor& like, double p, const at::Tensor& rng);
+
+/// Whether an element is kept, by plain code.
+bool is_kept(const warpfuse::Dropout& dropout, const warpfuse::Rng& rng, uint64_t element);
 
 /// The mask of a call times what is kept is scaled by, in float64; element by element, by plain
 /// code on the CPU.
