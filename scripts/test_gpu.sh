@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 use_build warpfuse_tests
-for program in warpfuse warpfuse_broken_kernels; do
+for program in warpfuse warpfuse_host_tests warpfuse_broken_kernels; do
   [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"
 done
 
