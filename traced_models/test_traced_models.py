@@ -126,7 +126,7 @@ class Caches(unittest.TestCase):
                 loaded = deserialize(serialize(trace_gpt2(model)))
                 ids, pos = prompt(model, 2, 6)
                 clean = new_cache(model, 2, 20, 24)
-                stale = torch.empty_like(clean).normal_(std=1e3)
+                stale = new_cache(model, 2, 20, 24).normal_(std=1e3)
                 outputs = []
                 for cache in (clean, stale):
                     loaded.prefill(ids, pos, torch.tensor([5, 5]), cache)

@@ -1,14 +1,13 @@
 // GELU joined to the product before it, in the graphs of a model and on a GPU.
 
 #include <ATen/ATen.h>
-#include <ATen/detail/CUDAHooksInterface.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <string>
 
+#include "method_graph.h"
 #include "runtime/gelu_epilogue.h"
 #include "runtime/shared_library.h"
-#include "support/catch.h"
+#include "support/devices.h"
 
 namespace {
 
@@ -33,20 +32,11 @@ const std::string kTanh =
 
 bool is_joined(jit::Module module) {
   warpfuse::host::fuse_gelu(module);
-  int products = 0, joined = 0, gelus = 0;
-  for (const jit::Node* node : module.get_method("decode").graph()->nodes()) {
-    products += node->kind() == c10::Symbol::fromQualString("aten::addmm") ? 1 : 0;
-    joined += node->kind() == c10::Symbol::fromQualString("aten::_addmm_activation") ? 1 : 0;
-    gelus += node->kind() == c10::Symbol::fromQualString("aten::gelu") ? 1 : 0;
-  }
+  const auto count = [&](const char* kind) { return count_nodes(module, "decode", kind); };
+  const int64_t products = count("aten::addmm"), joined = count("aten::_addmm_activation");
   CHECK(products + joined == 1);
-  CHECK(gelus == products);
+  CHECK(count("aten::gelu") == products);
   return joined == 1;
-}
-
-at::Tensor run(const jit::Module& module, const at::Tensor& x) {
-  const jit::GraphOptimizerEnabledGuard optimizer(false);
-  return module.get_method("decode")({x}).toTensor();
 }
 
 }  // namespace
@@ -61,8 +51,8 @@ TEST_CASE("GELU joins the product before it in its tanh form alone", "[gelu]") {
 
 TEST_CASE("the joined GELU is the one apart, on a GPU", "[gelu][gpu]") {
   warpfuse::host::try_open_library("libtorch_cuda.so");
-  if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0) {
-    skip_test("no GPU, or a libtorch without CUDA");
+  if (!has_gpu()) {
+    skip_test(kNoGpu);
     return;
   }
   for (const auto& [dtype, tolerance] :
@@ -78,7 +68,7 @@ TEST_CASE("the joined GELU is the one apart, on a GPU", "[gelu][gpu]") {
     const at::Tensor expected = at::gelu(product, "tanh").view({2, 3, 16});
     module.to(at::kCUDA);
     warpfuse::host::fuse_gelu(module);
-    const at::Tensor got = run(module, x.to(at::kCUDA)).to(at::kCPU, at::kDouble);
+    const at::Tensor got = run_method(module, "decode", x.to(at::kCUDA)).to(at::kCPU, at::kDouble);
     CHECK(at::allclose(got, expected, tolerance, tolerance));
   }
 }

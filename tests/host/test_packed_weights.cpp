@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/passes/freeze_module.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <string>
 
+#include "method_graph.h"
 #include "runtime/packed_weights.h"
 #include "support/catch.h"
 
@@ -46,18 +46,8 @@ def forward(self, ids):
   return module;
 }
 
-// As the host runs it: TorchScript's optimiser cannot take an addmm with a constant matrix.
 at::Tensor run(const jit::Module& module, const std::string& method) {
-  const jit::GraphOptimizerEnabledGuard optimizer(false);
-  return module.get_method(method)({at::arange(5)}).toTensor();
-}
-
-int64_t count(const jit::Module& module, const std::string& method, const char* kind) {
-  int64_t found = 0;
-  for (const jit::Node* node : module.get_method(method).graph()->nodes()) {
-    found += node->kind() == c10::Symbol::fromQualString(kind) ? 1 : 0;
-  }
-  return found;
+  return run_method(module, method, at::arange(5));
 }
 
 }  // namespace
@@ -69,10 +59,10 @@ TEST_CASE("packed weights give the same results", "[packed-weights]") {
   for (const char* method : {"forward", "decode"}) {
     INFO(method);
     CHECK(at::allclose(run(module, method), expected, 1e-5, 1e-5));
-    CHECK(count(module, method, "mkldnn::_linear_pointwise") == 4);
-    CHECK(count(module, method, "aten::linear") == 0);
-    CHECK(count(module, method, "aten::addmm") == 2);  // twice the bias, and a whole matrix
-    CHECK(count(module, method, "prim::CallMethod") == 0);
+    CHECK(count_nodes(module, method, "mkldnn::_linear_pointwise") == 4);
+    CHECK(count_nodes(module, method, "aten::linear") == 0);
+    CHECK(count_nodes(module, method, "aten::addmm") == 2);  // twice the bias, and a whole matrix
+    CHECK(count_nodes(module, method, "prim::CallMethod") == 0);
   }
 }
 
@@ -92,7 +82,7 @@ TEST_CASE("a frozen module's weights are packed too", "[packed-weights]") {
   warpfuse::host::pack_weights(frozen);
   CHECK(at::allclose(run(frozen, "forward"), expected, 1e-5, 1e-5));
   // The layer's two calls have become one.
-  CHECK(count(frozen, "forward", "mkldnn::_linear_pointwise") == 3);
+  CHECK(count_nodes(frozen, "forward", "mkldnn::_linear_pointwise") == 3);
 }
 
 TEST_CASE("other dtypes stay as they are", "[packed-weights]") {
@@ -100,5 +90,5 @@ TEST_CASE("other dtypes stay as they are", "[packed-weights]") {
   const at::Tensor expected = run(model(at::kDouble), "forward");
   warpfuse::host::pack_weights(module);
   CHECK(run(module, "forward").equal(expected));
-  CHECK(count(module, "forward", "mkldnn::_linear_pointwise") == 0);
+  CHECK(count_nodes(module, "forward", "mkldnn::_linear_pointwise") == 0);
 }
