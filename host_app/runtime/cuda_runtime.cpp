@@ -18,6 +18,12 @@ constexpr const char* kFactory = "warpfuse_host_make_cuda_runtime";
 
 bool has_cuda_runtime() { return find_beside_program(kModule).has_value(); }
 
+void load_cuda_operators() {
+  if (const std::optional<std::filesystem::path> path = find_beside_program(kModule)) {
+    open_library(*path, "module");
+  }
+}
+
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device) {
   const std::optional<std::filesystem::path> path = find_beside_program(kModule);
   if (!path) {

@@ -83,6 +83,10 @@ class CudaRuntime {
 // Whether the module was built and is beside this program or in ../lib.
 bool has_cuda_runtime();
 
+// Opens the module where there is one: operators of its own, which product_epilogues.h takes, are
+// there then. libtorch_cuda must be loaded.
+void load_cuda_operators();
+
 // Opens the module for a GPU, once libtorch_cuda is loaded. Throws Error(device) where there is no
 // module.
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device);

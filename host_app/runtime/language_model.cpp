@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "runtime/errors.h"
-#include "runtime/gelu_epilogue.h"
 #include "runtime/packed_weights.h"
+#include "runtime/product_epilogues.h"
 
 namespace warpfuse::host {
 namespace {
@@ -52,7 +52,7 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
   if (device_.is_cpu()) {
     pack_weights(module_);
   } else {
-    fuse_gelu(module_);
+    join_epilogues(module_);
   }
 }
 

@@ -29,8 +29,8 @@ int64_t cache_bucket(int64_t length, int64_t context);
 // its own position.
 class LanguageModel {
  public:
-  // Changes the module for its device (packed_weights.h, gelu_epilogue.h). Throws Error(model) when
-  // the bundle is no language model.
+  // Changes the module for its device (packed_weights.h, product_epilogues.h). Throws Error(model)
+  // when the bundle is no language model.
   LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   const LanguageModelSpec& spec() const { return spec_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/cuda_runtime.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/model.h"
@@ -41,6 +42,9 @@ Session open_session(const PluginOptions& options, const std::string& device,
   if (chosen.is_cuda() && required && plugin && !plugin->cuda) {
     fail(ExitCode::device, "--device {}: the plugin {} was built without CUDA", device,
          plugin->path);
+  }
+  if (chosen.is_cuda()) {
+    load_cuda_operators();
   }
   return {std::move(plugin), chosen};
 }

@@ -1,0 +1,83 @@
+#include "runtime/product_epilogues.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/subgraph_matcher.h>
+#include <torch/csrc/jit/passes/subgraph_rewrite.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/method_graphs.h"
+
+namespace warpfuse::host {
+namespace {
+
+namespace jit = torch::jit;
+
+// A layer of [B, T] tokens is a product of their rows, seen as [B, T] again.
+constexpr const char* kGelu = R"(
+graph(%bias, %x, %weight, %beta, %alpha, %sizes, %form):
+  %product = aten::addmm(%bias, %x, %weight, %beta, %alpha)
+  %layer = aten::view(%product, %sizes)
+  %result = aten::gelu(%layer, %form)
+  return (%result))";
+constexpr const char* kJoinedGelu = R"(
+graph(%bias, %x, %weight, %beta, %alpha, %sizes, %form):
+  %yes : bool = prim::Constant[value=1]()
+  %product = aten::_addmm_activation(%bias, %x, %weight, %beta, %alpha, %yes)
+  %result = aten::view(%product, %sizes)
+  return (%result))";
+
+constexpr const char* kResidual = R"(
+graph(%bias, %x, %weight, %beta, %alpha, %sizes, %residual, %gamma):
+  %product = aten::addmm(%bias, %x, %weight, %beta, %alpha)
+  %layer = aten::view(%product, %sizes)
+  %result = aten::add(%residual, %layer, %gamma)
+  return (%result))";
+constexpr const char* kJoinedResidual = R"(
+graph(%bias, %x, %weight, %beta, %alpha, %sizes, %residual, %gamma):
+  %result = warpfuse_host::linear_add(%bias, %x, %weight, %sizes, %residual)
+  return (%result))";
+
+using Values = std::unordered_map<std::string, jit::Value*>;
+
+// The constant that a value of the pattern stands for, or None.
+c10::IValue constant(const jit::Match& match, const Values& values, const char* name) {
+  return jit::toIValue(match.values_map.at(values.at(name))).value_or(c10::IValue());
+}
+
+bool is_tanh_form(const jit::Match& match, const Values& values) {
+  const c10::IValue form = constant(match, values, "form");
+  return form.isString() && form.toStringRef() == "tanh";
+}
+
+bool has_no_factors(const jit::Match& match, const Values& values) {
+  return std::ranges::all_of(std::initializer_list{"beta", "alpha", "gamma"},
+                             [&](const char* name) {
+                               const c10::IValue factor = constant(match, values, name);
+                               return factor.isScalar() && factor.toScalar().equal(1);
+                             });
+}
+
+}  // namespace
+
+void join_epilogues(jit::Module& module) {
+  jit::SubgraphRewriter gelus, residuals;
+  gelus.RegisterRewritePattern(kGelu, kJoinedGelu);
+  residuals.RegisterRewritePattern(kResidual, kJoinedResidual);
+  const bool joins_residuals =
+      c10::Dispatcher::singleton().findSchema({"warpfuse_host::linear_add", ""}).has_value();
+  const std::vector<jit::GraphFunction*> methods = inlined_methods(module);
+  for (const jit::GraphFunction* method : methods) {
+    std::shared_ptr<jit::Graph> graph = method->graph();
+    gelus.runOnGraph(graph, is_tanh_form);
+    if (joins_residuals) {
+      residuals.runOnGraph(graph, has_no_factors);
+    }
+  }
+  forget_runs(methods);
+}
+
+}  // namespace warpfuse::host
