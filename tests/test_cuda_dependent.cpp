@@ -3,6 +3,7 @@
 // results of another input, so that a kernel which reads too early is seen.
 
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
@@ -206,6 +207,45 @@ WARPFUSE_GPU_TEST("masks and positions that the kernel before has written", "[de
     at::cuda::sleep(1'000'000);
     return call(x, false);
   }) == 0);
+}
+
+WARPFUSE_GPU_TEST("calls that draw before the one before them has ended", "[dependent]") {
+  // Few rows, each a block's. The second call of each pair takes its numbers from memory that the
+  // first one writes, and must wait.
+  const Shape shape = {100, 16'384};
+  for (const bool softmax_first : {false, true}) {
+    const DropoutCall order{.softmax_first = softmax_first};
+    const auto call = [&](const at::Tensor& input, bool waits) {
+      const auto wait = [&] {
+        if (waits) {
+          synchronize();
+        }
+      };
+      at::manual_seed(7);
+      at::Tensor x = input;
+      for (int i = 0; i < 6; ++i) {
+        const at::Tensor scores = warpfuse::log_softmax(x, -1);
+        wait();
+        const auto [drawn, of_drawn, rng] = dropout_softmax(scores, order);
+        wait();
+        const auto [again, of_again, same_rng] = dropout_softmax(scores, order, rng);
+        wait();
+        x = input + (drawn - 0.5 * again) * static_cast<double>(shape[1]);
+      }
+      return x;
+    };
+    INFO((softmax_first ? "softmax first" : "dropout first"));
+    const Turns turns(random_at(0, shape, at::kFloat, device),
+                      random_at(0, shape, at::kFloat, device),
+                      [&](const at::Tensor& x) { return call(x, true); });
+    CounterDelta ahead("draws.ahead");
+    CHECK(turns.tell_apart());
+    CHECK(turns.wrong(20, [&](const at::Tensor& x) {
+      at::cuda::sleep(5'000'000);
+      return call(x, false);
+    }) == 0);
+    CHECK(ahead() > 0);
+  }
 }
 
 WARPFUSE_GPU_TEST("chains in a CUDA graph", "[dependent]") {

@@ -59,6 +59,7 @@ struct RngSource {
   const int64_t* offset_at = nullptr;  // to which `offset` is added
   uint64_t seed = 0;
   uint64_t offset = 0;
+  bool settled = false;  // no kernel that may still run writes to that memory
 
   WARPFUSE_HOST_DEVICE Rng get() const {
     return seed_at == nullptr

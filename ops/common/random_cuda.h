@@ -22,9 +22,10 @@ inline RngSource draw_rng_on_cuda(c10::Device device) {
   if (state.captured_) {
     return {.seed_at = state.seed_.ptr,
             .offset_at = state.offset_.ptr,
-            .offset = state.offset_intragraph_};
+            .offset = state.offset_intragraph_,
+            .settled = true};  // written before the graph begins
   }
-  return {.seed = state.seed_.val, .offset = state.offset_.val};
+  return {.seed = state.seed_.val, .offset = state.offset_.val, .settled = true};
 }
 
 }  // namespace warpfuse

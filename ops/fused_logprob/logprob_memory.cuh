@@ -10,12 +10,12 @@ namespace warpfuse::cuda {
 /// 4 or 8 bytes that nothing writes meanwhile. The L2 may keep them: the backward reads them again.
 __device__ __forceinline__ unsigned load_word(const unsigned* address) {
   unsigned bits;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(address));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(bits) : "l"(address));
   return bits;
 }
 __device__ __forceinline__ unsigned long long load_word(const unsigned long long* address) {
   unsigned long long bits;
-  asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(bits) : "l"(address));
+  asm volatile("ld.global.u64 %0, [%1];" : "=l"(bits) : "l"(address));
   return bits;
 }
 

@@ -7,9 +7,11 @@ namespace {
 Counter counters[] = {Counter("tier.warp"),    Counter("tier.span"),    Counter("tier.block"),
                       Counter("tier.cluster"), Counter("tier.stream"),  Counter("tier.column"),
                       Counter("tier.naive"),   Counter("tier.elements")};
+Counter draws_ahead("draws.ahead");
 
 }  // namespace
 
 Counter& tier_counter(Tier tier) { return counters[static_cast<int>(tier)]; }
+Counter& draws_ahead_counter() { return draws_ahead; }
 
 }  // namespace warpfuse

@@ -8,4 +8,7 @@ namespace warpfuse {
 /// The counter of a tier's kernel launches: "tier.warp" and so on.
 Counter& tier_counter(Tier tier);
 
+/// "draws.ahead": launches whose blocks may draw before the kernel before theirs has ended.
+Counter& draws_ahead_counter();
+
 }  // namespace warpfuse

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "common/cascade_sum.h"
+#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/mask.cuh"
 #include "rowwise/cuda/span.cuh"
@@ -39,6 +40,7 @@ struct Backward {
   static constexpr bool kKeptInBits = true;
   static constexpr bool kMaxOfBits = false;
   static constexpr bool kRules = Mask::kRules;
+  static constexpr bool kDrawsAhead = false;
   static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
                                  !Inputs::kChanges && !Inputs::kFinishes;
 
@@ -97,8 +99,13 @@ struct Backward {
   SpanBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
   const KeyRules& rules() const { return mask.rules; }
 
+  static constexpr bool kRowReads = Mask::kReads;
   __device__ Row row(int64_t step) const {
-    const auto interval = mask.row(step, columns);
+    return row(step, [] {});
+  }
+  template <typename Wait>
+  __device__ Row row(int64_t step, const Wait& wait) const {
+    const auto interval = mask.row(step, columns, wait);
     const int64_t before = interval.index * columns;
     const T* y = output + before;
     Row row{y, grad_output + before, grad_input + before, mask.layout(y, columns, interval),
@@ -107,6 +114,15 @@ struct Backward {
       row.layout.clear();
     }
     return row;
+  }
+
+  __device__ int64_t stride() const { return columns; }
+  __device__ void prefetch(const Row& row, int pack, int64_t elements) const {
+    const int64_t bytes = elements * static_cast<int64_t>(sizeof(T));
+    prefetch_bytes(row.y + row.layout.column(pack), bytes);
+    if (inputs_alike) {
+      prefetch_bytes(row.g + row.layout.column(pack), bytes);
+    }
   }
 
   template <typename... Policy>

@@ -34,16 +34,38 @@ struct RandomMask : Base {
   RandomMask(const Base& base, const RngSource& source, int64_t* used, const C* statistics)
       : Base(base), source(source), used(used), statistics(statistics) {}
 
-  __device__ Row row(int64_t step, int64_t columns) const {
-    Row row;
-    static_cast<typename Base::Row&>(row) = Base::row(step, columns);
-    row.first = row.index * columns;
-    const Rng rng = source.get();
-    row.rng = {uniform(rng.seed), uniform(rng.offset)};
-    if (used != nullptr && step == 0) {
+  static constexpr bool kReads = true;
+  template <typename Wait>
+  __device__ Row row(int64_t step, int64_t columns, const Wait& wait) const {
+    const typename Base::Row base = Base::row(step, columns, wait);
+    if constexpr (!Base::kReads) {
+      wait();
+    }
+    const Row row = settled_row(base, columns);
+    note_used(row);
+    return row;
+  }
+
+  /// The same before the kernel before this one has ended, where nothing that it writes is needed;
+  /// note_used() is for later.
+  __device__ Row row_ahead(int64_t step, int64_t columns) const {
+    return settled_row(Base::row(step, columns, [] {}), columns);
+  }
+
+  __device__ void note_used(const Row& row) const {
+    if (used != nullptr && row.first == 0) {
       used[0] = static_cast<int64_t>(row.rng.seed);
       used[1] = static_cast<int64_t>(row.rng.offset);
     }
+  }
+
+ private:
+  __device__ Row settled_row(const typename Base::Row& base, int64_t columns) const {
+    Row row;
+    static_cast<typename Base::Row&>(row) = base;
+    row.first = row.index * columns;
+    const Rng rng = source.get();
+    row.rng = {uniform(rng.seed), uniform(rng.offset)};
     if (statistics != nullptr && row.index >= 0) {
       row.max = statistics[2 * row.index];
       row.log_sum = statistics[2 * row.index + 1];

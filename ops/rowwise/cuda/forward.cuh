@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/forward_sums.cuh"
 #include "rowwise/cuda/span.cuh"
 #include "rowwise/cuda/span_functions.cuh"
@@ -33,6 +34,8 @@ struct Forward : ForwardSums<Load, Store> {
   static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
+  /// There is row_ahead() too, if draws_ahead() says so.
+  static constexpr bool kDrawsAhead = (Load::kAlters || Store::kFinishes) && !kRules;
   /// The tier span has this function.
   static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
                                  !Store::kFinishes && sizeof(T) <= 4;
@@ -79,8 +82,30 @@ struct Forward : ForwardSums<Load, Store> {
   SpanForward<T> for_spans() const { return {input, output, load.scale}; }
   const KeyRules& rules() const { return load.mask.rules; }
 
+  /// Whether rows and draws can be made before the kernel before this one has ended.
+  bool draws_ahead() const {
+    if constexpr (kDrawsAhead) {
+      return load.mask.source.settled;
+    }
+    return false;
+  }
+  __device__ Row row_ahead(int64_t step) const {
+    return row_of(load.mask.row_ahead(step, columns));
+  }
+  __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
+
+  /// row() calls wait() before it reads memory, if it reads any.
+  static constexpr bool kRowReads = Load::Mask::kReads;
+  template <typename Wait>
+  __device__ Row row(int64_t step, const Wait& wait) const {
+    return row_of(load.mask.row(step, columns, wait));
+  }
   __device__ Row row(int64_t step) const {
-    const auto interval = load.mask.row(step, columns);
+    return row(step, [] {});
+  }
+
+ private:
+  __device__ Row row_of(const typename Load::Mask::Row& interval) const {
     const T* in = input + interval.index * input_stride;
     Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
             interval, load.mask.any_visible(interval)};
@@ -91,6 +116,15 @@ struct Forward : ForwardSums<Load, Store> {
       row.layout.clear();
     }
     return row;
+  }
+
+ public:
+  /// Elements from a row to the next.
+  __device__ int64_t stride() const { return input_stride; }
+  /// Brings `elements` elements from a pack on to the L2 cache.
+  __device__ void prefetch(const Row& row, int pack, int64_t elements) const {
+    prefetch_bytes(row.in_packs + static_cast<int64_t>(pack) * kPack<T>,
+                   elements * static_cast<int64_t>(sizeof(T)));
   }
 
   /// `policy` is what memory.cuh has for the L2 cache, or nothing.

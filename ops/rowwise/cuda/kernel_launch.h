@@ -17,7 +17,7 @@ struct LaunchShape {
   bool cooperative = false;  // all blocks run at once, or the launch fails
 };
 
-/// Every kernel of the row engine is launched here. All of them begin with
+/// Every kernel of the row engine is launched here. All of them have
 /// wait_for_previous_kernel(), so that they may be started early. `arguments` point to the kernel's
 /// parameters.
 cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream_t stream,

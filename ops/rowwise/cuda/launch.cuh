@@ -9,6 +9,7 @@
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/resident.cuh"
 #include "rowwise/cuda/stream.cuh"
+#include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
@@ -124,6 +125,14 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
   };
+  if constexpr (Function::kDrawsAhead) {
+    // Blocks that have no room at first had better have their data on its way while they draw.
+    if (plan.lane_packs == 4 && function.draws_ahead() && device_limits().dependent_launch &&
+        shape.blocks <= device_limits().rows.multiprocessors) {
+      draws_ahead_counter().add();
+      return launch(block_kernel<4, Function, true>);
+    }
+  }
   switch (plan.lane_packs) {
     case 1:
       return launch(block_kernel<1, Function>);

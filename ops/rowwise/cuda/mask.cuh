@@ -21,7 +21,12 @@ struct NoMask {
   /// Steps of work for `rows` rows, `rows_of_block` of them in a block; called before a launch.
   int64_t arrange(int64_t rows, int /*rows_of_block*/) { return rows; }
 
-  __device__ Row row(int64_t step, int64_t columns) const { return {step, 0, columns}; }
+  /// row() calls wait() before it reads memory, if it reads any.
+  static constexpr bool kReads = false;
+  template <typename Wait>
+  __device__ Row row(int64_t step, int64_t columns, const Wait&) const {
+    return {step, 0, columns};
+  }
   template <typename T>
   __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row&) const {
     return PackedRow<T>(start, columns);
@@ -51,8 +56,16 @@ struct KeyMask {
     return order.steps();
   }
 
-  __device__ Row row(int64_t step, int64_t) const {
-    return order.is_small() ? place<int>(step) : place<int64_t>(step);
+  static constexpr bool kReads = true;
+  template <typename Wait>
+  __device__ Row row(int64_t step, int64_t, const Wait& wait) const {
+    const bool small = order.is_small();
+    int64_t index;
+    const RowPlace place =
+        small ? order.place<int>(step, index) : order.place<int64_t>(step, index);
+    wait();
+    const KeyInterval visible = small ? rules.visible<int>(place) : rules.visible<int64_t>(place);
+    return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
   }
 
   __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row& row) const {
@@ -135,14 +148,6 @@ struct KeyMask {
   }
 
  private:
-  template <typename Int>
-  __device__ Row place(int64_t step) const {
-    int64_t index;
-    const RowPlace place = order.template place<Int>(step, index);
-    const KeyInterval visible = rules.template visible<Int>(place);
-    return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
-  }
-
   __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
 
   /// added = the additive mask of [key, key + kCount), -inf outside the row's interval.

@@ -10,7 +10,7 @@ namespace warpfuse::cuda {
 /// behind wait_for_previous_kernel().
 __device__ __forceinline__ uint4 load_16_bytes(const void* address) {
   uint4 bits;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                : "l"(address));
   return bits;
@@ -32,7 +32,7 @@ __device__ __forceinline__ uint64_t evict_last() {
 /// The same under a policy.
 __device__ __forceinline__ uint4 load_16_bytes(const void* address, uint64_t policy) {
   uint4 bits;
-  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                : "l"(address), "l"(policy));
   return bits;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* addres
       "{\n"
       ".reg .pred wanted;\n"
       "setp.ne.u32 wanted, %5, 0;\n"
-      "@wanted ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "@wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
       "}"
       : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
@@ -126,7 +126,7 @@ class Staging {
 };
 
 /// Programmatic dependent launch: this kernel may have been started while the one before it on the
-/// stream was finishing, and must not touch memory before this.
+/// stream was finishing, and must touch no memory that may be written before this (early.cuh).
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack_mask.cuh"
@@ -141,6 +142,10 @@ __device__ __forceinline__ void span_at_once(const Function& function, const Spa
                                              int step, Group& group) {
   using T = typename Function::T;
   const auto place = order.place(step);
+  if (prefetches()) {
+    function.prefetch(place.offset, order.keys());
+  }
+  wait_for_previous_kernel();
   const int first_key = group.rank() * kPack<T>;
   const bool inside = first_key < order.keys();
   typename Function::Bits bits[1];
@@ -171,6 +176,7 @@ __device__ __forceinline__ void span_row(const Function& function, const SpanOrd
   } else {
     constexpr int kKeys = kPack<typename Function::T>;
     const auto place = order.place(step);
+    wait_for_previous_kernel();
     const Span span = order.span(place);
     const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
     const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
@@ -182,7 +188,6 @@ __device__ __forceinline__ void span_row(const Function& function, const SpanOrd
 /// A warp a row.
 template <int kLanePacks, typename Function>
 __global__ void __launch_bounds__(256) span_warp_kernel(Function function, SpanOrder order) {
-  wait_for_previous_kernel();
   LaneGroup group(32);
   // By way of a lane, so that the compiler sees that a warp has one row.
   const int step = __shfl_sync(
@@ -195,7 +200,6 @@ __global__ void __launch_bounds__(256) span_warp_kernel(Function function, SpanO
 /// A block a row.
 template <int kLanePacks, typename Function>
 __global__ void __launch_bounds__(256) span_block_kernel(Function function, SpanOrder order) {
-  wait_for_previous_kernel();
   BlockGroup group(1);
   span_row<kLanePacks>(function, order, static_cast<int>(blockIdx.x), group);
 }

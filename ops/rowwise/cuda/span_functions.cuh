@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack.cuh"
@@ -40,6 +41,9 @@ struct SpanForward {
   T* output;
   float scale;
 
+  __device__ void prefetch(int64_t at, int64_t elements) const {
+    prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
+  }
   __device__ void load(int64_t at, bool visible, Bits& bits) const {
     load_16_bytes_if(visible, input + at, bits.x);
   }
@@ -175,6 +179,10 @@ struct SpanBackward {
   T* output;  // the scores' gradient
   float scale;
 
+  __device__ void prefetch(int64_t at, int64_t elements) const {
+    prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
+    prefetch_bytes(grad_output + at, elements * static_cast<int64_t>(sizeof(T)));
+  }
   __device__ void load(int64_t at, bool visible, Bits& bits) const {
     load_16_bytes_if(visible, input + at, bits.y);
     load_16_bytes_if(visible, grad_output + at, bits.g);
