@@ -52,6 +52,24 @@ WARPFUSE_GPU_TEST("a row's only visible key, wherever it is", "[edges]") {
   });
 }
 
+WARPFUSE_GPU_TEST("rows that end before the first aligned address behind their start", "[edges]") {
+  for_all_tiers([&] {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (int64_t columns = 1; columns <= 8; ++columns) {
+        for (const int64_t offset : {0, 1, 3, 7}) {
+          const at::Tensor x = random_at(offset, {200, columns}, dtype, device);
+          const at::Tensor grad = random_at(offset, {200, columns}, dtype, device);
+          INFO(describe(x) << ", " << offset << " elements off");
+          const at::Tensor output = warpfuse::softmax(x, -1);
+          CHECK(mismatch(output, expected_softmax(x, -1)) == "");
+          CHECK(mismatch(softmax_backward(grad, output, -1),
+                         expected_softmax_backward(grad, output, -1)) == "");
+        }
+      }
+    }
+  });
+}
+
 WARPFUSE_GPU_TEST("hidden keys are zeros in rows of NaN and infinities", "[edges]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {

@@ -11,15 +11,18 @@ namespace warpfuse::cuda {
 // it works out where its first row lies, and has it brought to the L2 cache. That is where whatever
 // that kernel still writes ends up too, so that nothing stale is read later.
 
-/// Starts to bring `bytes` bytes, from a multiple of 16, to the L2 cache.
+/// Starts to bring what lies there of whole 16 bytes, as it must, to the L2 cache.
 __device__ __forceinline__ void prefetch_bytes(const void* address, int64_t bytes) {
 #if __CUDA_ARCH__ >= 900
-  const unsigned whole = static_cast<unsigned>(bytes) / 16 * 16;
-  if (whole > 0) {
-    asm volatile(
-        "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
-        "r"(whole)
-        : "memory");
+  constexpr uintptr_t kUnit = 16;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t begin = (at + kUnit - 1) / kUnit * kUnit;
+  const uintptr_t end = (at + static_cast<uintptr_t>(bytes)) / kUnit * kUnit;
+  if (begin < end) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
+                     __cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
+                 "r"(static_cast<unsigned>(end - begin))
+                 : "memory");
   }
 #endif
 }
@@ -53,17 +56,13 @@ __device__ __forceinline__ void prefetch_part(const T* first, int64_t elements,
                                               const Group& group) {
   if (prefetches()) {
     const int64_t part = elements / group.blocks();
-    const T* begin = first + group.block() * part;
-    const auto skipped = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(begin) % 16 / sizeof(T));
-    if (part > skipped) {
-      prefetch_bytes(begin + skipped, (part - skipped) * static_cast<int64_t>(sizeof(T)));
-    }
+    prefetch_bytes(first + group.block() * part, part * static_cast<int64_t>(sizeof(T)));
   }
 }
 
-/// Waits, on all ways at one place: where it waited in branches, the compiler moved loads of packs,
-/// which it takes for those of constants, before them. Returns the row of a step. Where its rows
-/// read no memory, prefetch(row) is called before.
+/// Waits, at one place on all ways: the compiler moves loads that it takes for those of constants
+/// before a wait in a branch. Returns the row of a step. Where rows read no memory to be made,
+/// prefetch(row) is called before.
 template <typename Function, typename Prefetch>
 __device__ __forceinline__ typename Function::Row first_row(const Function& function, int64_t step,
                                                             const Prefetch& prefetch) {
