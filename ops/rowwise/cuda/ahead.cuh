@@ -13,7 +13,10 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <
     ahead_kernel(Function function, int64_t steps, int blocks) {
   extern __shared__ uint4 memory[];
   BlockGroup group(blocks);
-  first_row(function, group.index(), [&](const auto& row) { prefetch_row(function, row, group); });
+  if constexpr (!Function::kRowReads) {
+    prefetch_row(function, function.row(group.index()), group);
+  }
+  wait_for_previous_kernel();
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, kLanePacks);
   // Where a block with a row of half precision fills a multiprocessor, its exponentials take longer
@@ -117,8 +120,8 @@ template <typename Function>
 __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint4) ? 1024 : 512)
     shared_kernel(Function function, int64_t steps, int blocks, int slots) {
   extern __shared__ uint4 memory[];
+  wait_for_previous_kernel();
   BlockGroup group(blocks);
-  first_row(function, group.index(), [&](const auto& row) { prefetch_row(function, row, group); });
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;

@@ -50,16 +50,6 @@ __device__ __forceinline__ void prefetch_row(const Function& function,
   }
 }
 
-/// Elements that lie anywhere, each block of a group a part of them.
-template <typename T, typename Group>
-__device__ __forceinline__ void prefetch_part(const T* first, int64_t elements,
-                                              const Group& group) {
-  if (prefetches()) {
-    const int64_t part = elements / group.blocks();
-    prefetch_bytes(first + group.block() * part, part * static_cast<int64_t>(sizeof(T)));
-  }
-}
-
 /// Waits, at one place on all ways: the compiler moves loads that it takes for those of constants
 /// before a wait in a branch. Returns the row of a step. Where rows read no memory to be made,
 /// prefetch(row) is called before.
