@@ -13,6 +13,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <rowwise/cuda/device_limits.h>
 
 #include <array>
 #include <functional>
@@ -244,7 +245,8 @@ WARPFUSE_GPU_TEST("calls that draw before the one before them has ended", "[depe
       at::cuda::sleep(5'000'000);
       return call(x, false);
     }) == 0);
-    CHECK(ahead() > 0);
+    // Code for older GPUs, translated, starts nothing early.
+    CHECK((ahead() > 0) == warpfuse::cuda::device_limits().dependent_launch);
   }
 }
 
