@@ -42,20 +42,10 @@ cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, int64_t rows, int64_
   return layout;
 }
 
-template <typename Value>
-void set(cublasLtMatmulDescOpaque_t& product, cublasLtMatmulDescAttributes_t name,
-         const Value& value) {
-  check(cublasLtMatmulDescSetAttribute(&product, name, static_cast<const void*>(&value),
-                                       sizeof(value)),
-        "cublasLtMatmulDescSetAttribute");
-}
-
-template <typename Value>
-void set(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t name,
-         const Value& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(&preference, name, static_cast<const void*>(&value),
-                                             sizeof(value)),
-        "cublasLtMatmulPreferenceSetAttribute");
+// By cuBLASLt's function for the kind of object.
+template <auto kSetter, typename Object, typename Name, typename Value>
+void set(Object& object, Name name, const Value& value) {
+  check(kSetter(&object, name, static_cast<const void*>(&value), sizeof(value)), "an attribute");
 }
 
 // Bytes that an address is a multiple of, as far as cuBLASLt makes a difference.
@@ -75,22 +65,25 @@ bool launch(cudaDataType_t type, const at::Tensor& bias, const at::Tensor& input
   check(cublasLtMatmulDescInit(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                CUDA_R_32F),
         "cublasLtMatmulDescInit");
-  set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.const_data_ptr());
+  set<cublasLtMatmulDescSetAttribute>(product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                      CUBLASLT_EPILOGUE_BIAS);
+  set<cublasLtMatmulDescSetAttribute>(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                      bias.const_data_ptr());
   auto weights = layout_of(type, inner, columns), inputs = layout_of(type, rows, inner),
        results = layout_of(type, rows, columns);
 
   const size_t workspace_bytes = at::cuda::getCUDABlasLtWorkspaceSize();
   cublasLtMatmulPreferenceOpaque_t preference;
   check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-      alignment_of(weight.const_data_ptr()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(input.const_data_ptr()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      alignment_of(residual.const_data_ptr()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-      std::min(alignment_of(result.const_data_ptr()), alignment_of(bias.const_data_ptr())));
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    set<cublasLtMatmulPreferenceSetAttribute>(preference, name, value);
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(weight.const_data_ptr()));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(input.const_data_ptr()));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(residual.const_data_ptr()));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+         std::min(alignment_of(result.const_data_ptr()), alignment_of(bias.const_data_ptr())));
 
   cublasLtHandle_t handle = at::cuda::getCurrentCUDABlasLtHandle();
   cublasLtMatmulHeuristicResult_t found;

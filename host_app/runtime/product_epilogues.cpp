@@ -5,6 +5,8 @@
 #include <torch/csrc/jit/ir/subgraph_matcher.h>
 #include <torch/csrc/jit/passes/subgraph_rewrite.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <unordered_map>
 #include <vector>

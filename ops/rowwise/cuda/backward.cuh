@@ -40,6 +40,7 @@ struct Backward {
   static constexpr bool kKeptInBits = true;
   static constexpr bool kMaxOfBits = false;
   static constexpr bool kRules = Mask::kRules;
+  static constexpr bool kRowReads = Mask::kReads;
   static constexpr bool kDrawsAhead = false;
   static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
                                  !Inputs::kChanges && !Inputs::kFinishes;
@@ -99,7 +100,6 @@ struct Backward {
   SpanBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
   const KeyRules& rules() const { return mask.rules; }
 
-  static constexpr bool kRowReads = Mask::kReads;
   __device__ Row row(int64_t step) const {
     return row(step, [] {});
   }

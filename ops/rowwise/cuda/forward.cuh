@@ -34,6 +34,8 @@ struct Forward : ForwardSums<Load, Store> {
   static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
+  /// row() reads memory.
+  static constexpr bool kRowReads = Load::Mask::kReads;
   /// There is row_ahead() too, if draws_ahead() says so.
   static constexpr bool kDrawsAhead = (Load::kAlters || Store::kFinishes) && !kRules;
   /// The tier span has this function.
@@ -94,8 +96,7 @@ struct Forward : ForwardSums<Load, Store> {
   }
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
 
-  /// row() calls wait() before it reads memory, if it reads any.
-  static constexpr bool kRowReads = Load::Mask::kReads;
+  /// Calls wait() before it reads memory, if it reads any.
   template <typename Wait>
   __device__ Row row(int64_t step, const Wait& wait) const {
     return row_of(load.mask.row(step, columns, wait));
@@ -104,21 +105,6 @@ struct Forward : ForwardSums<Load, Store> {
     return row(step, [] {});
   }
 
- private:
-  __device__ Row row_of(const typename Load::Mask::Row& interval) const {
-    const T* in = input + interval.index * input_stride;
-    Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
-            interval, load.mask.any_visible(interval)};
-    row.in_packs = row.in + row.layout.head;
-    row.out_packs = row.out + row.layout.head;
-    asm volatile("" : "+l"(row.in_packs), "+l"(row.out_packs));
-    if (interval.index < 0) {
-      row.layout.clear();
-    }
-    return row;
-  }
-
- public:
   /// Elements from a row to the next.
   __device__ int64_t stride() const { return input_stride; }
   /// Brings `elements` elements from a pack on to the L2 cache.
@@ -232,6 +218,19 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
  private:
+  __device__ Row row_of(const typename Load::Mask::Row& interval) const {
+    const T* in = input + interval.index * input_stride;
+    Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
+            interval, load.mask.any_visible(interval)};
+    row.in_packs = row.in + row.layout.head;
+    row.out_packs = row.out + row.layout.head;
+    asm volatile("" : "+l"(row.in_packs), "+l"(row.out_packs));
+    if (interval.index < 0) {
+      row.layout.clear();
+    }
+    return row;
+  }
+
   template <int kCount, int kPacks>
   __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
                                 [[maybe_unused]] int64_t apart,
