@@ -101,7 +101,8 @@ TEST_CASE("the counters of operators are all there", "[counters]") {
   for (const std::string name :
        {"softmax.cuda", "log_softmax.cuda", "scaled_masked_softmax.cuda", "softmax_backward.cuda",
         "log_softmax_backward.cuda", "scaled_masked_softmax_backward.cuda", "tier.warp",
-        "tier.span", "tier.block", "tier.cluster", "tier.stream", "tier.column", "tier.naive"}) {
+        "tier.span", "tier.block", "tier.cluster", "tier.stream", "tier.column", "tier.naive",
+        "tier.elements", "tier.tile"}) {
     CHECK(all.count(name) == 1);
   }
 #endif

@@ -54,6 +54,18 @@ WARPFUSE_GPU_TEST("rows with dropout in every tier", "[sanitize]") {
   }
 }
 
+WARPFUSE_GPU_TEST("a product, dropout and softmax in one kernel", "[sanitize]") {
+  const at::Tensor input = random_tensor({100, 456}, at::kHalf, device, 1.0);
+  const at::Tensor weight = random_tensor({8456, 456}, at::kHalf, device, 0.05);
+  const at::Tensor bias = random_tensor({8456}, at::kHalf, device);
+  const at::Tensor rng = rng_of(3, 4, device);
+  const at::Tensor output = std::get<0>(linear_dropout_softmax(input, weight, bias, 0.3, rng));
+  const at::Tensor of_linear = std::get<0>(
+      dropout_softmax(at::linear(input.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat)),
+                      {.dim = -1, .p = 0.3}, rng));
+  CHECK((output.to(at::kFloat) - of_linear).abs().max().item<float>() < 1e-3F);
+}
+
 WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", "[sanitize]") {
   for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
     for (const int64_t columns : {33, 1025, 5000, 40'001}) {

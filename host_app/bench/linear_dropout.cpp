@@ -142,15 +142,15 @@ double gradient_error(const Case& c, const InputSet& in, const Expected& grad_lo
   return worse(worst, error_beside(c, outputs.others[0], grad_input));
 }
 
-// Of a softmax with dropout before it; `keep` draws its random numbers once more.
-double softmax_error(const Case& c, const InputSet& in, const Outputs& outputs,
-                     at::Tensor (*keep)(const InputSet&)) {
+// Of a softmax of `logits` with dropout before it; `keep` draws its random numbers once more.
+double softmax_error(const Case& c, const InputSet& in, const at::Tensor& logits,
+                     const Outputs& outputs, at::Tensor (*keep)(const InputSet&)) {
   Case row = c;
   row.op = Operator::dropout_softmax;
   row.shape = c.scores();
   row.direction = Direction::forward;
   InputSet known = in;
-  known.scores = logits_of(in);
+  known.scores = logits;
   rewind_generators();
   known.keep = keep(in);
   if (c.direction == Direction::forward) {
@@ -164,6 +164,20 @@ double softmax_error(const Case& c, const InputSet& in, const Outputs& outputs,
                              y * k * (g.abs() + yg.abs().sum(-1, true))};
   return worse(error_of(row, known, outputs.others[2]),
                gradient_error(c, in, grad_logits, outputs));
+}
+
+double aten_error(const Case& c, const InputSet& in, const Outputs& outputs) {
+  return softmax_error(c, in, logits_of(in), outputs, kept_by_aten);
+}
+
+double plugin_error(const Case& c, const InputSet& in, const Outputs& outputs) {
+  const double error = softmax_error(c, in, logits_of(in), outputs, kept_by_plugin);
+  if (c10::elementSize(c.dtype) > 2) {
+    return error;
+  }
+  const auto wide = [](const at::Tensor& x) { return x.to(at::kFloat); };
+  const at::Tensor unrounded = at::linear(wide(in.input), wide(in.weight), wide(in.bias));
+  return std::min(error, softmax_error(c, in, unrounded, outputs, kept_by_plugin));
 }
 
 double linear_error(const Case& c, const InputSet& in, const Outputs& outputs) {
@@ -196,23 +210,18 @@ LinearSizes linear_sizes_of(const Shape& shape) {
 
 std::vector<Variant> linear_dropout_variants(const Case& c) {
   using enum Variant::Kind;
-  const auto compared_by = [c](at::Tensor (*keep)(const InputSet&)) {
-    return [c, keep](const InputSet& in, const Outputs& outputs) {
-      return softmax_error(c, in, outputs, keep);
-    };
-  };
-  const auto as_linear = [c](const InputSet& in, const Outputs& outputs) {
-    return linear_error(c, in, outputs);
+  const auto by = [c](double (*error)(const Case&, const InputSet&, const Outputs&)) {
+    return [c, error](const InputSet& in, const Outputs& outputs) { return error(c, in, outputs); };
   };
   using Gives = Variant::Gives;
   if (c.direction == Direction::forward) {
-    return {{"warpfuse", plugin, warpfuse_forward, Gives::result, compared_by(kept_by_plugin)},
-            {"aten", aten, aten_forward, Gives::result, compared_by(kept_by_aten)},
-            {"linear", aten, logits_of, Gives::result, as_linear}};
+    return {{"warpfuse", plugin, warpfuse_forward, Gives::result, by(plugin_error)},
+            {"aten", aten, aten_forward, Gives::result, by(aten_error)},
+            {"linear", aten, logits_of, Gives::result, by(linear_error)}};
   }
-  return {{"warpfuse", plugin, warpfuse_step, Gives::result, compared_by(kept_by_plugin)},
-          {"aten", aten, aten_step, Gives::result, compared_by(kept_by_aten)},
-          {"linear", aten, linear_step, Gives::result, as_linear}};
+  return {{"warpfuse", plugin, warpfuse_step, Gives::result, by(plugin_error)},
+          {"aten", aten, aten_step, Gives::result, by(aten_error)},
+          {"linear", aten, linear_step, Gives::result, by(linear_error)}};
 }
 
 std::vector<std::string> linear_dropout_operators(Direction direction) {

@@ -24,10 +24,12 @@ LinearSizes linear_sizes_of(const Shape& shape);
 // is what dropout and softmax cost. Results are the forward's, or the gradients of weight, input
 // and bias and the forward's.
 //
-// The operator's linear is at::linear. The reference takes the logits as that gives them, in the
-// row's precision, and what follows in double. Of a gradient the size of an element's terms is the
-// sum over the products of |input|, or |weight|, with the size that the logits' gradient has.
-// "linear" is compared with a product in double; its size is that of |input| and |weight|.
+// The reference takes the logits as at::linear gives them, in the row's precision, and what follows
+// in double. The plugin may have a product of its own, which does not round the logits: in half
+// precision its result is compared with that of logits in float32 too, and the nearer one counts.
+// Of a gradient the size of an element's terms is the sum over the products of |input|, or
+// |weight|, with the size that the logits' gradient has. "linear" is compared with a product in
+// double; its size is that of |input| and |weight|.
 std::vector<Variant> linear_dropout_variants(const Case& c);
 
 // The plugin's operators that those call.

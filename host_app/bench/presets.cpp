@@ -113,11 +113,13 @@ std::vector<Entry> logprob_rows() {
           {logprob(), shapes({"1x128256"}), {kBFloat16}, {Mask::none}, forward()}};
 }
 
-// A layer of 16384 features with and without its linear, and attention in training.
+// A layer of 16384 features with and without its linear, one that is made by a single kernel, and
+// attention in training.
 std::vector<Entry> dropout_rows() {
   return {{dropout_softmax(), shapes({"128x16384"}), {kFloat32}, {Mask::none}, each_way()},
           {dropout_softmax(), shapes({"8192x8192"}), {kBFloat16}, {Mask::none}, each_way()},
           {softmax_dropout(), shapes({"96x1024x1024"}), {kBFloat16}, {Mask::none}, each_way()},
+          {linear(), shapes({"128x2048x16384"}), {kTf32, kBFloat16}, {Mask::none}, step_too()},
           {linear(),
            shapes({"128x16384x16384"}),
            {kFloat32, kTf32, kBFloat16},

@@ -64,15 +64,13 @@ DropoutSoftmaxResult run_dropout_softmax(const at::Tensor& input, at::Tensor out
   return {std::move(output), std::move(statistics), std::move(rng_used)};
 }
 
-/// _linear_dropout_softmax on any backend: at::linear, whose result then becomes the output in
-/// place, so that there is no second tensor of its size.
+/// _linear_dropout_softmax on any backend, for checked arguments: at::linear, whose result then
+/// becomes the output in place, so that there is no second tensor of its size.
 template <typename Draw, typename Launch>
 std::tuple<at::Tensor, at::Tensor> run_linear_dropout_softmax(
-    Counter& calls, const at::Tensor& input, const at::Tensor& weight,
-    const std::optional<at::Tensor>& bias, double dropout_p, const std::optional<at::Tensor>& rng,
-    const Draw& draw, const Launch& launch) {
-  check_linear_dropout_softmax("_linear_dropout_softmax", input, weight, bias, dropout_p, rng);
-  calls.add();
+    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    double dropout_p, const std::optional<at::Tensor>& rng, const Draw& draw,
+    const Launch& launch) {
   const at::Tensor logits = at::linear(input, weight, bias).contiguous();
   auto [output, statistics, rng_used] =
       run_dropout_softmax(logits, logits, -1, dropout_p, false, rng, draw, launch);

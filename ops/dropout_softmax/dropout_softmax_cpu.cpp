@@ -119,8 +119,10 @@ std::tuple<at::Tensor, at::Tensor> linear_cpu(const at::Tensor& input, const at:
                                               const std::optional<at::Tensor>& bias,
                                               double dropout_p,
                                               const std::optional<at::Tensor>& rng) {
-  return run_linear_dropout_softmax(linear_calls, input, weight, bias, dropout_p, rng,
-                                    draw_rng_on_cpu, run_forward);
+  check_linear_dropout_softmax("_linear_dropout_softmax", input, weight, bias, dropout_p, rng);
+  linear_calls.add();
+  return run_linear_dropout_softmax(input, weight, bias, dropout_p, rng, draw_rng_on_cpu,
+                                    run_forward);
 }
 
 at::Tensor mask_cpu(const at::Tensor& like, double dropout_p, const at::Tensor& rng) {

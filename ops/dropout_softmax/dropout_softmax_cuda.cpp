@@ -10,17 +10,7 @@ namespace {
 
 Counter forward_calls("dropout_softmax.cuda");
 Counter backward_calls("dropout_softmax_backward.cuda");
-Counter linear_calls("linear_dropout_softmax.cuda");
 Counter mask_calls("dropout_mask.cuda");
-
-// The launch of a forward on a device.
-auto launch_forward(const char* op, c10::Device device) {
-  return [op, device](const DropoutSoftmaxArguments& arguments) {
-    launch_on(op, device, [&](cudaStream_t stream, Workspace& workspace) {
-      return dropout_softmax_cuda(arguments, workspace, stream);
-    });
-  };
-}
 
 DropoutSoftmaxResult forward_on_cuda(const at::Tensor& self, int64_t dim, double dropout_p,
                                      bool softmax_first, const std::optional<at::Tensor>& rng) {
@@ -30,7 +20,12 @@ DropoutSoftmaxResult forward_on_cuda(const at::Tensor& self, int64_t dim, double
   const at::Tensor input = self.contiguous();
   return run_dropout_softmax(
       input, at::empty_like(input), dim, dropout_p, softmax_first, rng,
-      [&] { return draw_rng_on_cuda(self.device()); }, launch_forward(kOp, self.device()));
+      [&] { return draw_rng_on_cuda(self.device()); },
+      [&](const DropoutSoftmaxArguments& arguments) {
+        launch_on(kOp, self.device(), [&](cudaStream_t stream, Workspace& workspace) {
+          return dropout_softmax_cuda(arguments, workspace, stream);
+        });
+      });
 }
 
 at::Tensor backward_on_cuda(const at::Tensor& grad_output, const at::Tensor& saved,
@@ -46,16 +41,6 @@ at::Tensor backward_on_cuda(const at::Tensor& grad_output, const at::Tensor& sav
       });
 }
 
-std::tuple<at::Tensor, at::Tensor> linear_on_cuda(const at::Tensor& input, const at::Tensor& weight,
-                                                  const std::optional<at::Tensor>& bias,
-                                                  double dropout_p,
-                                                  const std::optional<at::Tensor>& rng) {
-  return run_linear_dropout_softmax(
-      linear_calls, input, weight, bias, dropout_p, rng,
-      [&] { return draw_rng_on_cuda(input.device()); },
-      launch_forward("_linear_dropout_softmax", input.device()));
-}
-
 at::Tensor mask_on_cuda(const at::Tensor& like, double dropout_p, const at::Tensor& rng) {
   return run_dropout_mask(
       mask_calls, like, dropout_p, rng, [&](const DropoutMaskArguments& arguments) {
@@ -68,7 +53,6 @@ at::Tensor mask_on_cuda(const at::Tensor& like, double dropout_p, const at::Tens
 TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) {
   m.impl("_dropout_softmax", forward_on_cuda);
   m.impl("_dropout_softmax_backward", backward_on_cuda);
-  m.impl("_linear_dropout_softmax", linear_on_cuda);
   m.impl("_dropout_mask", mask_on_cuda);
 }
 

@@ -95,6 +95,7 @@ std::string refusal(const TuningEntry& entry) {
     }
     case Tier::naive:
     case Tier::elements:
+    case Tier::tile:
       break;
   }
   return "the tier is warp, span, block, cluster, stream or column";
@@ -201,6 +202,8 @@ const char* to_string(Tier tier) {
       return "naive";
     case Tier::elements:
       return "elements";
+    case Tier::tile:
+      return "tile";
   }
   return "?";
 }

@@ -19,6 +19,7 @@ enum class Tier {
   column,    // dimension not the last: a tile of neighbouring rows
   naive,     // nowhere: a thread reads it three times
   elements,  // no row: element by element
+  tile,      // in registers of the blocks that make it by a matrix product
 };
 
 const char* to_string(Tier tier);

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "linear_dropout_softmax/stages.cuh"
+#include "rowwise/cuda/types.cuh"
+
+namespace warpfuse::cuda {
+
+/// A block's tile of input weight^T by the tensor cores, summed up in float32: two warpgroups have
+/// 64 rows each, and a thread kRows x kColumns values. float is multiplied as TF32.
+template <typename T>
+class TileProduct {
+ public:
+  static constexpr int kThreads = 256, kRows = 2, kColumns = 32;
+  static constexpr int kRowLanes = 4;  // neighbours, which have a row between them
+
+  float values[kRows][kColumns] = {};  // of row(i) and column(j)
+
+  __device__ static int row(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
+  __device__ static int column(int j) { return 8 * (j / 2) + 2 * (threadIdx.x % 4) + j % 2; }
+
+  /// A barrier of the kThreads threads.
+  __device__ static void meet() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
+
+  /// kBlocks blocks have the input's stages together.
+  template <int kBlocks>
+  __device__ void multiply(RingCursor<InputRing> input, RingCursor<WeightRing> weight, int steps) {
+    const unsigned lane = threadIdx.x % 32, rows = threadIdx.x / 128 * (64 * kStageRowBytes);
+    for (int step = 0; step < steps; ++step) {
+      weight.wait_full();
+      input.wait_full();
+      const uint64_t a = descriptor(input.address() + rows), b = descriptor(weight.address());
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+      for (int part = 0; part < kStageRowBytes; part += kPartBytes) {
+        add_part(a + part / kDescriptorUnit, b + part / kDescriptorUnit);
+      }
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      // At once, as memory is slower than the tensor cores, and the stage is wanted.
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (lane == 0) {
+        weight.empty().arrive();
+      }
+      if (lane < kBlocks) {
+        input.empty().arrive_at(lane);
+      }
+      weight.advance();
+      input.advance();
+    }
+  }
+
+  /// Stores row(i) times `factor` as far as `columns` go, which are a multiple of 8.
+  __device__ void store(int i, float factor, T* output, int columns) const {
+    const float (&v)[kColumns] = values[i];
+    const int lane = threadIdx.x % 4;
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int j = 0; j < kColumns; j += 2) {
+        if (column(j) < columns) {
+          *reinterpret_cast<float2*>(output + column(j)) =
+              make_float2(v[j] * factor, v[j + 1] * factor);
+        }
+      }
+    } else {
+      // Neighbours exchange pairs of two groups of 8 columns, so that each has four of one group.
+#pragma unroll
+      for (int j = 0; j < kColumns; j += 4) {
+        const unsigned low = pair(v[j] * factor, v[j + 1] * factor);
+        const unsigned high = pair(v[j + 2] * factor, v[j + 3] * factor);
+        const bool odd = lane % 2 != 0;
+        const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
+        const int column = 4 * j + lane % 2 * 8 + lane / 2 * 4;
+        if (column < columns) {
+          *reinterpret_cast<uint2*>(output + column) =
+              odd ? make_uint2(other, high) : make_uint2(low, other);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kPartBytes = 32;  // of each row, in one instruction
+  static constexpr int kDescriptorUnit = 16;
+
+  __device__ static unsigned pair(float a, float b) {
+    const T both[] = {from_compute<T>(a), from_compute<T>(b)};
+    unsigned bits;
+    memcpy(&bits, both, sizeof(bits));
+    return bits;
+  }
+
+  /// Where an operand lies (PTX ISA: "matrix descriptor format").
+  __device__ static uint64_t descriptor(unsigned shared) {
+    constexpr uint64_t kSwizzle128 = 1, kEightRows = 8 * kStageRowBytes;
+    return kSwizzle128 << 62 | kEightRows / kDescriptorUnit << 32 | uint64_t{1} << 16 |
+           (shared & 0x3ffff) / kDescriptorUnit;
+  }
+
+  __device__ __forceinline__ void add_part(uint64_t a, uint64_t b) {
+    auto& v = values;
+    // clang-format off
+#define WARPFUSE_WGMMA(SHAPE_AND_TYPES, NOT_TRANSPOSED) \
+  asm volatile( \
+      "wgmma.mma_async.sync.aligned." SHAPE_AND_TYPES " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+      "}, %64, %65, 1, 1, 1" NOT_TRANSPOSED ";" \
+      : "+f"(v[0][0]), "+f"(v[0][1]), "+f"(v[1][0]), "+f"(v[1][1]), \
+        "+f"(v[0][2]), "+f"(v[0][3]), "+f"(v[1][2]), "+f"(v[1][3]), \
+        "+f"(v[0][4]), "+f"(v[0][5]), "+f"(v[1][4]), "+f"(v[1][5]), \
+        "+f"(v[0][6]), "+f"(v[0][7]), "+f"(v[1][6]), "+f"(v[1][7]), \
+        "+f"(v[0][8]), "+f"(v[0][9]), "+f"(v[1][8]), "+f"(v[1][9]), \
+        "+f"(v[0][10]), "+f"(v[0][11]), "+f"(v[1][10]), "+f"(v[1][11]), \
+        "+f"(v[0][12]), "+f"(v[0][13]), "+f"(v[1][12]), "+f"(v[1][13]), \
+        "+f"(v[0][14]), "+f"(v[0][15]), "+f"(v[1][14]), "+f"(v[1][15]), \
+        "+f"(v[0][16]), "+f"(v[0][17]), "+f"(v[1][16]), "+f"(v[1][17]), \
+        "+f"(v[0][18]), "+f"(v[0][19]), "+f"(v[1][18]), "+f"(v[1][19]), \
+        "+f"(v[0][20]), "+f"(v[0][21]), "+f"(v[1][20]), "+f"(v[1][21]), \
+        "+f"(v[0][22]), "+f"(v[0][23]), "+f"(v[1][22]), "+f"(v[1][23]), \
+        "+f"(v[0][24]), "+f"(v[0][25]), "+f"(v[1][24]), "+f"(v[1][25]), \
+        "+f"(v[0][26]), "+f"(v[0][27]), "+f"(v[1][26]), "+f"(v[1][27]), \
+        "+f"(v[0][28]), "+f"(v[0][29]), "+f"(v[1][28]), "+f"(v[1][29]), \
+        "+f"(v[0][30]), "+f"(v[0][31]), "+f"(v[1][30]), "+f"(v[1][31]) \
+      : "l"(a), "l"(b))
+    // clang-format on
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      WARPFUSE_WGMMA("m64n128k16.f32.bf16.bf16", ", 0, 0");
+    } else if constexpr (std::is_same_v<T, __half>) {
+      WARPFUSE_WGMMA("m64n128k16.f32.f16.f16", ", 0, 0");
+    } else {
+      static_assert(std::is_same_v<T, float>);
+      WARPFUSE_WGMMA("m64n128k8.f32.tf32.tf32", "");
+    }
+#undef WARPFUSE_WGMMA
+  }
+};
+
+}  // namespace warpfuse::cuda
