@@ -63,7 +63,7 @@ WARPFUSE_GPU_TEST("a product, dropout and softmax in one kernel", "[sanitize]") 
   const at::Tensor of_linear = std::get<0>(
       dropout_softmax(at::linear(input.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat)),
                       {.dim = -1, .p = 0.3}, rng));
-  CHECK((output.to(at::kFloat) - of_linear).abs().max().item<float>() < 1e-3F);
+  CHECK((output.to(at::kFloat) - of_linear).abs().max().item<float>() < 5e-3F);
 }
 
 WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", "[sanitize]") {
