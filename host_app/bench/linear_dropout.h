@@ -35,11 +35,12 @@ std::vector<Variant> linear_dropout_variants(const Case& c);
 // The plugin's operators that those call.
 std::vector<std::string> linear_dropout_operators(Direction direction);
 
-// Bytes, as a model. A forward reads input, weight and bias and writes n results; fused it has the
-// logits written by the matrix product, read and written once more; unfused there are two kernels
-// after that product, 4 n, and a mask of 1 byte an element. The backward reads result and gradient,
-// and input and weight once more, and writes the three gradients; fused it has the logits' gradient
-// written and read by two products and a sum; unfused two kernels, 8 n, and the mask.
+// Bytes, as a model. A forward reads input, weight and bias and writes n results, as one kernel for
+// all of it does; fused behind a matrix product it has the logits written by that, read and written
+// once more; unfused there are two kernels after that product, 4 n, and a mask of 1 byte an
+// element. The backward reads result and gradient, and input and weight once more, and writes the
+// three gradients; fused it has the logits' gradient written and read by two products and a sum;
+// unfused two kernels, 8 n, and the mask.
 Traffic linear_dropout_traffic(const Case& c);
 int64_t linear_input_bytes(const Case& c);
 
