@@ -134,7 +134,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(heads.front() == "fused_logprob forward 4096x32000 bfloat16 none");
   CHECK(heads.back() == "fused_logprob forward 1x128256 bfloat16 none");
   const std::vector<std::string> dropout = texts(request("all", "dropout"));
-  CHECK(dropout.size() == 12);  // 2 x 2 + 2 + 3 x 2
+  CHECK(dropout.size() == 16);  // 2 x 2 + 2 + 2 x 2 + 3 x 2
   CHECK(dropout.front() == "dropout_softmax forward 128x16384 float32 none");
   CHECK(dropout.back() == "linear_dropout_softmax both 128x16384x16384 bfloat16 none");
   CHECK(texts(request("linear_dropout_softmax", "cpu")) ==
