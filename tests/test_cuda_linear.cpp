@@ -149,6 +149,10 @@ WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel", "[dropout]
       check_layer(layer({20, 200}, 100 * kColumns, dtype, device), p);
     }
   }
+  const Layer l = layer({8, 64}, 88 * kColumns, at::kHalf, device, /*has_bias=*/false);
+  const at::Tensor rng = rng_of(1, 2, device);
+  CHECK(std::get<0>(linear_dropout_softmax(l.input, l.weight, at::Tensor(), kP, rng))
+            .equal(std::get<0>(linear_dropout_softmax(l.input, l.weight, {}, kP, rng))));
 }
 
 WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear", "[dropout][linear]") {

@@ -1,9 +1,9 @@
+#include "dropout_softmax/dropout_softmax_cuda.h"
+
 #include <torch/library.h>
 
-#include "common/cuda_launch.h"
 #include "common/random_cuda.h"
 #include "dropout_softmax/dropout_softmax.h"
-#include "dropout_softmax/dropout_softmax_kernel.h"
 
 namespace warpfuse {
 namespace {
@@ -20,12 +20,7 @@ DropoutSoftmaxResult forward_on_cuda(const at::Tensor& self, int64_t dim, double
   const at::Tensor input = self.contiguous();
   return run_dropout_softmax(
       input, at::empty_like(input), dim, dropout_p, softmax_first, rng,
-      [&] { return draw_rng_on_cuda(self.device()); },
-      [&](const DropoutSoftmaxArguments& arguments) {
-        launch_on(kOp, self.device(), [&](cudaStream_t stream, Workspace& workspace) {
-          return dropout_softmax_cuda(arguments, workspace, stream);
-        });
-      });
+      [&] { return draw_rng_on_cuda(self.device()); }, launch_forward(kOp, self.device()));
 }
 
 at::Tensor backward_on_cuda(const at::Tensor& grad_output, const at::Tensor& saved,

@@ -1,10 +1,9 @@
 #include <ATen/Context.h>
 #include <torch/library.h>
 
-#include "common/cuda_launch.h"
 #include "common/random_cuda.h"
 #include "dropout_softmax/dropout_softmax.h"
-#include "dropout_softmax/dropout_softmax_kernel.h"
+#include "dropout_softmax/dropout_softmax_cuda.h"
 #include "linear_dropout_softmax/linear_dropout_softmax_kernel.h"
 
 namespace warpfuse {
@@ -25,14 +24,14 @@ std::optional<Result> in_one_kernel(const at::Tensor& input, const at::Tensor& w
     return std::nullopt;
   }
   const c10::cuda::CUDAGuard guard(input.device());
-  const at::Tensor rows = input.contiguous();
-  const at::Tensor of_columns = bias.has_value() ? bias->contiguous() : at::Tensor();
+  const bool has_bias = bias.has_value() && bias->defined();
+  const at::Tensor of_columns = has_bias ? bias->contiguous() : at::Tensor();
   auto sizes = at::DimVector(input.sizes());
   sizes.back() = weight.size(0);
   LinearDropoutSoftmaxArguments arguments{
-      .input = rows.const_data_ptr(),
+      .input = input.is_contiguous() ? input.const_data_ptr() : nullptr,  // a copy is aligned
       .weight = weight.const_data_ptr(),
-      .bias = of_columns.defined() ? of_columns.const_data_ptr() : nullptr,
+      .bias = has_bias ? of_columns.const_data_ptr() : nullptr,
       .dtype = to_dtype(input.scalar_type()),
       .rows = input.numel() / input.size(-1),
       .columns = weight.size(0),
@@ -41,9 +40,11 @@ std::optional<Result> in_one_kernel(const at::Tensor& input, const at::Tensor& w
   if (!fits_linear_dropout_softmax_cuda(arguments)) {
     return std::nullopt;
   }
+  const at::Tensor rows = input.contiguous();
   at::Tensor output = at::empty(sizes, input.options());
   at::Tensor rng_used = rng_to_return(output, rng);
   at::Tensor held;
+  arguments.input = rows.const_data_ptr();
   arguments.output = output.mutable_data_ptr();
   arguments.rng = rng_source(rng, held, [&] { return draw_rng_on_cuda(input.device()); });
   arguments.rng_used = rng_used.mutable_data_ptr<int64_t>();
@@ -63,11 +64,7 @@ Result on_cuda(const at::Tensor& input, const at::Tensor& weight,
   }
   return run_linear_dropout_softmax(
       input, weight, bias, dropout_p, rng, [&] { return draw_rng_on_cuda(input.device()); },
-      [&](const DropoutSoftmaxArguments& arguments) {
-        launch_on(kOp, input.device(), [&](cudaStream_t stream, Workspace& workspace) {
-          return dropout_softmax_cuda(arguments, workspace, stream);
-        });
-      });
+      launch_forward(kOp, input.device()));
 }
 
 TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) { m.impl("_linear_dropout_softmax", on_cuda); }

@@ -1,9 +1,10 @@
 #include <cooperative_groups.h>
 
-#include "common/gpu_probe.h"
+#include "dropout_softmax/elements.cuh"
 #include "linear_dropout_softmax/linear_dropout_softmax_kernel.h"
 #include "linear_dropout_softmax/tensor_map.h"
 #include "linear_dropout_softmax/tile_softmax.cuh"
+#include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
 
 namespace warpfuse {
@@ -67,11 +68,7 @@ __global__ void __launch_bounds__(TileProduct<T>::kThreads + kFetchers, 1)
   Product product;
   float max_of_row[Product::kRows];
   if (thread < kThreads) {
-    const Rng rng = p.rng.get();
-    if (block == 0 && thread == 0) {
-      p.rng_used[0] = static_cast<int64_t>(rng.seed);
-      p.rng_used[1] = static_cast<int64_t>(rng.offset);
-    }
+    const Rng rng = rng_of_kernel(p.rng, p.rng_used);
     if (thread < kTileColumns) {
       bias[thread] =
           p.bias != nullptr && thread < columns ? to_compute(p.bias[first_column + thread]) : 0.0f;
@@ -147,7 +144,7 @@ bool has_code() {
   int device = 0, major = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major == 9 && code_version_for_current_gpu() >= 90;
+         major == 9 && device_limits().dependent_launch;  // as code for 9.0 may
 #else
   return false;
 #endif
