@@ -37,12 +37,17 @@ class Tf32 {
   bool before_;
 };
 
-/// Skips the test case where no GPU code or room is for the kernel. Returns whether it did.
-bool skip_without_kernel() {
+/// Whether there are GPU code and room for the kernel.
+bool has_kernel() {
   const warpfuse::RowLimits limits = row_limits();
-  const bool has = at::cuda::getCurrentDeviceProperties()->major == 9 &&
-                   warpfuse::cuda::device_limits().dependent_launch && limits.cluster_blocks >= 2 &&
-                   limits.shared_bytes >= size_t{209} * 1024;
+  return at::cuda::getCurrentDeviceProperties()->major == 9 &&
+         warpfuse::cuda::device_limits().dependent_launch && limits.cluster_blocks >= 2 &&
+         limits.shared_bytes >= size_t{209} * 1024;
+}
+
+/// Skips the test case where not. Returns whether it did.
+bool skip_without_kernel() {
+  const bool has = has_kernel();
   if (!has) {
     skip_test("no such kernel: no GPU of Hopper's, code for older ones, or little shared memory");
   }
@@ -153,6 +158,17 @@ WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel", "[dropout]
   const at::Tensor rng = rng_of(1, 2, device);
   CHECK(std::get<0>(linear_dropout_softmax(l.input, l.weight, at::Tensor(), kP, rng))
             .equal(std::get<0>(linear_dropout_softmax(l.input, l.weight, {}, kP, rng))));
+}
+
+WARPFUSE_GPU_TEST("TF32 by the setting of CUDA's matrix products alone", "[dropout][linear]") {
+  const auto set = [](at::Float32Precision precision) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL,
+                                            precision);
+  };
+  set(at::Float32Precision::TF32);
+  CHECK_THROWS(at::globalContext().allowTF32CuBLAS());  // the older setting says otherwise
+  check_layer(layer({128, 64}, 100 * kColumns, at::kFloat, device), kP, has_kernel() ? 1 : 0);
+  set(at::Float32Precision::NONE);
 }
 
 WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear", "[dropout][linear]") {

@@ -1,7 +1,6 @@
 // warpfuse_host::linear_add: a linear layer and the residual connection around it as one product of
 // cuBLASLt, D = A B + C + bias, which libtorch's operators do not offer: theirs take C or a bias.
 
-#include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
@@ -12,6 +11,8 @@
 
 #include <algorithm>
 #include <optional>
+
+#include "common/tf32.h"
 
 namespace warpfuse::host {
 namespace {
@@ -60,7 +61,7 @@ uint32_t alignment_of(const void* address) {
 bool launch(cudaDataType_t type, const at::Tensor& bias, const at::Tensor& input,
             const at::Tensor& weight, const at::Tensor& residual, const at::Tensor& result) {
   const int64_t rows = input.size(0), inner = input.size(1), columns = weight.size(1);
-  const bool tf32 = type == CUDA_R_32F && at::globalContext().allowTF32CuBLAS();
+  const bool tf32 = type == CUDA_R_32F && matmul_rounds_to_tf32();
   cublasLtMatmulDescOpaque_t product;
   check(cublasLtMatmulDescInit(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                CUDA_R_32F),

@@ -1,7 +1,7 @@
-#include <ATen/Context.h>
 #include <torch/library.h>
 
 #include "common/random_cuda.h"
+#include "common/tf32.h"
 #include "dropout_softmax/dropout_softmax.h"
 #include "dropout_softmax/dropout_softmax_cuda.h"
 #include "linear_dropout_softmax/linear_dropout_softmax_kernel.h"
@@ -19,7 +19,7 @@ using Result = std::tuple<at::Tensor, at::Tensor>;
 std::optional<Result> in_one_kernel(const at::Tensor& input, const at::Tensor& weight,
                                     const std::optional<at::Tensor>& bias, double dropout_p,
                                     const std::optional<at::Tensor>& rng) {
-  const bool rounds = input.scalar_type() != at::kFloat || at::globalContext().allowTF32CuBLAS();
+  const bool rounds = input.scalar_type() != at::kFloat || matmul_rounds_to_tf32();
   if (input.numel() == 0 || !rounds || !weight.is_contiguous()) {
     return std::nullopt;
   }
