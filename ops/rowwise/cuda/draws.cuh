@@ -107,11 +107,17 @@ struct Drop {
   explicit Drop(const Dropout& dropout) : dropout(dropout), scale(static_cast<C>(dropout.scale)) {}
 
   /// For kPacks times kCount elements, the first at `column`, the others `apart` elements, a
-  /// multiple of kCount, from there.
-  template <int kCount, int kPacks, typename Row, typename Kept>
+  /// multiple of kCount, from there. kByWarp: all lanes of a warp call it, each for others.
+  template <int kCount, bool kByWarp = false, int kPacks, typename Row, typename Kept>
   __device__ __forceinline__ void draw(const Row& row, int64_t column, int64_t apart,
                                        Kept (&kept)[kPacks]) const {
     const auto first = static_cast<uint64_t>(row.first + column);
+    if constexpr (kByWarp && 2 * kCount == kDropoutBlock && kPacks % 2 == 0) {
+      if (dropout.upper < kComparableUpper && halves_neighbour<kCount>(first, apart)) {
+        draw_with_neighbour<kCount>(row.rng, first, apart, kept);
+        return;
+      }
+    }
     if constexpr (kCount > 1) {
       if (first % kCount == 0 && dropout.upper < kComparableUpper) {
 #pragma unroll
@@ -146,6 +152,33 @@ struct Drop {
     Kept kept;
     kept.set_pairs(words, least);
     return kept;
+  }
+
+  /// Whether each even lane of the warp and the next one have the halves of blocks.
+  template <int kCount>
+  __device__ __forceinline__ static bool halves_neighbour(uint64_t first, int64_t apart) {
+    const bool odd = threadIdx.x % 2 != 0;
+    return __all_sync(0xffffffffu, first % kDropoutBlock == (odd ? kCount : 0) &&
+                                       apart % kDropoutBlock == 0) != 0;
+  }
+  /// Then each of the two draws for every other pack of both.
+  template <int kCount, int kPacks>
+  __device__ __forceinline__ void draw_with_neighbour(const Rng& rng, uint64_t first, int64_t apart,
+                                                      KeptBits (&kept)[kPacks]) const {
+    static_assert(kPacks / 2 * kDropoutBlock <= 32);
+    const bool odd = threadIdx.x % 2 != 0;
+    unsigned mine = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; i += 2) {
+      const uint64_t at = first + (odd ? i + 1 : i) * apart;
+      mine |= draw_within_block<kDropoutBlock, KeptBits>(rng, at).bits << i / 2 * kDropoutBlock;
+    }
+    const unsigned others = __shfl_xor_sync(0xffffffffu, mine, 1);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      const unsigned blocks = odd == (i % 2 != 0) ? mine : others;
+      kept[i].bits = blocks >> (i / 2 * kDropoutBlock + (odd ? kCount : 0));
+    }
   }
 
   /// In few registers and instructions: packs are seldom unaligned.

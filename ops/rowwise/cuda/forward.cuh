@@ -131,11 +131,11 @@ struct Forward : ForwardSums<Load, Store> {
   /// way.
   using Drawn = std::conditional_t<Load::kAlters, typename Load::Drawn, typename Store::Drawn>;
   static constexpr bool kDrawsEarly = true;
-  /// Draws for packs `apart` packs from one another.
-  template <int kPacks>
+  /// Draws for packs `apart` packs from one another. kByWarp: all lanes of a warp call it.
+  template <bool kByWarp = false, int kPacks>
   __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
-    draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
-                            drawn);
+    draw_elements<kPack<T>, kByWarp>(row, row.layout.column(pack),
+                                     static_cast<int64_t>(apart) * kPack<T>, drawn);
   }
 
   /// Where a row is read more than once from the bits of its packs, they are altered once.
@@ -231,14 +231,14 @@ struct Forward : ForwardSums<Load, Store> {
     return row;
   }
 
-  template <int kCount, int kPacks>
+  template <int kCount, bool kByWarp = false, int kPacks>
   __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
                                 [[maybe_unused]] int64_t apart,
                                 [[maybe_unused]] Drawn (&drawn)[kPacks]) const {
     if constexpr (Load::kAlters) {
-      load.drop.template draw<kCount>(row.interval, column, apart, drawn);
+      load.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
     } else if constexpr (Store::kFinishes) {
-      store.drop.template draw<kCount>(row.interval, column, apart, drawn);
+      store.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
     }
   }
   __device__ Drawn draw_element(const Row& row, int64_t column) const {

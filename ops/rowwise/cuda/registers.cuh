@@ -21,7 +21,7 @@ class LaneDraws {
                                        int rank, int size)
       : function_(function), row_(row), rank_(rank), size_(size) {
     if constexpr (Function::kDrawsEarly) {  // past the row's end too: without branches they overlap
-      function.draw(row, rank, size, drawn_);
+      function.template draw<true>(row, rank, size, drawn_);
     }
   }
 
