@@ -70,6 +70,7 @@ std::vector<Entry> table_rows() {
            two,
            {Mask::none},
            each_way()},
+          {softmax(), shapes({"1x50257", "8x50257", "32x128256"}), two, {Mask::none}, forward()},
           {softmax(), shapes({"16x1000003", "1x16777259"}), {kBFloat16}, {Mask::none}, each_way()},
           {softmax(), shapes({"64x4096x64@1"}), {kFloat32}, {Mask::none}, each_way()},
           {masked(), shapes({"96x1024x1024"}), two, {Mask::causal}, each_way()},

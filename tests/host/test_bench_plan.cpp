@@ -119,7 +119,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 
   const std::vector<std::string> table = texts(request("all", "table"));
   const std::set<std::string> rows(table.begin(), table.end());
-  CHECK(rows.size() == 55);  // 10 x 2 x 2 + 2 x 2 + 2 + 2 x 2 + 2 + 2 + 1
+  CHECK(rows.size() == 61);  // 10 x 2 x 2 + 3 x 2 + 2 x 2 + 2 + 2 x 2 + 2 + 2 + 1
   for (const char* row :
        {"softmax forward 65536x1025 bfloat16 none", "softmax backward 1x16777259 bfloat16 none",
         "softmax backward 64x4096x64@1 float32 none",
