@@ -50,6 +50,8 @@ class Graph : public CudaGraph {
     }
     graph_.capture_end();
     graph_.instantiate();
+    // Seed and offset are written as a capture begins, on its stream, and by a replay on another.
+    stream.synchronize();
     pool_ = graph_.pool();
     kernels_ = count_kernels(graph_.raw_cuda_graph());
   }

@@ -193,6 +193,9 @@ class Dropout(unittest.TestCase):
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph):
                     outputs = function(x), function(x)
+                # Torch writes seed and offset as a capture begins, on its stream, and a replay
+                # does so on this one.
+                torch.cuda.synchronize()
                 seen = []
                 torch.manual_seed(7)
                 for _ in range(3):
