@@ -18,6 +18,7 @@ OPERATIONS = {"forward": 6, "backward": 4}
 COLOURS = {"float32": "#0969da", "float16": "#1a7f37", "bfloat16": "#8250df"}
 ATEN = "#d1570a"
 INTENSITIES = (0.14, 40)  # the ends of the axis, operations a byte
+LEAST_BYTES = 33e6  # of a work that its bandwidth bounds, and not the start of a kernel
 SLOW = 0.8  # of the roof: the slowest point of a group below that is named
 
 
@@ -47,7 +48,11 @@ def roofline_plot(bench: Bench, peers: Peers) -> str:
 
 
 def _drawn(row: Row) -> bool:
-    return row.key.operator == "softmax" and row.key.dtype in COLOURS
+    return (
+        row.key.operator == "softmax"
+        and row.key.dtype in COLOURS
+        and row.least_bytes >= LEAST_BYTES
+    )
 
 
 def intensity(row: Row) -> float:
