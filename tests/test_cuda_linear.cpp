@@ -4,6 +4,7 @@
 #include "support/devices.h"
 #include "support/dropout.h"
 #include "support/inputs.h"
+#include "support/linear.h"
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
@@ -20,22 +21,6 @@
 #include <set>
 
 namespace {
-
-constexpr double kP = 0.2;
-
-/// Lets at::linear round float32 to TF32.
-class Tf32 {
- public:
-  explicit Tf32(bool allowed) : before_(at::globalContext().allowTF32CuBLAS()) {
-    at::globalContext().setAllowTF32CuBLAS(allowed);
-  }
-  ~Tf32() { at::globalContext().setAllowTF32CuBLAS(before_); }
-  Tf32(const Tf32&) = delete;
-  Tf32& operator=(const Tf32&) = delete;
-
- private:
-  bool before_;
-};
 
 /// Whether there are GPU code and room for the kernel.
 bool has_kernel() {
@@ -57,56 +42,6 @@ bool skip_without_kernel() {
 /// Of a block, of which two form a cluster. The kernel is for grids of between half of the H200's
 /// 132 multiprocessors and all.
 constexpr int64_t kColumns = 128;
-
-/// Values that TF32 holds exactly, so that products are.
-at::Tensor operand(at::IntArrayRef sizes, at::ScalarType dtype, const at::Device& device,
-                   double spread) {
-  const at::Tensor values = random_tensor(sizes, dtype, device, spread);
-  if (dtype == at::kFloat) {
-    values.view(at::kInt).bitwise_and_(~0x1fff);
-  }
-  return values;
-}
-
-struct Layer {
-  at::Tensor input, weight;
-  std::optional<at::Tensor> bias;
-};
-
-Layer layer(at::IntArrayRef sizes, int64_t columns, at::ScalarType dtype, const at::Device& device,
-            bool has_bias = true) {
-  const int64_t inner = sizes.back();
-  return {operand(sizes, dtype, device, 1.0),
-          operand({columns, inner}, dtype, device, 1 / std::sqrt(static_cast<double>(inner))),
-          has_bias ? std::optional(random_tensor({columns}, dtype, device, 1.0)) : std::nullopt};
-}
-
-at::Tensor in_double(const std::optional<at::Tensor>& tensor) {
-  return tensor ? tensor->detach().to(at::kDouble) : at::Tensor();
-}
-
-at::Tensor logits_of(const Layer& l) {
-  const at::Tensor product = in_double(l.input).matmul(in_double(l.weight).t());
-  return l.bias ? product + in_double(l.bias) : product;
-}
-
-/// The factors of the mask, on the GPU: _dropout_mask is compared with plain code elsewhere.
-at::Tensor factors_of(at::IntArrayRef sizes, double p, const at::Tensor& rng) {
-  const at::Tensor kept = dropout_mask(at::empty(sizes, rng.options().dtype(at::kByte)), p, rng);
-  return kept.to(at::kDouble) * (p < 1 ? 1 / (1 - p) : 0.0);
-}
-
-/// One rounding to the dtype, and the error of logits that are summed up in float32 and then
-/// scaled.
-bool is_near(const at::Tensor& output, const at::Tensor& expected, int64_t inner,
-             double scale = 1 / (1 - kP)) {
-  const at::ScalarType dtype = output.scalar_type();
-  const double unit = std::ldexp(1.0, dtype == at::kHalf ? -11 : dtype == at::kFloat ? -24 : -8);
-  const double of_logits = (2e-5 + 3e-8 * static_cast<double>(inner)) * scale;
-  const double floor = dtype == at::kHalf ? std::ldexp(1.0, -25) : 1e-37;
-  const at::Tensor distance = (output.to(at::kDouble) - expected).abs();
-  return (distance <= expected * (unit + of_logits) + floor).all().item<bool>();
-}
 
 /// kernels: so many times the kernel runs.
 void check_layer(const Layer& l, double p, int64_t kernels = 1) {
@@ -137,9 +72,11 @@ WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel", "[dropout]
   for (const at::ScalarType dtype : kNarrow) {
     const int64_t step = 128 / static_cast<int64_t>(c10::elementSize(dtype));  // of a stage
     // Less than a step, whole steps, as many as there are stages, and many rounds over them.
-    for (const int64_t inner : {int64_t{8}, step, 6 * step, 7 * step + 8, 64 * step}) {
+    const int64_t longest = dtype == at::kFloat ? 20'000 : 8192;
+    for (const int64_t inner : {int64_t{8}, step, 6 * step, 7 * step + 8, 64 * step, longest}) {
       check_layer(layer({128, inner}, 16'384, dtype, device), kP);
     }
+    check_layer(layer({9, longest}, 88 * kColumns, dtype, device), kP);
     for (const int64_t rows : {2, 7, 64, 65, 127}) {
       check_layer(layer({rows, 200}, 88 * kColumns, dtype, device), kP);
     }
@@ -190,7 +127,8 @@ WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear", "[drop
     const Layer fits = layer({128, 64}, columns, dtype, device);
     check(fits, fits.weight.t().contiguous().t());
     for (const Layer& l :
-         {layer({129, 64}, columns, dtype, device), layer({4, 4104}, columns, dtype, device),
+         {layer({129, 64}, columns, dtype, device), layer({4, 4104}, 72 * kColumns, dtype, device),
+          layer({4, dtype == at::kHalf ? 8200 : 32'776}, columns, dtype, device),
           layer({128, 63}, columns, dtype, device), layer({128, 64}, columns + 4, dtype, device),
           layer({128, 64}, 4096, dtype, device),
           layer({128, 64}, 133 * kColumns + 8, dtype, device)}) {

@@ -15,10 +15,16 @@ using namespace cuda;
 constexpr int kClusterBlocks = 2;  // clusters of four leave 12 of the H200's multiprocessors idle
 constexpr int kFetchers = 64;      // threads: a warp an operand, of which one thread is at work
 
-// Where it is faster than at::linear and a kernel behind it, measured on an H200: at least one
-// block in kLeastShare of those that run at once, and short rows of input and weight.
-constexpr int kLeastShare = 2;
-constexpr int64_t kMostInnerBytes = 8192;
+// Rows of input and weight, in bytes. What is longer was not measured, or is slower.
+constexpr int64_t kShortInner = 8192, kLongInnerOfHalf = 16'384, kLongInnerOfTf32 = 131'072;
+
+// Whether it is faster than at::linear and a kernel behind it, measured on an H200: with half of
+// the blocks that run at once where rows are short, else with two thirds.
+bool is_faster(DType dtype, int64_t inner_bytes, int64_t blocks, int64_t resident) {
+  const int64_t longest = dtype == DType::float32 ? kLongInnerOfTf32 : kLongInnerOfHalf;
+  return inner_bytes <= kShortInner ? 2 * blocks >= resident
+                                    : 3 * blocks >= 2 * resident && inner_bytes <= longest;
+}
 
 template <typename T>
 struct Parameters {
@@ -161,8 +167,8 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
   // at::linear does not round one row of float32 to TF32.
   const int64_t least_rows = a.dtype == DType::float32 ? 2 : 1;
   if (a.dtype == DType::float64 || a.rows < least_rows || a.rows > kTileRows || a.columns < 1 ||
-      a.inner < 1 || a.inner * element > kMostInnerBytes || a.inner * element % 16 != 0 ||
-      a.columns % kDropoutBlock != 0 || !aligned(a.input) || !aligned(a.weight) || !has_code()) {
+      a.inner < 1 || a.inner * element % 16 != 0 || a.columns % kDropoutBlock != 0 ||
+      !aligned(a.input) || !aligned(a.weight) || !has_code()) {
     return false;
   }
   const LaunchShape shape = shape_of(a.columns);
@@ -172,7 +178,8 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
            const auto kernel = linear_dropout_softmax_kernel<decltype(zero)>;
            const int64_t resident =
                resident_clusters(reinterpret_cast<const void*>(kernel), shape) * shape.cluster;
-           return shape.blocks <= resident && shape.blocks * kLeastShare >= resident;
+           return shape.blocks <= resident &&
+                  is_faster(a.dtype, a.inner * element, shape.blocks, resident);
          });
 }
 
