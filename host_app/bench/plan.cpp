@@ -175,7 +175,8 @@ std::vector<Case> plan(const Request& request) {
   std::optional<std::vector<Mask>> masks;
   if (request.masks) {
     masks = parse_names("--mask", kMaskNames, *request.masks);
-    if (asked && asked != Operator::scaled_masked_softmax) {
+    if (asked && asked != Operator::scaled_masked_softmax &&
+        *masks != std::vector<Mask>{Mask::none}) {
       fail(ExitCode::usage, "--mask: only scaled_masked_softmax takes a mask, not {}", request.op);
     }
   }

@@ -178,4 +178,6 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
   bad.masks = "causal";
   bad.op = "softmax";
   CHECK(refusal(bad) == "2: --mask: only scaled_masked_softmax takes a mask, not softmax");
+  bad.masks = "none";
+  CHECK_FALSE(texts(bad).empty());
 }
