@@ -10,12 +10,12 @@ namespace warpfuse {
 struct LinearDropoutSoftmaxArguments {
   const void* input;   // [rows, inner]
   const void* weight;  // [columns, inner]
-  const void* bias;    // [columns] or null
   DType dtype;         // of all of them; float32 is multiplied as TF32
   int64_t rows, columns, inner;
   Dropout dropout;
   // Not asked for whether there is a kernel.
-  void* output = nullptr;  // [rows, columns]
+  const void* bias = nullptr;  // [columns] or null
+  void* output = nullptr;      // [rows, columns]
   RngSource rng = {};
   int64_t* rng_used = nullptr;  // [2]: seed and offset are written there
 };

@@ -24,14 +24,9 @@ std::optional<Result> in_one_kernel(const at::Tensor& input, const at::Tensor& w
     return std::nullopt;
   }
   const c10::cuda::CUDAGuard guard(input.device());
-  const bool has_bias = bias.has_value() && bias->defined();
-  const at::Tensor of_columns = has_bias ? bias->contiguous() : at::Tensor();
-  auto sizes = at::DimVector(input.sizes());
-  sizes.back() = weight.size(0);
   LinearDropoutSoftmaxArguments arguments{
       .input = input.is_contiguous() ? input.const_data_ptr() : nullptr,  // a copy is aligned
       .weight = weight.const_data_ptr(),
-      .bias = has_bias ? of_columns.const_data_ptr() : nullptr,
       .dtype = to_dtype(input.scalar_type()),
       .rows = input.numel() / input.size(-1),
       .columns = weight.size(0),
@@ -41,10 +36,15 @@ std::optional<Result> in_one_kernel(const at::Tensor& input, const at::Tensor& w
     return std::nullopt;
   }
   const at::Tensor rows = input.contiguous();
+  const bool has_bias = bias.has_value() && bias->defined();
+  const at::Tensor of_columns = has_bias ? bias->contiguous() : at::Tensor();
+  auto sizes = at::DimVector(input.sizes());
+  sizes.back() = weight.size(0);
   at::Tensor output = at::empty(sizes, input.options());
   at::Tensor rng_used = rng_to_return(output, rng);
   at::Tensor held;
   arguments.input = rows.const_data_ptr();
+  arguments.bias = has_bias ? of_columns.const_data_ptr() : nullptr;
   arguments.output = output.mutable_data_ptr();
   arguments.rng = rng_source(rng, held, [&] { return draw_rng_on_cuda(input.device()); });
   arguments.rng_used = rng_used.mutable_data_ptr<int64_t>();

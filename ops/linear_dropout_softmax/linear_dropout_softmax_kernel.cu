@@ -5,6 +5,7 @@
 #include "linear_dropout_softmax/tensor_map.h"
 #include "linear_dropout_softmax/tile_softmax.cuh"
 #include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 
 namespace warpfuse {
@@ -131,19 +132,6 @@ LaunchShape shape_of(int64_t columns) {
           /*cooperative=*/true};
 }
 
-/// Calls function(T()) with the CUDA type of `dtype`, which is not float64.
-template <typename Function>
-auto dispatch_narrow(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::float16:
-      return function(__half());
-    case DType::bfloat16:
-      return function(__nv_bfloat16());
-    default:
-      return function(float());
-  }
-}
-
 /// wgmma is in code for compute capability 9.0 that says "a", and on no other GPU.
 bool has_code() {
 #ifdef WARPFUSE_HOPPER_CODE
@@ -160,15 +148,15 @@ bool has_code() {
 
 bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& arguments) {
   const auto& a = arguments;
-  const int64_t element = a.dtype == DType::float32 ? 4 : 2;
+  const int64_t inner_bytes = a.inner * element_bytes(a.dtype);
   const auto aligned = [](const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
   // at::linear does not round one row of float32 to TF32.
   const int64_t least_rows = a.dtype == DType::float32 ? 2 : 1;
   if (a.dtype == DType::float64 || a.rows < least_rows || a.rows > kTileRows || a.columns < 1 ||
-      a.inner < 1 || a.inner * element % 16 != 0 || a.columns % kDropoutBlock != 0 ||
-      !aligned(a.input) || !aligned(a.weight) || !has_code()) {
+      a.inner < 1 || inner_bytes % 16 != 0 || a.columns % kDropoutBlock != 0 || !aligned(a.input) ||
+      !aligned(a.weight) || !has_code()) {
     return false;
   }
   const LaunchShape shape = shape_of(a.columns);
@@ -179,7 +167,7 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
            const int64_t resident =
                resident_clusters(reinterpret_cast<const void*>(kernel), shape) * shape.cluster;
            return shape.blocks <= resident &&
-                  is_faster(a.dtype, a.inner * element, shape.blocks, resident);
+                  is_faster(a.dtype, inner_bytes, shape.blocks, resident);
          });
 }
 

@@ -27,10 +27,6 @@ inline constexpr int kInputStages = 7, kWeightStages = 6;
 inline constexpr int kStagesBytes =
     kInputStages * kInputBytes + kWeightStages * kWeightBytes + kStageAlignment;
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
 /// Counts arrivals and copied bytes. Its phases alternate in parity.
 class Barrier {
  public:

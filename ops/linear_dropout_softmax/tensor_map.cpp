@@ -35,7 +35,7 @@ CUtensorMapDataType type_of(DType dtype) {
 CUtensorMap tensor_map(const void* matrix, DType dtype, int64_t rows, int64_t inner, int box_rows,
                        int box_bytes) {
   static const Encode encode = encode_function();
-  const int element = dtype == DType::float32 ? 4 : 2;
+  const int element = element_bytes(dtype);
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(rows)};
   const cuuint64_t row_bytes[] = {sizes[0] * element};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_bytes / element),

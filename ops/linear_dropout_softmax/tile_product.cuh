@@ -4,11 +4,10 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "linear_dropout_softmax/stages.cuh"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 
@@ -89,10 +88,8 @@ class TileProduct {
   static constexpr int kDescriptorUnit = 16;
 
   __device__ static unsigned pair(float a, float b) {
-    const T both[] = {from_compute<T>(a), from_compute<T>(b)};
-    unsigned bits;
-    memcpy(&bits, both, sizeof(bits));
-    return bits;
+    const float both[] = {a, b};
+    return pack_word(both, T());
   }
 
   /// Where an operand lies (PTX ISA: "matrix descriptor format").

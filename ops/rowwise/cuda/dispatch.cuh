@@ -7,12 +7,10 @@
 
 namespace warpfuse::cuda {
 
-/// Returns function(T()) with the CUDA type of `dtype`.
+/// Returns function(T()) with the CUDA type of `dtype`, which is not float64.
 template <typename Function>
-auto dispatch(DType dtype, const Function& function) {
+auto dispatch_narrow(DType dtype, const Function& function) {
   switch (dtype) {
-    case DType::float64:
-      return function(double());
     case DType::float32:
       return function(float());
     case DType::float16:
@@ -20,6 +18,12 @@ auto dispatch(DType dtype, const Function& function) {
     default:
       return function(__nv_bfloat16());
   }
+}
+
+/// The same for any `dtype`.
+template <typename Function>
+auto dispatch(DType dtype, const Function& function) {
+  return dtype == DType::float64 ? function(double()) : dispatch_narrow(dtype, function);
 }
 
 }  // namespace warpfuse::cuda

@@ -93,13 +93,17 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
 /// A thread's packs in shared memory: planes of 16-byte slots, one for each input, in which the
 /// slots of neighbouring threads lie side by side. By address: of a pointer the compiler derives
 /// the address anew for each access.
 class Staging {
  public:
   __device__ Staging(uint4* memory, int slots)
-      : first_(static_cast<unsigned>(__cvta_generic_to_shared(memory + threadIdx.x))),
+      : first_(shared_address(memory + threadIdx.x)),
         slot_bytes_(blockDim.x * sizeof(uint4)),
         plane_bytes_(slots * slot_bytes_) {
     asm volatile("" : "+r"(first_), "+r"(slot_bytes_));
