@@ -80,13 +80,14 @@ __device__ Summary<C, kEntropy> join_chunks(const Summary<C, kEntropy>* of_chunk
   for (int chunk = lane; chunk < chunks; chunk += 32) {
     total.max = larger(total.max, of_chunks[chunk].max);
   }
-  total.max = max_of_lanes(total.max);
+  const LaneGroup lanes(32);
+  total.max = lanes.max(total.max);
   for (int chunk = lane; chunk < chunks; chunk += 32) {
     total.add(of_chunks[chunk], scale);
   }
-  total.sum = add_lanes(total.sum);
+  total.sum = lanes.sum(total.sum);
   if constexpr (kEntropy) {
-    total.weighted = add_lanes(total.weighted);
+    total.weighted = lanes.sum(total.weighted);
   }
   return total;
 }

@@ -2,6 +2,7 @@
 
 #include "fused_logprob/logprob_memory.cuh"
 #include "fused_logprob/logprob_summary.cuh"
+#include "rowwise/cuda/group.cuh"
 
 namespace warpfuse::cuda {
 
@@ -180,7 +181,8 @@ __device__ Summary<Compute<T>, kEntropy> summarize(const Piece<T>& piece, Comput
   C of_word[2];
   unpack_word(larger_word(greatest[0], greatest[1], T()), of_word, T());
   C max = kWordColumns<T> == 2 ? larger(of_word[0], of_word[1]) : of_word[0];
-  max = max_of_lanes(larger(max, lowest<C>()));  // not NaN
+  const LaneGroup lanes(32);
+  max = lanes.max(max);
   const C reference = Result::reference(max);
   C sums[kSums] = {}, weighted[kSums] = {};
 #pragma unroll
@@ -198,9 +200,9 @@ __device__ Summary<Compute<T>, kEntropy> summarize(const Piece<T>& piece, Comput
       }
     }
   }
-  Result result{max, add_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])), C(0)};
+  Result result{max, lanes.sum((sums[0] + sums[1]) + (sums[2] + sums[3])), C(0)};
   if constexpr (kEntropy) {
-    result.weighted = add_lanes((weighted[0] + weighted[1]) + (weighted[2] + weighted[3]));
+    result.weighted = lanes.sum((weighted[0] + weighted[1]) + (weighted[2] + weighted[3]));
   }
   return result;
 }

@@ -66,31 +66,4 @@ struct Summary {
   }
 };
 
-template <typename C>
-__device__ __forceinline__ C add_lanes(C value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, offset);
-  }
-  return value;
-}
-
-/// The greatest value of the warp's lanes. None of them is NaN.
-__device__ __forceinline__ float max_of_lanes(float value) {
-  // As integers, the bits of floats are in their order once those of the negative are turned round.
-  const auto turn = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
-#if __CUDA_ARCH__ >= 800
-  return __int_as_float(turn(__reduce_max_sync(0xffffffffu, turn(__float_as_int(value)))));
-#else
-  return value;
-#endif
-}
-__device__ __forceinline__ double max_of_lanes(double value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value = fmax(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  }
-  return value;
-}
-
 }  // namespace warpfuse::cuda
