@@ -94,6 +94,11 @@ if [ "$device" = cuda ]; then
   fi
   export_random distilgpt2 "float16 float32"
   export_random gpt2 "$dtypes"
+  if [ ! -d "$bundles/wikitext-small" ]; then
+    say "export wikitext-small ($SECONDS s so far)"
+    "$python" "$ROOT/traced_models/export.py" "$ROOT/traced_models/wikitext-small" \
+      -o "$bundles/wikitext-small" --dtype float32,float16,bfloat16 --plugin "$BUILD/lib/libwarpfuse.so"
+  fi
   measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${ids[@]}"
   # Its vocabulary is its own, so the ids are random.
   measure wikitext-small -m "$bundles/wikitext-small" --batch 1 --prompt 32

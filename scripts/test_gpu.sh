@@ -61,7 +61,7 @@ entry() { # name command...
     77) result=skipped ;;
     *) result="**failed** ($code)" ;;
   esac
-  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 3 | tr '\n' ' ' | tr '|' '/' || true)
+  summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:' "$log" | tail -n 4 | tr '\n' ' ' | tr '|' '/' || true)
   rows+="| $name | $result | $((SECONDS - start)) s | $summary |"$'\n'
 }
 
