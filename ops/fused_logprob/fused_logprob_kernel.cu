@@ -80,7 +80,7 @@ __device__ Summary<C, kEntropy> join_chunks(const Summary<C, kEntropy>* of_chunk
   for (int chunk = lane; chunk < chunks; chunk += 32) {
     total.max = larger(total.max, of_chunks[chunk].max);
   }
-  const LaneGroup lanes(32);
+  const Warp lanes;
   total.max = lanes.max(total.max);
   for (int chunk = lane; chunk < chunks; chunk += 32) {
     total.add(of_chunks[chunk], scale);

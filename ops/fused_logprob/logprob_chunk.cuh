@@ -181,7 +181,7 @@ __device__ Summary<Compute<T>, kEntropy> summarize(const Piece<T>& piece, Comput
   C of_word[2];
   unpack_word(larger_word(greatest[0], greatest[1], T()), of_word, T());
   C max = kWordColumns<T> == 2 ? larger(of_word[0], of_word[1]) : of_word[0];
-  const LaneGroup lanes(32);
+  const Warp lanes;
   max = lanes.max(max);
   const C reference = Result::reference(max);
   C sums[kSums] = {}, weighted[kSums] = {};

@@ -64,7 +64,7 @@ struct ForwardSums {
   }
 
   /// What the lanes found together.
-  __device__ Summary merge(const LaneGroup& lanes, const Summary& of_lane) const {
+  __device__ Summary merge(const Warp& lanes, const Summary& of_lane) const {
     const C max = lanes.max(of_lane.max);
     const C sum = of_lane.max == max ? of_lane.sum : of_lane.sum * decayed(of_lane.max - max);
     return {max, lanes.sum(sum), Load::Mask::kTensor && lanes.any(of_lane.visible)};

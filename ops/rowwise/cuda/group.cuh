@@ -18,17 +18,8 @@ class LaneGroup {
   __device__ int rank() const { return static_cast<int>(threadIdx.x) & (lanes_ - 1); }
   __device__ const LaneGroup& lanes() const { return *this; }
 
-  /// Drops NaNs.
   template <typename C>
   __device__ C max(C value) const {
-#if __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<C, float>) {
-      if (lanes_ == 32) {  // one instruction for ten, five of them shuffles
-        const int order = in_order(__float_as_int(larger(value, lowest<float>())));
-        return __int_as_float(in_order(__reduce_max_sync(0xffffffffu, order)));
-      }
-    }
-#endif
     return reduce(value, [](C a, C b) { return larger(a, b); });
   }
 
@@ -51,9 +42,6 @@ class LaneGroup {
   }
 
  private:
-  /// From the bits of a float to an integer that is greater where the float is, and back.
-  __device__ static int in_order(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
-
   template <typename C, typename Combine>
   __device__ C reduce(C value, const Combine& combine) const {
 #pragma unroll
@@ -68,10 +56,33 @@ class LaneGroup {
   int lanes_;
 };
 
+/// All lanes of a warp.
+class Warp : public LaneGroup {
+ public:
+  __device__ Warp() : LaneGroup(32) {}
+
+  __device__ const Warp& lanes() const { return *this; }
+
+  template <typename C>
+  __device__ C max(C value) const {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (std::is_same_v<C, float>) {  // one instruction for ten, five of them shuffles
+      const int order = in_order(__float_as_int(larger(value, lowest<float>())));
+      return __int_as_float(in_order(__reduce_max_sync(0xffffffffu, order)));
+    }
+#endif
+    return LaneGroup::max(value);
+  }
+
+ private:
+  /// From the bits of a float to an integer that is greater where the float is, and back.
+  __device__ static int in_order(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
+};
+
 /// All threads of a block, or of the blocks of a cluster, share a row.
 class BlockGroup {
  public:
-  __device__ explicit BlockGroup(int blocks) : blocks_(blocks), lanes_(32) {
+  __device__ explicit BlockGroup(int blocks) : blocks_(blocks) {
     if (blocks_ > 1) {
       block_ = rank_in_cluster();
       arrive();  // total() will write to the other blocks' memory: they must be running by then
@@ -101,7 +112,7 @@ class BlockGroup {
     return block_ * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
   }
   /// The lanes of this thread's warp.
-  __device__ const LaneGroup& lanes() const { return lanes_; }
+  __device__ const Warp& lanes() const { return lanes_; }
 
   /// The total of what the warps found, the same in every thread.
   template <typename Function>
@@ -165,7 +176,7 @@ class BlockGroup {
   int block_ = 0;
   int turn_ = 0;
   bool started_ = false;
-  LaneGroup lanes_;
+  Warp lanes_;
 };
 
 }  // namespace warpfuse::cuda

@@ -188,7 +188,7 @@ __device__ __forceinline__ void span_row(const Function& function, const SpanOrd
 /// A warp a row.
 template <int kLanePacks, typename Function>
 __global__ void __launch_bounds__(256) span_warp_kernel(Function function, SpanOrder order) {
-  LaneGroup group(32);
+  Warp group;
   // By way of a lane, so that the compiler sees that a warp has one row.
   const int step = __shfl_sync(
       0xffffffffu, static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32), 0);

@@ -75,7 +75,7 @@ struct SpanForward {
   }
 
   __device__ static Summary nothing() { return {lowest<float>(), 0.0f}; }
-  __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
+  __device__ static Summary merge(const Warp& lanes, const Summary& of_lane) {
     const float max = lanes.max(of_lane.max);
     return {max, lanes.sum(of_lane.max == max ? of_lane.sum
                                               : of_lane.sum * decay<T>(of_lane.max - max))};

@@ -129,7 +129,7 @@ __device__ __forceinline__ void read_and_write(const Function& function,
 template <typename Function>
 __global__ void __launch_bounds__(256) warp_stream_kernel(Function function, int64_t steps) {
   wait_for_previous_kernel();
-  LaneGroup group(32);
+  Warp group;
   const int64_t step = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (step >= steps) {
     return;
