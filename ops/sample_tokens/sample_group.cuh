@@ -61,7 +61,7 @@ struct FindExtremes {
     found.min = key > -Format::kInfinity ? min(found.min, key) : found.min;
   }
 
-  __device__ Summary merge(const LaneGroup&, const Summary& of_lane) const {
+  __device__ Summary merge(const Warp&, const Summary& of_lane) const {
     const Key max = max_of_warp(of_lane.max);
     const int token = of_lane.max == max ? of_lane.token : INT_MAX;
     return {max, min_of_warp(of_lane.min), min_of_warp(token)};
