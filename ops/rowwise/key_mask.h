@@ -74,7 +74,7 @@ struct KeyRules {
     return {clamp<Int>(begin, 0, end), end};
   }
 
-  bool fits_in_32_bits() const { return queries + keys < (int64_t{1} << 29); }
+  bool fits_in_32_bits() const { return queries + keys < int64_t{512} * 1024 * 1024; }
 
  private:
   template <typename Int>
