@@ -21,7 +21,7 @@ void run(const Arguments& arguments, const Kernel& kernel) {
     (arguments.mask.key_stride == 1 ? contiguous_masks : strided_masks).add();
   }
   const int64_t keys = arguments.rules.keys;
-  if (is_streamed(arguments.rows, keys * size_of(arguments.dtype))) {
+  if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype))) {
     streamed_results.add();
   }
   parallel_uneven_rows(arguments.rows, keys,

@@ -90,7 +90,7 @@ void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel
 // Whether the kernels stream the result: what they call a row lies in one piece.
 bool streams(const RowLayout& layout, DType dtype) {
   const int64_t row = layout.inner == 1 ? layout.columns : layout.inner;
-  return is_streamed(layout.rows() * layout.columns / row, row * size_of(dtype));
+  return is_streamed(layout.rows() * layout.columns / row, row * element_bytes(dtype));
 }
 
 // `kernel` on rows, or `reduce` and `results` on their parts.

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "common/dtype.h"
-
 namespace warpfuse {
 
 // Sizes that decide how the CPU's kernels go over memory.
@@ -25,18 +23,6 @@ inline constexpr int64_t kLineBytes = 64;
 /// rows share a cache line.
 inline bool is_streamed(int64_t rows, int64_t row_bytes) {
   return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0;
-}
-
-/// Bytes of an element.
-inline int64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return 8;
-    case DType::float32:
-      return 4;
-    default:
-      return 2;
-  }
 }
 
 }  // namespace warpfuse
