@@ -44,8 +44,7 @@ export_random() { # name dtypes
     for variant in baseline fused sdpa; do
       [ -f "$bundles/$name-random/$variant-$dtype/bundle.json" ] && continue
       say "export $name $variant $dtype ($SECONDS s so far)"
-      "$python" "$ROOT/traced_models/export.py" "config:$name" -o "$bundles/$name-random" \
-        --variants "$variant" --dtype "$dtype" --plugin "$BUILD/lib/libwarpfuse.so"
+      export_bundles "$name-random" "config:$name" --variants "$variant" --dtype "$dtype"
     done
   done
 }
@@ -96,8 +95,7 @@ if [ "$device" = cuda ]; then
   export_random gpt2 "$dtypes"
   if [ ! -d "$bundles/wikitext-small" ]; then
     say "export wikitext-small ($SECONDS s so far)"
-    "$python" "$ROOT/traced_models/export.py" "$ROOT/traced_models/wikitext-small" \
-      -o "$bundles/wikitext-small" --dtype float32,float16,bfloat16 --plugin "$BUILD/lib/libwarpfuse.so"
+    export_small_model
   fi
   measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${ids[@]}"
   # Its vocabulary is its own, so the ids are random.

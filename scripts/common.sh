@@ -46,6 +46,17 @@ build() {
   cmake --build "$BUILD" "$@"
 }
 
+# Exports bundles to a folder among the build's; python is set.
+export_bundles() { # folder model options-of-export.py...
+  local folder=$1
+  shift
+  "$python" "$ROOT/traced_models/export.py" "$@" -o "$BUILD/bundles/$folder" \
+    --plugin "$BUILD/lib/libwarpfuse.so"
+}
+export_small_model() {
+  export_bundles wikitext-small "$ROOT/traced_models/wikitext-small" --dtype float32,float16,bfloat16
+}
+
 # On a machine with a GPU: takes the build that came along if the program is in it, else makes one.
 # Sets python to the one whose torch the build runs on.
 use_build() { # program

@@ -9,8 +9,7 @@ namespace warpfuse {
 
 /// Whether linear_dropout_softmax_cuda() takes these on the current device, and is the faster way:
 /// half precision or TF32 on compute capability 9.0, up to 128 rows, whose columns are a multiple
-/// of 8 and between 64 and 128 times the GPU's multiprocessors, and an inner dimension of up to 8
-/// KiB; from 86 times on, of up to 16 KiB, in TF32 128; 16-byte aligned rows of input and weight.
+/// of 8 and at most 128 times the GPU's multiprocessors; 16-byte aligned rows of input and weight.
 bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& arguments);
 
 /// The product, dropout and softmax in one kernel, which needs no memory for the logits. Launches
