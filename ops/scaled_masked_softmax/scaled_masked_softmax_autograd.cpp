@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/promote_types.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 #include <warpfuse/dispatch.h>
