@@ -1,8 +1,9 @@
-// Every kernel of the row engine that a table can ask for: as many packs a lane as it is compiled
-// for, in registers and in shared memory, with the next row on its way, in clusters of each size,
-// split and in one piece; forward, backward, and with each kind of mask.
+// Every kernel of the row engine that a table can ask for: as many packs a lane as each function is
+// compiled for, in registers and in shared memory, with the next row on its way, in clusters of
+// each size, split and in one piece; forward, backward, and with each kind of mask.
 
-#include <array>
+#include <rowwise/kernel_set.h>
+
 #include <set>
 
 #include "support/compare.h"
@@ -15,6 +16,9 @@
 namespace {
 
 using warpfuse::Direction;
+using warpfuse::kernel_set;
+using warpfuse::KernelSet;
+using warpfuse::LanePacks;
 using warpfuse::RowPlan;
 using warpfuse::Tier;
 
@@ -38,12 +42,26 @@ struct Kernel {
                     ahead ? 1 : 0);
   }
 
-  /// All row functions under a table that runs what it can so; each plan must be this.
+  /// Whether the function has it.
+  bool is_of(const RowFunction& function) const {
+    const int bytes = static_cast<int>(function.rows.element_size());
+    const KernelSet set = kernel_set({function.direction, bytes, false, function.plain});
+    return tier == Tier::stream || (tier == Tier::warp ? set.warp
+                                    : ahead            ? set.persistent
+                                                       : set.block)
+                                       .contains(lane_packs);
+  }
+
+  /// All row functions that have it, under a table that runs what it can so; each plan must be
+  /// this.
   void check(const Size& size, const Offsets& offsets, at::ScalarType dtype,
              const at::Device& device) const {
     const TuningInUse tuning(tuning_with(text()));
     for (const RowFunction& function :
          row_functions(size.heads, size.queries, size.keys, dtype, device, offsets)) {
+      if (!is_of(function)) {
+        continue;
+      }
       const RowPlan plan = plan_of(function);
       INFO(text() << ": " << function.name << " of " << describe(function.rows));
       REQUIRE(plan.tier == tier);
@@ -65,9 +83,24 @@ struct Kernel {
   }
 };
 
-constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};
-constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
-constexpr std::array kAheadLanePacks = {2, 4, 8};
+/// The packs a lane in registers that some function has such a kernel for.
+std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
+  LanePacks all;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const int bytes : {2, 4, 8}) {
+      const bool plain = direction == Direction::forward;
+      all = all | kernel_set({direction, bytes, false, false}).*kernels |
+            kernel_set({direction, bytes, false, plain}).*kernels;
+    }
+  }
+  std::vector<int> numbers;
+  for (int n = 1; n <= LanePacks::kMax; ++n) {
+    if (all.contains(n)) {
+      numbers.push_back(n);
+    }
+  }
+  return numbers;
+}
 
 /// The powers of two from 2 to what the GPU and the table in use allow.
 std::vector<int> cluster_sizes() {
@@ -81,7 +114,7 @@ std::vector<int> cluster_sizes() {
 }  // namespace
 
 WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
-  for (const int lane_packs : kWarpLanePacks) {
+  for (const int lane_packs : lane_packs_of(&KernelSet::warp)) {
     const int threads = 32 << lane_packs % 4;  // 64, 128, 256, 32, 64, 128, 32
     const Kernel kernel{Tier::warp, threads, lane_packs};
     std::set<int> ran;
@@ -100,7 +133,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
 }
 
 WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", "[kernels]") {
-  for (const int lane_packs : kBlockLanePacks) {
+  for (const int lane_packs : lane_packs_of(&KernelSet::block)) {
     for (const int threads : {32, 96, lane_packs == 8 ? 256 : 1024}) {
       Kernel{Tier::block, threads, lane_packs}.check_packs(int64_t{threads} * lane_packs, 1, 3,
                                                            device);
@@ -114,7 +147,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", 
 }
 
 WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in registers", "[kernels]") {
-  for (const int lane_packs : kAheadLanePacks) {
+  for (const int lane_packs : lane_packs_of(&KernelSet::persistent)) {
     for (const int threads : {32, 96, 512}) {
       const Kernel kernel{Tier::block, threads, lane_packs, 1, true};
       if (size_t{32} * static_cast<size_t>(threads * lane_packs) > row_limits().shared_bytes) {
@@ -153,7 +186,8 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
       const auto packs = static_cast<int64_t>(row_limits().shared_bytes / (256 * pack_bytes) * 256);
       for (const RowFunction& function : row_functions(1, 2, packs * pack, dtype, device, {})) {
-        if (function.direction == direction) {
+        if (function.direction == direction &&
+            Kernel{Tier::block, 256, 0, 1, true}.is_of(function)) {
           const RowPlan plan = plan_of(function);
           REQUIRE(plan.tier == Tier::block);
           REQUIRE(plan.shared_bytes == static_cast<size_t>(packs) * pack_bytes);
@@ -174,11 +208,9 @@ WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
     return;
   }
   for (const int blocks : cluster_sizes()) {
-    for (const int lane_packs : kBlockLanePacks) {
-      for (const bool ahead : {false, true}) {
-        if (ahead && lane_packs == 1) {
-          continue;
-        }
+    for (const bool ahead : {false, true}) {
+      for (const int lane_packs :
+           lane_packs_of(ahead ? &KernelSet::persistent : &KernelSet::block)) {
         const Kernel kernel{Tier::cluster, 64, lane_packs, blocks, ahead};
         kernel.check_packs(int64_t{64} * lane_packs * blocks, 1, 3, device);
         for (const at::ScalarType dtype : kDtypes) {
@@ -204,6 +236,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
                                  {Tier::block, 128, 0, 1, true}};
   for (const int blocks : cluster_sizes()) {
     kernels.push_back({Tier::cluster, 128, 4, blocks, true});
+    kernels.push_back({Tier::cluster, 64, 8, blocks, true});
     kernels.push_back({Tier::cluster, 64, 0, blocks, true});
   }
   for (const Kernel& kernel : kernels) {
@@ -215,6 +248,9 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
                            3;
       const int64_t queries = 2600 / kernel.blocks;  // twice that is more than run at once
       for (const RowFunction& function : row_functions(2, queries, keys, dtype, device, {})) {
+        if (!kernel.is_of(function)) {
+          continue;
+        }
         const RowPlan plan = plan_of(function);
         INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
         REQUIRE(plan.ahead);

@@ -148,9 +148,9 @@ TEST_CASE("the library's table uses what a large GPU has", "[tuning]") {
 
 TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", "[tuning]") {
   const Tuning tuning = parse_tuning(
-      std::string("forward 4 100 * span 64 4 1 0\nforward 4 * * span 96 8 1 0") + kLastEntries);
+      std::string("backward 2 100 * span 64 4 1 0\nbackward 2 * * span 96 8 1 0") + kLastEntries);
   const auto plan = [&](int64_t packs, bool span) {
-    RowShape shape = shape_of(Direction::forward, 4, packs, 1000);
+    RowShape shape = shape_of(Direction::backward, 2, packs, 1000);
     shape.span = span;
     return plan_rows(shape, kLeast, tuning);
   };
@@ -222,7 +222,7 @@ TEST_CASE("few long rows stay in shared memory where all multiprocessors have ro
 
 TEST_CASE("the first entry that fits shape and device is taken", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string(R"(
-forward 4 100 *    warp    128 8 1 0
+forward 4 100 *    warp    128 4 1 0
 forward 4 *   10   cluster 256 0 8 1
 forward 4 500 1000 block   256 2 1 0
 forward 4 *   *    block   256 0 1 1)") +
@@ -265,7 +265,9 @@ TEST_CASE("the table's limits lower the device's", "[tuning]") {
 TEST_CASE("lanes of a warp and packs of a lane", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 * * warp 128 5 1 0") + kLastEntries);
   const auto plan = [&](int64_t packs, int64_t edges = 0) {
-    return plan_rows(shape_of(Direction::forward, 4, packs, 100, edges), kHopper, tuning);
+    RowShape shape = shape_of(Direction::forward, 4, packs, 100, edges);
+    shape.plain = true;  // which has kernels of 1 to 6 and 8 packs a lane
+    return plan_rows(shape, kHopper, tuning);
   };
   const auto is = [](const RowPlan& got, int lanes, int lane_packs) {
     return got == RowPlan{Tier::warp, lanes, lane_packs, 128, 1, false, 0};

@@ -1,7 +1,7 @@
 #include "dropout_softmax/dropout_softmax_kernel.h"
-#include "dropout_softmax/elements.cuh"
+#include "dropout_softmax/elements.h"
 #include "rowwise/cuda/backward.cuh"
-#include "rowwise/cuda/column_launch.cuh"
+#include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/launch.cuh"
@@ -12,29 +12,29 @@ namespace {
 using namespace cuda;
 
 // A dimension that is not the last: the column kernels, and dropout by itself.
-template <typename T>
 cudaError_t backward_of_columns(const DropoutSoftmaxBackwardArguments& arguments,
                                 Workspace& workspace, cudaStream_t stream) {
-  const T* g = static_cast<const T*>(arguments.grad_output);
-  const T* saved = static_cast<const T*>(arguments.saved);
-  T* dx = static_cast<T*>(arguments.grad_input);
+  const DType dtype = arguments.dtype;
   const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
-  const auto drop = [&](const T* from, T* to) {
-    return drop_elements(from, to, elements, arguments.dropout, arguments.rng, nullptr, stream);
+  const auto drop = [&](const void* from, void* to) {
+    return drop_elements(dtype, from, to, elements, arguments.dropout, arguments.rng, nullptr,
+                         stream);
+  };
+  const auto gradient = [&](const void* grad_output, const void* output) {
+    return softmax_columns_backward(dtype, false, grad_output, output, arguments.grad_input,
+                                    arguments.layout, stream);
   };
   if (!arguments.softmax_first) {
-    const cudaError_t error =
-        launch_column_backward<T, false>(g, saved, dx, arguments.layout, stream);
-    return error != cudaSuccess ? error : drop(dx, dx);
+    const cudaError_t error = gradient(arguments.grad_output, arguments.saved);
+    return error != cudaSuccess ? error : drop(arguments.grad_input, arguments.grad_input);
   }
-  T* dropped = static_cast<T*>(workspace.allocate(static_cast<size_t>(elements) * sizeof(T)));
-  cudaError_t error = drop(g, dropped);
+  void* dropped = workspace.allocate(static_cast<size_t>(elements * element_bytes(dtype)));
+  cudaError_t error = drop(arguments.grad_output, dropped);
   if (error == cudaSuccess) {
-    error = launch_column_forward<T, false>(saved, dx, arguments.layout, stream);
+    error = softmax_columns(dtype, false, arguments.saved, arguments.grad_input, arguments.layout,
+                            stream);
   }
-  return error != cudaSuccess
-             ? error
-             : launch_column_backward<T, false>(dropped, dx, dx, arguments.layout, stream);
+  return error != cudaSuccess ? error : gradient(dropped, arguments.grad_input);
 }
 
 template <typename T>
@@ -65,10 +65,11 @@ cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace
 
 cudaError_t dropout_softmax_backward_cuda(const DropoutSoftmaxBackwardArguments& arguments,
                                           Workspace& workspace, cudaStream_t stream) {
+  if (arguments.layout.inner != 1) {
+    return backward_of_columns(arguments, workspace, stream);
+  }
   return dispatch(arguments.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    return arguments.layout.inner == 1 ? backward<T>(arguments, workspace, stream)
-                                       : backward_of_columns<T>(arguments, workspace, stream);
+    return backward<decltype(zero)>(arguments, workspace, stream);
   });
 }
 

@@ -1,6 +1,6 @@
 #include "dropout_softmax/dropout_softmax_kernel.h"
-#include "dropout_softmax/elements.cuh"
-#include "rowwise/cuda/column_launch.cuh"
+#include "dropout_softmax/elements.h"
+#include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/forward.cuh"
@@ -11,21 +11,31 @@ namespace {
 
 using namespace cuda;
 
+// A dimension that is not the last: the column kernels, and dropout by itself.
+cudaError_t forward_of_columns(const DropoutSoftmaxArguments& arguments, cudaStream_t stream) {
+  const auto softmax = [&](const void* from) {
+    return softmax_columns(arguments.dtype, false, from, arguments.output, arguments.layout,
+                           stream);
+  };
+  const auto drop = [&](const void* from) {
+    return drop_elements(arguments.dtype, from, arguments.output,
+                         arguments.layout.rows() * arguments.layout.columns, arguments.dropout,
+                         arguments.rng, arguments.rng_used, stream);
+  };
+  const cudaError_t error =
+      arguments.softmax_first ? softmax(arguments.input) : drop(arguments.input);
+  return error != cudaSuccess      ? error
+         : arguments.softmax_first ? drop(arguments.output)
+                                   : softmax(arguments.output);
+}
+
 template <typename T>
 cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
                           cudaStream_t stream) {
   using Load = DropoutLoad<T>;
   const T* input = static_cast<const T*>(arguments.input);
   T* output = static_cast<T*>(arguments.output);
-  const auto [rows, columns, inner] = arguments.layout;
-  if (inner != 1) {
-    const cudaError_t error =
-        drop_elements(input, output, rows * columns * inner, arguments.dropout, arguments.rng,
-                      arguments.rng_used, stream);
-    return error != cudaSuccess
-               ? error
-               : launch_column_forward<T, false>(output, output, arguments.layout, stream);
-  }
+  const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const Forward<Load, ProbabilityStore<T>> function({mask, Drop<Compute<T>>(arguments.dropout)}, {},
                                                     input, output, columns, columns);
@@ -39,15 +49,7 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   using Load = PlainLoad<T, RandomMask<NoMask, C>>;
   const T* input = static_cast<const T*>(arguments.input);
   T* output = static_cast<T*>(arguments.output);
-  const auto [rows, columns, inner] = arguments.layout;
-  if (inner != 1) {
-    const cudaError_t error =
-        launch_column_forward<T, false>(input, output, arguments.layout, stream);
-    return error != cudaSuccess
-               ? error
-               : drop_elements(output, output, rows * columns * inner, arguments.dropout,
-                               arguments.rng, arguments.rng_used, stream);
-  }
+  const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const DropoutStore<T> store{
       {}, Drop<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
@@ -59,6 +61,9 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
 
 cudaError_t dropout_softmax_cuda(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
                                  cudaStream_t stream) {
+  if (arguments.layout.inner != 1) {
+    return forward_of_columns(arguments, stream);
+  }
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.softmax_first ? softmax_first<T>(arguments, workspace, stream)
@@ -67,8 +72,8 @@ cudaError_t dropout_softmax_cuda(const DropoutSoftmaxArguments& arguments, Works
 }
 
 cudaError_t dropout_mask_cuda(const DropoutMaskArguments& arguments, cudaStream_t stream) {
-  return launch_kernel(mark_elements_kernel<bool>, elements_shape(arguments.elements), stream,
-                       arguments.mask, arguments.elements, arguments.dropout, arguments.rng);
+  return mark_elements(arguments.mask, arguments.elements, arguments.dropout, arguments.rng,
+                       stream);
 }
 
 }  // namespace warpfuse

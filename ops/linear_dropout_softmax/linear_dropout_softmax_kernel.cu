@@ -1,11 +1,11 @@
 #include <cooperative_groups.h>
 
-#include "dropout_softmax/elements.cuh"
 #include "linear_dropout_softmax/linear_dropout_softmax_kernel.h"
 #include "linear_dropout_softmax/tensor_map.h"
 #include "linear_dropout_softmax/tile_softmax.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 
 namespace warpfuse {

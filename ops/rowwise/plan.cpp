@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <array>
 #include <bit>
 
+#include "rowwise/kernel_set.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse {
@@ -39,8 +39,8 @@ bool plan_resident(const TuningEntry& entry, const RowShape& shape, const RowLim
 }
 
 // The plan of an entry for a shape; false where it cannot take it.
-bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits& limits,
-                RowPlan* plan) {
+bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet& kernels,
+                const RowLimits& limits, RowPlan* plan) {
   *plan = {entry.tier,  32, entry.lane_packs, entry.threads, std::max(entry.blocks, 1),
            entry.ahead, 0};
   switch (entry.tier) {
@@ -49,21 +49,23 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
           std::max({int64_t{1}, ceil_divide(shape.packs, entry.lane_packs), shape.edges});
       const int64_t lanes =
           std::min<int64_t>(32, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(needed))));
-      const int64_t lane_packs = std::max<int64_t>(1, ceil_divide(shape.packs, lanes));
-      const auto* kernel = std::ranges::lower_bound(kWarpLanePacks, lane_packs);
-      if (kernel == kWarpLanePacks.end()) {
-        return false;
-      }
       plan->lanes = static_cast<int>(lanes);
-      plan->lane_packs = *kernel;
-      return true;
+      plan->lane_packs =
+          kernels.warp.at_least(std::max<int64_t>(1, ceil_divide(shape.packs, lanes)));
+      return plan->lane_packs > 0;
     }
-    case Tier::span:
-      plan->lanes = shape.packs <= int64_t{32} * entry.lane_packs ? 32 : entry.threads;
-      return shape.span && shape.packs <= int64_t{plan->lanes} * entry.lane_packs;
+    case Tier::span: {
+      const bool warp = kernels.span_warp.contains(entry.lane_packs) &&
+                        shape.packs <= int64_t{32} * entry.lane_packs;
+      const bool block = kernels.span_block.contains(entry.lane_packs) && entry.threads > 32 &&
+                         shape.packs <= int64_t{entry.threads} * entry.lane_packs;
+      plan->lanes = warp ? 32 : entry.threads;
+      return shape.span && (warp || block);
+    }
     case Tier::block:
     case Tier::cluster: {
-      if (plan->blocks > limits.cluster_blocks) {
+      if (plan->blocks > limits.cluster_blocks ||
+          !(entry.ahead ? kernels.persistent : kernels.block).contains(entry.lane_packs)) {
         return false;
       }
       const int64_t threads = int64_t{entry.threads} * plan->blocks;
@@ -98,6 +100,10 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const RowLimits
   return false;
 }
 
+KernelSet kernels_of(const RowShape& shape) {
+  return kernel_set({shape.direction, shape.element_bytes, shape.dropout, shape.plain});
+}
+
 RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
   return {std::min(limits.shared_bytes, tuning.shared_bytes),
           std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors,
@@ -121,11 +127,12 @@ std::string RowPlan::to_string() const {
 
 RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
   const RowLimits lowered = lower(limits, tuning);
+  const KernelSet kernels = kernels_of(shape);
   RowPlan plan{};
   for (const TuningEntry& entry : tuning.entries) {
     if (entry.tier != Tier::column && is_for(entry, shape, shape.dropout) &&
         shape.packs <= entry.packs && shape.rows <= entry.rows &&
-        plan_entry(entry, shape, lowered, &plan)) {
+        plan_entry(entry, shape, kernels, lowered, &plan)) {
       break;
     }
   }
@@ -135,9 +142,10 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
 bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
                RowPlan* plan) {
   const RowLimits lowered = lower(limits, tuning);
+  const KernelSet kernels = kernels_of(shape);
   for (const TuningEntry& entry : tuning.entries) {
     if (is_for(entry, shape, shape.dropout) && entry.tier == tier &&
-        plan_entry(entry, shape, lowered, plan)) {
+        plan_entry(entry, shape, kernels, lowered, plan)) {
       return true;
     }
   }

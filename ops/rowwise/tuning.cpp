@@ -8,6 +8,9 @@
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
+
+#include "rowwise/kernel_set.h"
 
 namespace warpfuse {
 namespace {
@@ -16,17 +19,45 @@ constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr const char* kDropoutSuffix = "_dropout";  // of a direction
 constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
-constexpr std::array kSpanLanePacks = {1, 4, 8};
-constexpr std::array kBlockLanePacks = {1, 2, 4, 8};
 
-template <typename Numbers>
-bool contains(const Numbers& numbers, int number) {
-  return std::ranges::find(numbers, number) != std::end(numbers);
+// The kernels that the entry may ask for: those of any function that it is for.
+LanePacks kernels_for(const TuningEntry& entry) {
+  LanePacks found;
+  for (const auto& [dropout, plain] :
+       {std::pair(true, false), std::pair(false, false), std::pair(false, true)}) {
+    if (dropout || !entry.dropout) {
+      const KernelSet set = kernel_set({entry.direction, entry.element_bytes, dropout,
+                                        plain && entry.direction == Direction::forward});
+      found = found | (entry.tier == Tier::warp   ? set.warp
+                       : entry.tier == Tier::span ? set.span_warp | set.span_block
+                       : entry.ahead              ? set.persistent
+                                                  : set.block);
+    }
+  }
+  return found;
+}
+
+// Why none of them has the entry's packs a lane, or an empty string.
+std::string refused_packs(const TuningEntry& entry) {
+  const LanePacks kernels = kernels_for(entry);
+  const bool in_registers = entry.lane_packs > 0 || entry.ahead;
+  if (kernels.contains(entry.lane_packs) && in_registers) {
+    return "";
+  }
+  std::string reason = "no kernel has " + std::to_string(entry.lane_packs) + " packs a lane:";
+  const char* separator = " there are ";
+  for (int n = entry.ahead ? 0 : 1; n <= LanePacks::kMax; ++n) {
+    if (kernels.contains(n)) {
+      reason += separator + std::to_string(n);
+      separator = ", ";
+    }
+  }
+  return reason;
 }
 
 // Why no kernel can run this, or an empty string.
 std::string refusal(const TuningEntry& entry) {
-  if (!contains(std::array{2, 4, 8}, entry.element_bytes)) {
+  if (entry.element_bytes != 2 && entry.element_bytes != 4 && entry.element_bytes != 8) {
     return "element bytes are 2, 4 or 8";
   }
   if (entry.packs < 1 || entry.rows < 1) {
@@ -55,30 +86,25 @@ std::string refusal(const TuningEntry& entry) {
   }
   switch (entry.tier) {
     case Tier::warp:
-      return !contains(kWarpLanePacks, entry.lane_packs) ? "no kernel has so many packs a lane"
-             : entry.blocks != 1                         ? "the tier warp has one block"
-                                                         : "";
+      return entry.blocks != 1 || entry.ahead ? "the tier warp has one block, nothing ahead"
+                                              : refused_packs(entry);
     case Tier::span:
-      return entry.element_bytes == 8 || entry.ahead ||
-                     !contains(kSpanLanePacks, entry.lane_packs) || entry.blocks != 1
-                 ? "the tier span has 1, 4 or 8 packs a lane, one block, nothing ahead, and not 8 "
-                   "bytes"
-                 : "";
+      return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1
+                 ? "the tier span has one block, nothing ahead, and not 8 bytes"
+                 : refused_packs(entry);
     case Tier::block:
     case Tier::cluster:
-      if (registers && (!contains(kBlockLanePacks, entry.lane_packs) ||
-                        (entry.ahead && entry.lane_packs == 1))) {
-        return "no kernel has so many packs a lane";
-      }
       if (!registers && !entry.ahead) {
         return "rows in shared memory are always on their way ahead";
       }
-      if (entry.tier == Tier::block) {
-        return entry.blocks != 1 ? "the tier block has one block" : "";
+      if (entry.tier == Tier::block && entry.blocks != 1) {
+        return "the tier block has one block";
       }
-      return entry.blocks < 2 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
-                 ? "a cluster has 2, 4, 8 or 16 blocks"
-                 : "";
+      if (entry.tier == Tier::cluster &&
+          (entry.blocks < 2 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks)))) {
+        return "a cluster has 2, 4, 8 or 16 blocks";
+      }
+      return refused_packs(entry);
     case Tier::stream:
       return registers                                 ? "the tier stream keeps no packs"
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,10 +26,11 @@ const char* to_string(Tier tier);
 enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
-/// of them, are run so. The first line that fits the shape and the device is taken. Lines for
-/// dropout are for functions that draw random numbers alone, the others for all. Lines of the
-/// tier span are for attention whose keys are hidden by position alone. Lines of the
-/// tier column are for softmax over a dimension that is not the last, and `packs` are its columns.
+/// of them, are run so. The first line is taken that fits the shape, the device and the function's
+/// kernels (kernel_set.h). Lines for dropout are for functions that draw random numbers alone, the
+/// others for all. Lines of the tier span are for attention whose keys are hidden by position
+/// alone. Lines of the tier column are for softmax over a dimension that is not the last, and
+/// `packs` are its columns.
 struct TuningEntry {
   Direction direction;
   bool dropout;
@@ -60,7 +60,7 @@ struct Tuning {
 };
 
 /// Parses the text of a table. Throws std::invalid_argument, whose message names the line, where a
-/// line is not an entry, an entry asks for what no kernel can do, or some shape has no entry.
+/// line is not an entry, no kernel is compiled for what it asks, or some shape has no entry.
 Tuning parse_tuning(const std::string& text);
 
 /// The table that the library comes with.
@@ -97,6 +97,7 @@ struct RowShape {
   bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
   int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
   bool dropout = false;  // random numbers are drawn
+  bool plain = false;    // of softmax's or log_softmax's forward
 };
 
 /// What the device and its kernels allow.
@@ -152,9 +153,6 @@ inline constexpr int kColumnSlots = 8;
 /// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
 /// their way ahead: forward of so many columns, backward of half of them.
 inline constexpr int kColumnAheadPacks = 16;
-
-/// Packs in the registers of a lane that kernels of the tier warp are compiled for.
-inline constexpr std::array kWarpLanePacks = {1, 2, 3, 4, 5, 6, 8};
 
 /// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
 inline constexpr size_t kSplitBytes = size_t{64} * 1024;

@@ -1,5 +1,5 @@
 #include "rowwise/cuda/backward.cuh"
-#include "rowwise/cuda/column_launch.cuh"
+#include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/launch.cuh"
 #include "softmax/softmax_kernel.h"
@@ -15,10 +15,7 @@ cudaError_t backward(const SoftmaxBackwardArguments& arguments, Workspace& works
   const T* g = static_cast<const T*>(arguments.grad_output);
   const T* y = static_cast<const T*>(arguments.output);
   T* dx = static_cast<T*>(arguments.grad_input);
-  const auto [rows, columns, inner] = arguments.layout;
-  if (inner != 1) {
-    return launch_column_backward<T, kLog>(g, y, dx, arguments.layout, stream);
-  }
+  const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const Backward<T, NoMask, kLog> function(y, g, dx, {}, Compute<T>(1), columns);
   return launch_rows(function, shape_of(function, y, rows, columns), workspace, stream);
 }
@@ -27,6 +24,11 @@ cudaError_t backward(const SoftmaxBackwardArguments& arguments, Workspace& works
 
 cudaError_t softmax_backward_cuda(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
                                   cudaStream_t stream) {
+  if (arguments.layout.inner != 1) {
+    return softmax_columns_backward(arguments.dtype, arguments.log, arguments.grad_output,
+                                    arguments.output, arguments.grad_input, arguments.layout,
+                                    stream);
+  }
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.log ? backward<T, true>(arguments, workspace, stream)

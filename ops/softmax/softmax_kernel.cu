@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "rowwise/cuda/column_launch.cuh"
+#include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/launch.cuh"
@@ -40,17 +40,15 @@ cudaError_t launch_naive(const SoftmaxArguments& arguments, cudaStream_t stream)
 
 cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
                                  cudaStream_t stream) {
+  if (arguments.layout.inner != 1) {
+    return softmax_columns(arguments.dtype, arguments.log, arguments.input, arguments.output,
+                           arguments.layout, stream);
+  }
   return dispatch(arguments.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (arguments.layout.inner == 1) {
-      return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
-        return launch_rows(function, shape, workspace, stream);
-      });
-    }
-    const auto launch =
-        arguments.log ? launch_column_forward<T, true> : launch_column_forward<T, false>;
-    return launch(static_cast<const T*>(arguments.input), static_cast<T*>(arguments.output),
-                  arguments.layout, stream);
+    return with_forward<decltype(zero)>(arguments,
+                                        [&](const auto& function, const RowShape& shape) {
+                                          return launch_rows(function, shape, workspace, stream);
+                                        });
   });
 }
 

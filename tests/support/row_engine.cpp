@@ -35,16 +35,22 @@ warpfuse::RowLimits device_row_limits() {
 }  // namespace
 
 std::string tuning_with(const std::string& run) {
-  std::ostringstream text;
+  std::string lines, refusal;
   for (const char* direction : {"forward", "backward"}) {
     for (const int bytes : {2, 4, 8}) {
-      if (bytes == 8 && run.starts_with("span")) {
-        continue;
+      const std::string line = c10::str(direction, ' ', bytes, " * * ", run, '\n');
+      try {
+        warpfuse::parse_tuning(line + kLastEntries);
+        lines += line;
+      } catch (const std::invalid_argument& error) {
+        refusal = error.what();
       }
-      text << direction << ' ' << bytes << " * * " << run << '\n';
     }
   }
-  return text.str() + library_tuning();
+  if (lines.empty()) {
+    throw std::invalid_argument(refusal);
+  }
+  return lines + library_tuning();
 }
 
 std::string tuning_from(const std::string& limits_or_file) {
@@ -78,7 +84,8 @@ warpfuse::RowLimits row_limits() {
           device.cooperative};
 }
 
-warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
+warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor, bool plain,
+                             bool span) {
   const int bytes = static_cast<int>(tensor.element_size()), pack = 16 / bytes;
   const int64_t columns = tensor.size(-1);
   const bool aligned =
@@ -92,11 +99,14 @@ warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& te
           tensor.numel() / columns,
           direction == warpfuse::Direction::forward ? 16U : 32U,
           span,
-          lines ? 0 : 7};
+          lines ? 0 : 7,
+          false,
+          plain && direction == warpfuse::Direction::forward};
 }
 
-warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool span) {
-  return warpfuse::plan_rows(row_shape(direction, tensor, span), device_row_limits(),
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool plain,
+                          bool span) {
+  return warpfuse::plan_rows(row_shape(direction, tensor, plain, span), device_row_limits(),
                              parsed_tuning());
 }
 

@@ -43,8 +43,9 @@ backward 4 * * column 512 0 1 0
 backward 8 * * column 512 0 1 0
 )";
 
-/// The table in use with `run`, "tier threads lane_packs blocks ahead", before its own entries:
-/// rows that it cannot hold go on to those. The tier span has no 8-byte elements.
+/// The table in use with `run`, "tier threads lane_packs blocks ahead", before its own entries, for
+/// each direction and size of elements that has a kernel for it: other rows, and rows that it
+/// cannot hold, go on to those. Throws std::invalid_argument where none has.
 std::string tuning_with(const std::string& run);
 
 /// The table in use with other limits, "shared_bytes=101376,cluster_blocks=1"; or the text of the
@@ -55,13 +56,13 @@ std::string tuning_from(const std::string& limits_or_file);
 warpfuse::RowLimits row_limits();
 
 /// The rows of a contiguous tensor's last dimension. It is the forward's input, or the output that
-/// a backward takes. span: the tier span can take them.
+/// a backward takes. plain: of softmax or log_softmax. span: the tier span can take them.
 warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor,
-                             bool span = false);
+                             bool plain = true, bool span = false);
 
 /// The plan of the table in use for these rows; and that of one tier by its name, if it has one.
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor,
-                          bool span = false);
+                          bool plain = true, bool span = false);
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor);
 
 /// The plan for rows over dimension 1 of [outer, columns, inner]: all of these tensors are read or

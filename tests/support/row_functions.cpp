@@ -70,25 +70,25 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const Expected expected = tensor_softmax(x, -1, log);
     const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
     functions.push_back(
-        {name, Direction::forward, x, false,
+        {name, Direction::forward, x, true, false,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
          [expected] { return Expected(expected); }});
     functions.push_back(
-        {name + " backward", Direction::backward, y, false,
+        {name + " backward", Direction::backward, y, false, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
          [=] { return tensor_softmax_backward(grad, y, -1, log); }});
   }
   for (const MaskArguments& a : mask_arguments(queries, keys, dtype, device, offsets.second)) {
     const Expected expected = tensor_masked_softmax(x, a);
     const bool rules = !a.attn_mask && dtype != at::kDouble;
-    functions.push_back({kind(a), Direction::forward, x, rules && are_packs(x),
+    functions.push_back({kind(a), Direction::forward, x, false, rules && are_packs(x),
                          [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
     const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
-    functions.push_back({kind(a) + ", backward", Direction::backward, y,
+    functions.push_back({kind(a) + ", backward", Direction::backward, y, false,
                          rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return tensor_masked_softmax_backward(grad, y, a); }});
@@ -97,10 +97,12 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 }
 
 std::vector<std::string> runs_of_all_tiers() {
-  std::vector<std::string> runs = {"warp 128 8 1 0",   "span 64 4 1 0",    "span 96 8 1 0",
-                                   "block 128 4 1 0",  "block 64 4 1 1",   "block 128 0 1 1",
+  // Not every function has kernels of 8 packs a lane in the tiers warp and span.
+  std::vector<std::string> runs = {"warp 128 4 1 0",   "warp 128 8 1 0",   "span 64 4 1 0",
+                                   "span 96 1 1 0",    "span 96 8 1 0",    "block 128 4 1 0",
+                                   "block 64 4 1 1",   "block 64 8 1 1",   "block 128 0 1 1",
                                    "stream 128 0 1 0", "stream 32 0 64 0", "stream 64 0 4 1",
-                                   "cluster 64 4 4 0", "cluster 32 2 4 1", "cluster 64 0 2 1"};
+                                   "cluster 64 4 4 0", "cluster 32 8 4 1", "cluster 64 0 2 1"};
   if (row_limits().cluster_blocks < 4) {
     std::erase_if(runs, [](const std::string& run) { return run.starts_with("cluster"); });
   }
@@ -108,7 +110,7 @@ std::vector<std::string> runs_of_all_tiers() {
 }
 
 warpfuse::RowPlan plan_of(const RowFunction& function) {
-  return plan_of(function.direction, function.rows, function.span);
+  return plan_of(function.direction, function.rows, function.plain, function.span);
 }
 
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {

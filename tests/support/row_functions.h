@@ -19,6 +19,7 @@ struct RowFunction {
   std::string name;
   warpfuse::Direction direction;
   at::Tensor rows;  // whose rows and alignment decide the plan
+  bool plain;       // softmax or log_softmax, forward
   bool span;        // the tier span can take them
   std::function<at::Tensor()> run;
   std::function<Expected()> expected;

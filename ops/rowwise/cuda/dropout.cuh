@@ -18,6 +18,16 @@ __device__ __forceinline__ uint64_t uniform(uint64_t x) {
 #endif
 }
 
+/// A kernel's random state, which its first thread notes in used[2] if it is not null.
+__device__ inline Rng rng_of_kernel(const RngSource& source, int64_t* used) {
+  const Rng rng = source.get();
+  if (used != nullptr && blockIdx.x == 0 && threadIdx.x == 0) {
+    used[0] = static_cast<int64_t>(rng.seed);
+    used[1] = static_cast<int64_t>(rng.offset);
+  }
+  return rng;
+}
+
 /// A mask whose rows know their random numbers, and what the forward noted of them.
 template <typename Base, typename C>
 struct RandomMask : Base {

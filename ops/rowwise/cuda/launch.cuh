@@ -9,10 +9,25 @@
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/resident.cuh"
 #include "rowwise/cuda/stream.cuh"
+#include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
+
+/// What a function is, for its kernels and its plan.
+template <typename Function>
+constexpr RowKind kKind = {
+    sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
+    sizeof(typename Function::T),
+    // What alters bits of half precision needs hardly more registers than without dropout.
+    !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits,
+    sizeof(typename Function::Bits) == 16 && !Function::kRules &&
+        std::is_same_v<typename Function::Drawn, NothingDrawn>};
+
+/// The kernels that it is compiled with.
+template <typename Function>
+constexpr KernelSet kKernels = kernel_set(kKind<Function>);
 
 /// The shape of a function's rows, for the plan. `start` is the first row, and `stride` the
 /// elements from a row to the next.
@@ -20,16 +35,37 @@ template <typename Function>
 RowShape shape_of(const Function& function, const typename Function::T* start, int64_t rows,
                   int64_t stride) {
   using T = typename Function::T;
+  constexpr RowKind kind = kKind<Function>;
   const int64_t columns = function.columns;
   const bool aligned = is_aligned(start, stride);
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
-  return {sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
-          static_cast<int>(sizeof(T)), columns / kPack<T>,
-          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>), rows,
-          sizeof(typename Function::Bits), function.spans(rows), lines ? 0 : kLinePacks - 1,
-          // What alters bits of half precision needs hardly more registers than without dropout.
-          !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
+  return {kind.direction,
+          kind.element_bytes,
+          columns / kPack<T>,
+          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
+          rows,
+          sizeof(typename Function::Bits),
+          function.spans(rows),
+          lines ? 0 : kLinePacks - 1,
+          kind.dropout,
+          kind.plain};
+}
+
+/// Calls call(std::integral_constant<int, number>()) where `number` is one of kNumbers, as that of
+/// a plan is. Nothing is compiled for others.
+template <LanePacks kNumbers, int kNumber = 0, typename Call>
+cudaError_t with_lane_packs(int number, const Call& call) {
+  if constexpr (kNumber > LanePacks::kMax) {
+    return cudaErrorInvalidConfiguration;
+  } else {
+    if constexpr (kNumbers.contains(kNumber)) {
+      if (number == kNumber) {
+        return call(std::integral_constant<int, kNumber>());
+      }
+    }
+    return with_lane_packs<kNumbers, kNumber + 1>(number, call);
+  }
 }
 
 template <typename Function>
@@ -39,29 +75,14 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
   const int lanes_log2 = std::countr_zero(static_cast<unsigned>(plan.lanes));
   const LaunchShape shape{Tier::warp, plan.lane_packs, (steps + rows_of_block - 1) / rows_of_block,
                           plan.threads};
-  const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, function, steps, plan.lanes, lanes_log2);
-  };
-  switch (plan.lane_packs) {
-    case 0:
+  return with_lane_packs<kKernels<Function>.warp>(plan.lane_packs, [&](auto packs) {
+    if constexpr (packs == 0) {
       return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
-    case 1:
-      return launch(warp_kernel<1, Function>);
-    case 2:
-      return launch(warp_kernel<2, Function>);
-    case 3:
-      return launch(warp_kernel<3, Function>);
-    case 4:
-      return launch(warp_kernel<4, Function>);
-    case 5:
-      return launch(warp_kernel<5, Function>);
-    case 6:
-      return launch(warp_kernel<6, Function>);
-    case 8:
-      return launch(warp_kernel<8, Function>);
-    default:
-      return cudaErrorInvalidConfiguration;
-  }
+    } else {
+      return launch_kernel(warp_kernel<packs, Function>, shape, stream, function, steps, plan.lanes,
+                           lanes_log2);
+    }
+  });
 }
 
 template <typename Function>
@@ -76,16 +97,12 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
   };
-  switch (plan.lane_packs) {
-    case 1:
-      return launch(warps ? span_warp_kernel<1, Spans> : span_block_kernel<1, Spans>);
-    case 4:
-      return launch(warps ? span_warp_kernel<4, Spans> : span_block_kernel<4, Spans>);
-    case 8:
-      return launch(warps ? span_warp_kernel<8, Spans> : span_block_kernel<8, Spans>);
-    default:
-      return cudaErrorInvalidConfiguration;
+  if (warps) {
+    return with_lane_packs<kKernels<Function>.span_warp>(
+        plan.lane_packs, [&](auto packs) { return launch(span_warp_kernel<packs, Spans>); });
   }
+  return with_lane_packs<kKernels<Function>.span_block>(
+      plan.lane_packs, [&](auto packs) { return launch(span_block_kernel<packs, Spans>); });
 }
 
 /// Launches as many blocks as run at once: they stay for all rows.
@@ -97,20 +114,15 @@ cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan&
     shape.blocks = std::min(steps, clusters) * plan.blocks;
     return launch_kernel(kernel, shape, stream, function, steps, plan.blocks, more...);
   };
-  switch (plan.lane_packs) {
-    case 0:
+  return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
+    if constexpr (packs == 0) {
       return launch(shared_kernel<Function>,
                     static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
                                      static_cast<size_t>(plan.threads)));
-    case 2:
-      return launch(ahead_kernel<2, Function>);
-    case 4:
-      return launch(ahead_kernel<4, Function>);
-    case 8:
-      return launch(ahead_kernel<8, Function>);
-    default:
-      return cudaErrorInvalidConfiguration;
-  }
+    } else {
+      return launch(ahead_kernel<packs, Function>);
+    }
+  });
 }
 
 template <typename Function>
@@ -133,18 +145,8 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
       return launch(block_kernel<4, Function, true>);
     }
   }
-  switch (plan.lane_packs) {
-    case 1:
-      return launch(block_kernel<1, Function>);
-    case 2:
-      return launch(block_kernel<2, Function>);
-    case 4:
-      return launch(block_kernel<4, Function>);
-    case 8:
-      return launch(block_kernel<8, Function>);
-    default:
-      return cudaErrorInvalidConfiguration;
-  }
+  return with_lane_packs<kKernels<Function>.block>(
+      plan.lane_packs, [&](auto packs) { return launch(block_kernel<packs, Function>); });
 }
 
 template <typename Function>

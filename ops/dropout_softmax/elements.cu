@@ -1,25 +1,13 @@
-#pragma once
-
 #include <algorithm>
 
+#include "dropout_softmax/elements.h"
+#include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 
 namespace warpfuse::cuda {
 
-// Dropout by itself, a Philox block a thread: for the mask, and beside the kernels of a dimension
-// that is not the last.
-
-__device__ inline Rng rng_of_kernel(const RngSource& source, int64_t* used) {
-  const Rng rng = source.get();
-  if (used != nullptr && blockIdx.x == 0 && threadIdx.x == 0) {
-    used[0] = static_cast<int64_t>(rng.seed);
-    used[1] = static_cast<int64_t>(rng.offset);
-  }
-  return rng;
-}
-
-/// Calls visit(block, first, count) for the Philox blocks of this thread.
+// Calls visit(block, first, count) for the Philox blocks of this thread.
 template <typename Visit>
 __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit& visit) {
   const int64_t blocks = (elements + kDropoutBlock - 1) / kDropoutBlock;
@@ -32,7 +20,7 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
   }
 }
 
-/// output = input * keep * scale; they may be the same. aligned: 16 bytes may be moved at once.
+// output = input * keep * scale; they may be the same. aligned: 16 bytes may be moved at once.
 template <typename T>
 __global__ void __launch_bounds__(256)
     drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned,
@@ -62,9 +50,8 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-template <typename Bool>
 __global__ void __launch_bounds__(256)
-    mark_elements_kernel(Bool* mask, int64_t elements, Dropout dropout, RngSource source) {
+    mark_elements_kernel(bool* mask, int64_t elements, Dropout dropout, RngSource source) {
   wait_for_previous_kernel();
   const Rng rng = rng_of_kernel(source, nullptr);
   for_dropout_blocks(elements, [&](uint64_t block, int64_t first, int count) {
@@ -75,20 +62,34 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-inline LaunchShape elements_shape(int64_t elements) {
+namespace {
+
+LaunchShape elements_shape(int64_t elements) {
   constexpr int kThreads = 256;
   constexpr int64_t kBlocks = 1 << 20;  // a block takes more elements where there are more
   const int64_t of_block = int64_t{kThreads} * kDropoutBlock;
   return {Tier::elements, 0, std::min((elements + of_block - 1) / of_block, kBlocks), kThreads};
 }
 
-template <typename T>
-cudaError_t drop_elements(const T* input, T* output, int64_t elements, const Dropout& dropout,
-                          const RngSource& source, int64_t* used, cudaStream_t stream) {
+}  // namespace
+
+cudaError_t drop_elements(DType dtype, const void* input, void* output, int64_t elements,
+                          const Dropout& dropout, const RngSource& source, int64_t* used,
+                          cudaStream_t stream) {
   const bool aligned =
       reinterpret_cast<uintptr_t>(input) % 16 == 0 && reinterpret_cast<uintptr_t>(output) % 16 == 0;
-  return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream, input, output,
-                       elements, aligned, Drop<Compute<T>>(dropout), source, used);
+  return dispatch(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream,
+                         static_cast<const T*>(input), static_cast<T*>(output), elements, aligned,
+                         Drop<Compute<T>>(dropout), source, used);
+  });
+}
+
+cudaError_t mark_elements(bool* mask, int64_t elements, const Dropout& dropout,
+                          const RngSource& source, cudaStream_t stream) {
+  return launch_kernel(mark_elements_kernel, elements_shape(elements), stream, mask, elements,
+                       dropout, source);
 }
 
 }  // namespace warpfuse::cuda

@@ -1,16 +1,17 @@
-#pragma once
-
 #include <algorithm>
 
 #include "rowwise/cuda/column_ahead.cuh"
 #include "rowwise/cuda/column_stream.cuh"
+#include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 
 namespace warpfuse::cuda {
+namespace {
 
-/// The plan for the rows of `layout`, whose tensors may be read 16 bytes at once where all of
-/// `pointers` are aligned.
+// The plan for the rows of `layout`, whose tensors may be read 16 bytes at once where all of
+// `pointers` are aligned.
 template <typename T, typename... Pointers>
 ColumnPlan column_plan(Direction direction, const RowLayout& layout, const Pointers*... pointers) {
   const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
@@ -20,14 +21,14 @@ ColumnPlan column_plan(Direction direction, const RowLayout& layout, const Point
                       device_limits().rows, *tuning());
 }
 
-inline LaunchShape launch_shape(const ColumnPlan& plan) {
+LaunchShape launch_shape(const ColumnPlan& plan) {
   return {Tier::column, plan.lane_packs, plan.tiles * plan.blocks, plan.threads, plan.blocks};
 }
 
-/// As many blocks as run at once, for all tiles.
+// As many blocks as run at once, for all tiles.
 template <typename Function>
-cudaError_t launch_column_ahead(const Function& function, const ColumnPlan& plan,
-                                const RowLayout& layout, cudaStream_t stream) {
+cudaError_t launch_ahead(const Function& function, const ColumnPlan& plan, const RowLayout& layout,
+                         cudaStream_t stream) {
   const auto kernel = column_ahead_kernel<Function, kColumnAheadPacks / Function::kInputs>;
   LaunchShape shape = launch_shape(plan);
   shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
@@ -38,8 +39,7 @@ cudaError_t launch_column_ahead(const Function& function, const ColumnPlan& plan
 }
 
 template <typename T, bool kLog>
-cudaError_t launch_column_forward(const T* input, T* output, const RowLayout& layout,
-                                  cudaStream_t stream) {
+cudaError_t forward(const T* input, T* output, const RowLayout& layout, cudaStream_t stream) {
   const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
   const LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
@@ -47,7 +47,7 @@ cudaError_t launch_column_forward(const T* input, T* output, const RowLayout& la
                          layout, plan.width);
   }
   if (plan.ahead) {
-    return launch_column_ahead(ColumnForward<T, kLog>{input, output}, plan, layout, stream);
+    return launch_ahead(ColumnForward<T, kLog>{input, output}, plan, layout, stream);
   }
   const auto kernel = plan.vector > 1 ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
                                       : column_forward_kernel<T, kLog, 1, kColumnSlots>;
@@ -55,14 +55,14 @@ cudaError_t launch_column_forward(const T* input, T* output, const RowLayout& la
 }
 
 template <typename T, bool kLog>
-cudaError_t launch_column_backward(const T* grad_output, const T* output, T* grad_input,
-                                   const RowLayout& layout, cudaStream_t stream) {
+cudaError_t backward(const T* grad_output, const T* output, T* grad_input, const RowLayout& layout,
+                     cudaStream_t stream) {
   const ColumnPlan plan =
       column_plan<T>(Direction::backward, layout, grad_output, output, grad_input);
   const LaunchShape shape = launch_shape(plan);
   if (plan.ahead) {
-    return launch_column_ahead(ColumnBackward<T, kLog>{grad_output, output, grad_input}, plan,
-                               layout, stream);
+    return launch_ahead(ColumnBackward<T, kLog>{grad_output, output, grad_input}, plan, layout,
+                        stream);
   }
   if (plan.lane_packs == 0) {
     return launch_kernel(column_stream_backward_kernel<T, kLog>, shape, stream, grad_output, output,
@@ -72,6 +72,29 @@ cudaError_t launch_column_backward(const T* grad_output, const T* output, T* gra
                                       : column_backward_kernel<T, kLog, 1, kColumnSlots>;
   return launch_kernel(kernel, shape, stream, grad_output, output, grad_input, layout, plan.width,
                        plan.blocks);
+}
+
+}  // namespace
+
+cudaError_t softmax_columns(DType dtype, bool log, const void* input, void* output,
+                            const RowLayout& layout, cudaStream_t stream) {
+  return dispatch(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return (log ? forward<T, true> : forward<T, false>)(static_cast<const T*>(input),
+                                                        static_cast<T*>(output), layout, stream);
+  });
+}
+
+cudaError_t softmax_columns_backward(DType dtype, bool log, const void* grad_output,
+                                     const void* output, void* grad_input, const RowLayout& layout,
+                                     cudaStream_t stream) {
+  return dispatch(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return (log ? backward<T, true> : backward<T, false>)(static_cast<const T*>(grad_output),
+                                                          static_cast<const T*>(output),
+                                                          static_cast<T*>(grad_input), layout,
+                                                          stream);
+  });
 }
 
 }  // namespace warpfuse::cuda

@@ -1,0 +1,187 @@
+// Which kernels row functions are compiled with: those that the library's table or an algorithm's
+// name can launch, no fewer and no more.
+
+#include <rowwise/kernel_set.h>
+
+#include <sstream>
+
+#include "support/pch.h"
+#include "support/row_engine.h"
+#include "support/tuning_shapes.h"
+
+namespace {
+
+using warpfuse::Direction;
+using warpfuse::kernel_set;
+using warpfuse::KernelSet;
+using warpfuse::LanePacks;
+using warpfuse::parse_tuning;
+using warpfuse::plan_rows;
+using warpfuse::plan_tier;
+using warpfuse::RowKind;
+using warpfuse::RowLimits;
+using warpfuse::RowPlan;
+using warpfuse::RowShape;
+using warpfuse::Tier;
+using warpfuse::Tuning;
+
+std::vector<RowKind> kinds() {
+  std::vector<RowKind> all;
+  for (const int bytes : {2, 4, 8}) {
+    for (const bool dropout : {false, true}) {
+      all.push_back({Direction::forward, bytes, dropout, false});
+      all.push_back({Direction::backward, bytes, dropout, false});
+    }
+    all.push_back({Direction::forward, bytes, false, true});
+  }
+  return all;
+}
+
+RowShape shape_of(const RowKind& kind, int64_t packs, int64_t rows) {
+  const size_t pack_bytes = kind.direction == Direction::forward ? 16 : 32;
+  return {kind.direction, kind.element_bytes, packs, 0, rows, pack_bytes, false, 0,
+          kind.dropout,   kind.plain};
+}
+
+/// The kernel of a plan joins the others.
+void add(const RowPlan& plan, KernelSet& kernels) {
+  LanePacks* const packs = plan.tier == Tier::warp ? &kernels.warp
+                           : plan.tier == Tier::span
+                               ? plan.lanes == 32 ? &kernels.span_warp : &kernels.span_block
+                           : plan.tier == Tier::stream ? nullptr
+                           : plan.ahead                ? &kernels.persistent
+                                                       : &kernels.block;
+  if (packs != nullptr) {
+    *packs = *packs | LanePacks{plan.lane_packs};
+  }
+}
+
+/// Those of all plans for a kind of rows, by the table and by names.
+KernelSet launched(const RowKind& kind, const Tuning& tuning) {
+  KernelSet kernels;
+  std::set<int64_t> some_rows = {1, 1000};
+  for (const warpfuse::TuningEntry& entry : tuning.entries) {
+    if (entry.rows != kAny) {
+      some_rows.insert({entry.rows, entry.rows + 1});
+    }
+  }
+  const RowLimits eight_blocks{kHopper.shared_bytes, 8, kHopper.multiprocessors, true};
+  const bool spans = !kind.dropout && !kind.plain && kind.element_bytes < 8;
+  for (const RowLimits& limits : {kHopper, eight_blocks, kAmpere, kLeast}) {
+    for (const int64_t rows : some_rows) {
+      for (const int64_t packs : interesting_packs(tuning)) {
+        RowShape shape = shape_of(kind, packs, rows);
+        RowPlan plan = plan_rows(shape, limits, tuning);
+        add(plan, kernels);
+        for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster}) {
+          if (kind.plain && plan_tier(tier, shape, limits, tuning, &plan)) {
+            add(plan, kernels);
+          }
+        }
+        shape.span = spans;
+        add(plan_rows(shape, limits, tuning), kernels);
+        shape.span = false;
+        shape.edges = int64_t{2} * (16 / kind.element_bytes - 1);
+        shape.shift = 7;
+        add(plan_rows(shape, limits, tuning), kernels);
+      }
+    }
+  }
+  return kernels;
+}
+
+std::string to_string(const LanePacks& packs) {
+  std::ostringstream text;
+  for (int n = 0; n <= LanePacks::kMax; ++n) {
+    if (packs.contains(n)) {
+      text << n << ' ';
+    }
+  }
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("each kernel is one that the library's table or a name launches", "[tuning]") {
+  for (const RowKind& kind : kinds()) {
+    const KernelSet compiled = kernel_set(kind);
+    const KernelSet used = launched(kind, warpfuse::default_tuning());
+    INFO((kind.direction == Direction::forward ? "forward " : "backward ")
+         << kind.element_bytes << (kind.dropout ? ", dropout" : "")
+         << (kind.plain ? ", plain" : ""));
+    CHECK(to_string(compiled.warp) == to_string(used.warp));
+    CHECK(to_string(compiled.block) == to_string(used.block));
+    CHECK(to_string(compiled.persistent) == to_string(used.persistent));
+    if (!kind.dropout && !kind.plain) {  // others have no tier span
+      CHECK(to_string(compiled.span_warp) == to_string(used.span_warp));
+      CHECK(to_string(compiled.span_block) == to_string(used.span_block));
+    }
+  }
+}
+
+TEST_CASE("no table plans what is not compiled", "[tuning]") {
+  // All lines that are not refused, each before the library's table.
+  int64_t plans = 0;
+  for (const std::string tier : {"warp 64", "span 32", "span 96", "block 96", "cluster 64"}) {
+    for (int packs = 0; packs <= 9; ++packs) {
+      for (const int ahead : {0, 1}) {
+        std::string text;
+        const std::string run =
+            c10::str(tier, ' ', packs, tier == "cluster 64" ? " 2 " : " 1 ", ahead);
+        try {
+          text = tuning_with(run);
+        } catch (const std::invalid_argument&) {
+          continue;
+        }
+        const Tuning tuning = parse_tuning(text);
+        for (const RowKind& kind : kinds()) {
+          const KernelSet compiled = kernel_set(kind);
+          KernelSet planned;
+          for (int64_t n = 0; n < 2000; n += 1 + n / 32) {
+            for (const bool span : {false, kind.element_bytes < 8}) {
+              RowShape shape = shape_of(kind, n, 100);
+              shape.span = span;
+              RowPlan plan = plan_rows(shape, kHopper, tuning);
+              add(plan, planned);
+              plans += plan.tier != Tier::stream;
+              for (const Tier by_name : {Tier::warp, Tier::block, Tier::cluster}) {
+                if (kind.plain && plan_tier(by_name, shape, kHopper, tuning, &plan)) {
+                  add(plan, planned);
+                }
+              }
+            }
+          }
+          INFO(run);
+          CHECK((planned.warp.bits & ~compiled.warp.bits) == 0);
+          CHECK((planned.block.bits & ~compiled.block.bits) == 0);
+          CHECK((planned.persistent.bits & ~compiled.persistent.bits) == 0);
+          CHECK((planned.span_warp.bits & ~compiled.span_warp.bits) == 0);
+          CHECK((planned.span_block.bits & ~compiled.span_block.bits) == 0);
+        }
+      }
+    }
+  }
+  CHECK(plans > 10'000);
+}
+
+TEST_CASE("a function passes over lines whose kernel it does not have", "[tuning]") {
+  const Tuning tuning = parse_tuning(std::string("forward 4 256 * warp  128 8 1 0\n"
+                                                 "forward 4 *   * block 128 8 1 0\n"
+                                                 "backward 2 *  * span  32  8 1 0\n"
+                                                 "backward 2 *  * span  32  1 1 0") +
+                                     kLastEntries);
+  const auto plan = [&](const RowKind& kind, int64_t packs) {
+    RowShape shape = shape_of(kind, packs, 1000);
+    shape.span = kind.direction == Direction::backward;
+    return plan_rows(shape, kHopper, tuning);
+  };
+  const RowPlan warp{Tier::warp, 32, 8, 128, 1, false, 0};
+  CHECK((plan({Direction::forward, 4, false, true}, 256) == warp));
+  CHECK((plan({Direction::forward, 4, true, false}, 256) == warp));
+  CHECK((plan({Direction::forward, 4, false, false}, 256) ==
+         RowPlan{Tier::block, 32, 8, 128, 1, false, 0}));
+  CHECK((plan({Direction::backward, 2, false, false}, 256) ==
+         RowPlan{Tier::span, 32, 8, 32, 1, false, 0}));
+  // The kernel of one pack is for blocks of several warps.
+  CHECK(plan({Direction::backward, 2, false, false}, 257).tier == Tier::stream);
+}
