@@ -12,7 +12,9 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# nvcc compresses large device code alone, unless it is told to compress all.
 target_compile_options(warpfuse_compile_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror>
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror;--expt-relaxed-constexpr>)
 
