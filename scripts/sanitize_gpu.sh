@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# usage: scripts/sanitize_gpu.sh [--preset NAME] [memcheck|racecheck ...]
+# usage: scripts/sanitize_gpu.sh [--preset NAME] [memcheck|racecheck|initcheck|synccheck ...]
 # Runs every kernel, small, under compute-sanitizer: memcheck for accesses outside of what was
-# allocated, racecheck for shared memory that threads touch without a barrier between. First, as a
-# check on the check, kernels that are broken on purpose (tests/sanitizer), which must be caught, and
-# a sound one, which must not.
+# allocated, racecheck for shared memory that threads touch without a barrier between, initcheck for
+# memory that is read and was never written, synccheck for barriers that not all threads reach. First,
+# as a check on the check, kernels that are broken on purpose (tests/sanitizer), which must be caught,
+# and a sound one, which must not; and a call of the library with a tensor that says it is longer than
+# its memory.
 # exit code: 0 all as it should be, 1 not, 77 there is no compute-sanitizer, or it cannot watch this
 # GPU.
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
 TOOLS=("${REST[@]}")
-[ ${#TOOLS[@]} -gt 0 ] || TOOLS=(memcheck racecheck)
+[ ${#TOOLS[@]} -gt 0 ] || TOOLS=(memcheck racecheck initcheck synccheck)
 SKIPPED=77 FOUND=99  # FOUND: what compute-sanitizer exits with when it reports an error
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null || true)
@@ -32,14 +34,17 @@ sanitize() { # tool program...
 }
 fail() { cat "$log" >&2; die "sanitize_gpu.sh: $*"; }
 
-# Each allocation of its own, or memcheck would take the allocator's whole block for the tensor's.
+# Each tensor in an allocation of its own, of its own size, or memcheck would take the allocator's
+# whole block for the tensor's.
 export PYTORCH_NO_CUDA_MEMORY_CACHING=1
 
 for tool in "${TOOLS[@]}"; do
   case $tool in
     memcheck) fault=out-of-bounds ;;
     racecheck) fault=race ;;
-    *) die "sanitize_gpu.sh: expected memcheck or racecheck, got $tool" ;;
+    initcheck) fault=uninitialized ;;
+    synccheck) fault=divergence ;;
+    *) die "sanitize_gpu.sh: expected memcheck, racecheck, initcheck or synccheck, got $tool" ;;
   esac
   say "$tool: a sound kernel, and one that is broken ($fault)"
   sanitize "$tool" "$broken" sound
@@ -50,10 +55,14 @@ for tool in "${TOOLS[@]}"; do
   [ $CODE -eq 0 ] || fail "$tool found fault with a sound kernel, or did not run ($CODE)"
   sanitize "$tool" "$broken" "$fault"
   [ $CODE -eq $FOUND ] || fail "$tool did not catch the broken kernel ($CODE)"
+  if [ "$tool" = memcheck ]; then
+    sanitize "$tool" "$tests" "[past-the-end]"
+    grep -q 'Invalid __global__ read' "$log" || fail "$tool did not see a read past the end of a tensor ($CODE)"
+  fi
 
   say "$tool: the kernels of warpfuse"
   sanitize "$tool" "$tests" "[sanitize]"
   # 77: some test case was skipped.
   [ $CODE -eq 0 ] || [ $CODE -eq $SKIPPED ] || fail "$tool found errors, or tests failed ($CODE)"
-  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|assertions|skipped' "$log" | sed "s/^/$tool: /"
+  echo "$tool: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|assertions|skipped' "$log" | sed 's/^=* //' | paste -sd ' ')"
 done

@@ -1,11 +1,14 @@
 // Every kernel of the GPU once or twice, small: what scripts/sanitize_gpu.sh runs under
-// compute-sanitizer.
+// compute-sanitizer. Each tensor is an allocation of its own and ends where that does, so that
+// memcheck sees what is read behind it. Tensors come from the host and results go back there, and
+// our kernels alone touch them meanwhile, as initcheck does not see what others write.
 
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/dropout_checks.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
+#include "support/masks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
 #include "support/sampling.h"
@@ -14,11 +17,30 @@
 namespace {
 
 void check_functions(int64_t heads, int64_t queries, int64_t keys, at::ScalarType dtype,
-                     const at::Device& device, const Offsets& offsets) {
+                     const at::Device& device, Offsets offsets) {
+  offsets.on_host = true;
   for (const RowFunction& function : row_functions(heads, queries, keys, dtype, device, offsets)) {
     INFO(function.name << " of " << describe(function.rows));
     CHECK(mismatch(function.run(), function.expected()) == "");
   }
+}
+
+/// Positions and lengths on the host, some before the first key and some past the last.
+MaskArguments random_rules(int64_t batch, int64_t queries, int64_t keys, at::ScalarType index) {
+  return {.query_positions = at::randint(-1, keys + 2, {batch, queries}, index),
+          .key_lengths = at::randint(0, keys + 1, {batch}, index)};
+}
+
+/// Forward and backward, without dropout and with it.
+void check_attention(const at::Tensor& scores, const MaskArguments& a, const at::Device& device) {
+  INFO(describe(scores) << ", " << describe(a));
+  const at::Tensor grad = random_tensor(scores.sizes(), scores.scalar_type());
+  const MaskArguments there = to(device, a);
+  const at::Tensor output = masked_softmax(scores.to(device), there);
+  CHECK(mismatch(output, tensor_masked_softmax(scores, a)) == "");
+  CHECK(mismatch(masked_softmax_backward(grad.to(device), output, there),
+                 tensor_masked_softmax_backward(grad, output.cpu(), a)) == "");
+  check_masked_dropout(scores.to(device), there, 0.3);
 }
 
 }  // namespace
@@ -38,6 +60,40 @@ WARPFUSE_GPU_TEST("rows in every tier", "[sanitize]") {
   check_functions(1, 2, 4099, at::kBFloat16, device, {.input = 3});
 }
 
+WARPFUSE_GPU_TEST("attention whose queries fill no block", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    for (const auto& [batch, heads, queries, keys] :
+         std::vector<std::array<int64_t, 4>>{{1, 1, 5, 7}, {3, 2, 5, 7}, {2, 1, 9, 40}}) {
+      const at::Tensor scores = random_tensor({batch, heads, queries, keys}, dtype);
+      for (const at::ScalarType index : {at::kInt, at::kLong}) {
+        MaskArguments rules = random_rules(batch, queries, keys, index);
+        check_attention(scores, rules, device);
+        rules.window = 3;
+        check_attention(scores, rules, device);
+      }
+      check_attention(scores, {.attn_mask = random_bool({batch, 1, 1, keys}, at::kCPU)}, device);
+      check_attention(scores,
+                      {.attn_mask = random_additive({heads, queries, 1}, at::kFloat, at::kCPU),
+                       .causal = "upper_left"},
+                      device);
+    }
+  }
+}
+
+// Not among [sanitize]: memcheck must find fault with it, or tensors do not end where allocations
+// do.
+TEST_CASE("a position fewer than queries", "[.][past-the-end]") {
+  if (!has_gpu()) {
+    skip_test(kNoGpu);
+    return;
+  }
+  const at::Tensor positions = at::zeros({1, 5}, at::kLong).to(at::kCUDA);
+  const at::Tensor scores = random_tensor({1, 1, 6, 7}, at::kFloat, at::kCUDA);
+  masked_softmax(scores, {.query_positions = at::from_blob(positions.mutable_data_ptr(), {1, 6},
+                                                           positions.options())})
+      .cpu();
+}
+
 WARPFUSE_GPU_TEST("rows with dropout in every tier", "[sanitize]") {
   for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
@@ -46,50 +102,67 @@ WARPFUSE_GPU_TEST("rows with dropout in every tier", "[sanitize]") {
       check_dropout(random_tensor({3, 333}, at::kHalf, device), with(order, -1, 0.3));
       check_dropout(random_tensor({3, 333}, at::kFloat, device), with(order, -1, 0.3));
     }
-    check_masked_dropout(random_tensor({1, 3, 333}, at::kBFloat16, device),
-                         {.attn_mask = random_bool({3, 333}, device)}, 0.3);
+    MaskArguments arguments = random_rules(1, 3, 333, at::kLong);
+    arguments.attn_mask = random_bool({3, 333}, at::kCPU);
+    check_masked_dropout(random_tensor({1, 3, 333}, at::kBFloat16, device), to(device, arguments),
+                         0.3);
   }
   for (const DropoutCall& order : kOrders) {
     check_dropout(random_tensor({2, 33, 5}, at::kFloat, device), with(order, 1, 0.3));
   }
+  const at::Tensor rng = rng_of(3, 4, device);
+  const at::Tensor kept = dropout_mask(at::empty({3, 333}, rng.options()), 0.3, rng);
+  CHECK(kept.cpu().equal(plain_factors({3, 333}, 0.3, rng).gt(0)));
 }
 
 WARPFUSE_GPU_TEST("a product, dropout and softmax in one kernel", "[sanitize]") {
-  const at::Tensor input = random_tensor({100, 456}, at::kHalf, device, 1.0);
-  const at::Tensor weight = random_tensor({8456, 456}, at::kHalf, device, 0.05);
-  const at::Tensor bias = random_tensor({8456}, at::kHalf, device);
+  const at::Tensor input = random_tensor({100, 456}, at::kHalf, at::kCPU, 1.0);
+  const at::Tensor weight = random_tensor({8456, 456}, at::kHalf, at::kCPU, 0.05);
+  const at::Tensor bias = random_tensor({8456}, at::kHalf);
   const at::Tensor rng = rng_of(3, 4, device);
-  const at::Tensor output = std::get<0>(linear_dropout_softmax(input, weight, bias, 0.3, rng));
-  const at::Tensor of_linear = std::get<0>(
-      dropout_softmax(at::linear(input.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat)),
-                      {.dim = -1, .p = 0.3}, rng));
-  CHECK((output.to(at::kFloat) - of_linear).abs().max().item<float>() < 5e-3F);
+  const at::Tensor output = std::get<0>(
+      linear_dropout_softmax(input.to(device), weight.to(device), bias.to(device), 0.3, rng));
+  const at::Tensor logits =
+      at::linear(input.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat));
+  const at::Tensor apart =
+      std::get<0>(dropout_softmax(logits.to(device), {.dim = -1, .p = 0.3}, rng));
+  CHECK((output.cpu().to(at::kFloat) - apart.cpu()).abs().max().item<float>() < 5e-3F);
 }
 
 WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", "[sanitize]") {
+  const auto check = [&](at::ScalarType dtype, int64_t columns, const std::string& form,
+                         at::ScalarType index) {
+    const LogprobArguments arguments{.form = form};
+    const at::Tensor logits = random_tensor({3, columns}, dtype, device);
+    const at::Tensor targets = random_targets({3}, columns, device, index);
+    check_logprob(logits, targets, arguments);
+    const LogprobResults results = logprob_with_statistics(logits, targets, arguments);
+    const LogprobGradients gradients = random_gradients(results, arguments.form);
+    const at::Tensor grad = logprob_backward(logits, targets, results, gradients, arguments);
+    logprob_backward_in_place(logits, targets, results, gradients, arguments);
+    CHECK(bit_mismatch(logits, grad) == "");
+  };
   for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
     for (const int64_t columns : {33, 1025, 5000, 40'001}) {
-      const LogprobArguments arguments{.form = "entropy"};
-      const at::Tensor logits = random_tensor({3, columns}, dtype, device);
-      const at::Tensor targets = random_targets({3}, columns, device);
-      check_logprob(logits, targets, arguments);
-      const LogprobResults results = logprob_with_statistics(logits, targets, arguments);
-      const LogprobGradients gradients = random_gradients(results, arguments.form);
-      const at::Tensor grad = logprob_backward(logits, targets, results, gradients, arguments);
-      logprob_backward_in_place(logits, targets, results, gradients, arguments);
-      CHECK(bit_mismatch(logits, grad) == "");
+      check(dtype, columns, "entropy", at::kLong);
     }
+    check(dtype, 1025, "logprob", at::kInt);
+    check(dtype, 1025, "lse", at::kInt);
   }
 }
 
 WARPFUSE_GPU_TEST("tokens drawn by blocks and clusters", "[sanitize]") {
+  const at::Tensor step = at::full({1}, 5, at::kLong), rows = at::tensor({7, 0, 3}, at::kLong);
   for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
     for (const int64_t columns : {33, 1025, 40'001}) {
-      const at::Tensor logits = random_tensor({3, columns}, dtype, device);
-      for (const SampleArguments& arguments :
+      const at::Tensor logits = random_tensor({3, columns}, dtype);
+      for (SampleArguments arguments :
            {SampleArguments{.temperature = 0.0},
             SampleArguments{.temperature = 0.8, .top_k = 50, .top_p = 0.9, .min_p = 0.01}}) {
-        CHECK(at::equal(sample(logits, 5, arguments).cpu(), sample(logits.cpu(), 5, arguments)));
+        arguments.rows = rows;
+        const at::Tensor expected = sample(logits, step, arguments);
+        arguments.rows = rows.to(device);
+        CHECK(at::equal(sample(logits.to(device), step.to(device), arguments).cpu(), expected));
       }
     }
   }
@@ -100,17 +173,18 @@ WARPFUSE_GPU_TEST("tiles of rows that are not contiguous", "[sanitize]") {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{2, 33, 16}, {2, 33, 5}, {1, most, 8}, {1, 20'000, 3}}) {
-      const at::Tensor x = random_tensor(shape, dtype, device);
+      const at::Tensor x = random_tensor(shape, dtype), there = x.to(device);
       INFO(describe(x));
-      CHECK(mismatch(warpfuse::softmax(x, 1), tensor_softmax(x, 1, false)) == "");
-      CHECK(mismatch(log_softmax_backward(x, x, 1), tensor_softmax_backward(x, x, 1, true)) == "");
+      CHECK(mismatch(warpfuse::softmax(there, 1), tensor_softmax(x, 1, false)) == "");
+      CHECK(mismatch(log_softmax_backward(there, there, 1),
+                     tensor_softmax_backward(x, x, 1, true)) == "");
     }
   }
 }
 
 WARPFUSE_GPU_TEST("the algorithms that only a name calls", "[sanitize]") {
-  const at::Tensor x = random_tensor({3, 2051}, at::kFloat, device);
+  const at::Tensor x = random_tensor({3, 2051}, at::kFloat);
   for (const std::string name : {"naive", "warp"}) {
-    CHECK(mismatch(softmax_algorithm(x, -1, name), tensor_softmax(x, -1, false)) == "");
+    CHECK(mismatch(softmax_algorithm(x.to(device), -1, name), tensor_softmax(x, -1, false)) == "");
   }
 }

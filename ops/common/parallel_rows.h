@@ -9,6 +9,11 @@
 
 #include "common/counters.h"
 
+// clang-tidy reads the sources without OpenMP.
+#if !defined(_OPENMP) && !defined(__clang_analyzer__)
+#error "at::parallel_for runs serially in a file that is compiled without -fopenmp"
+#endif
+
 namespace warpfuse {
 
 /// Pieces of work that calls on the CPU were cut into: one a call where it runs on one thread.

@@ -22,23 +22,26 @@ inline DropoutCall with(DropoutCall call, int64_t dim, double p) {
   return call;
 }
 
-/// Forward and backward with an rng against the reference, on poisoned memory.
+/// Forward and backward with an rng against the reference, on poisoned memory. No other kernel
+/// touches what they read and write (test_cuda_sanitize.cpp).
 inline void check_dropout(const at::Tensor& x, const DropoutCall& call) {
   INFO(describe(x) << ", " << describe(call));
   const at::Tensor rng = rng_of(2026, 44, x.device());
   const at::Tensor factors = plain_factors(x.sizes(), call.p, rng);
-  const at::Tensor grad = random_tensor(x.sizes(), x.scalar_type(), x.device());
+  const at::Tensor host_grad = random_tensor(x.sizes(), x.scalar_type());
+  const at::Tensor grad = host_grad.to(x.device());
   const Poison poison;
   const auto [output, statistics, used] = dropout_softmax(x, call, rng);
   CHECK(output.scalar_type() == x.scalar_type());
   CHECK(output.is_contiguous());
-  CHECK(used.equal(rng));
+  CHECK(used.cpu().equal(rng.cpu()));
   CHECK(!used.is_alias_of(rng));
-  CHECK(mismatch(output, expected_dropout_softmax(x, factors, call)) == "");
+  CHECK(mismatch(output, expected_dropout_softmax(x.cpu(), factors, call)) == "");
   const at::Tensor saved = call.softmax_first ? x : output;
   const at::Tensor got = dropout_softmax_backward(grad, saved, statistics, used, call);
   CHECK(got.scalar_type() == x.scalar_type());
-  CHECK(mismatch(got, expected_dropout_softmax_backward(grad, saved, factors, call)) == "");
+  CHECK(mismatch(got, expected_dropout_softmax_backward(host_grad, saved.cpu(), factors, call)) ==
+        "");
 }
 
 /// The same of attention.
@@ -47,12 +50,14 @@ inline void check_masked_dropout(const at::Tensor& scores, const MaskArguments& 
   INFO(describe(scores) << ", " << describe(arguments) << ", p = " << p);
   const at::Tensor rng = rng_of(-77, 1234567, scores.device());
   const at::Tensor factors = plain_factors(scores.sizes(), p, rng);
-  const at::Tensor grad = random_tensor(scores.sizes(), scores.scalar_type(), scores.device());
+  const at::Tensor host_grad = random_tensor(scores.sizes(), scores.scalar_type());
+  const at::Tensor grad = host_grad.to(scores.device());
+  const MaskArguments host = to(at::kCPU, arguments);
   const Poison poison;
   const auto [output, statistics, used] = masked_dropout(scores, arguments, p, rng);
-  CHECK(used.equal(rng));
+  CHECK(used.cpu().equal(rng.cpu()));
   CHECK(output.is_contiguous());
-  CHECK(mismatch(output, expected_masked_dropout(scores, factors, arguments)) == "");
+  CHECK(mismatch(output, expected_masked_dropout(scores.cpu(), factors, host)) == "");
   CHECK(mismatch(masked_dropout_backward(grad, scores, statistics, used, arguments, p),
-                 expected_masked_dropout_backward(grad, scores, factors, arguments)) == "");
+                 expected_masked_dropout_backward(host_grad, scores.cpu(), factors, host)) == "");
 }

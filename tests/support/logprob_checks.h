@@ -27,7 +27,7 @@ inline std::string describe(const LogprobArguments& a) {
 }
 
 /// The forward pass on poisoned memory against the reference: the public operator and the one that
-/// keeps statistics.
+/// keeps statistics. No other kernel touches what they read and write (test_cuda_sanitize.cpp).
 inline void check_logprob(const at::Tensor& logits, const at::Tensor& targets,
                           const LogprobArguments& arguments) {
   INFO(describe(logits) << ", " << describe(arguments));
@@ -49,13 +49,12 @@ inline void check_logprob(const at::Tensor& logits, const at::Tensor& targets,
     CHECK(bit_mismatch(kept.entropy, got[1]) == "");
   }
   // Rows that nobody needs are not reduced.
-  const at::Tensor reduced = arguments.form == "lse" ? at::ones_like(targets, at::kBool)
-                                                     : targets.ne(arguments.ignore_index);
-  const at::Tensor max = logits.amax(-1).to(got[0].scalar_type());
-  CHECK(
-      at::equal(kept.statistics.select(-1, 0).masked_select(reduced), max.masked_select(reduced)));
-  const at::Tensor where = reduced.cpu();
-  CHECK(mismatch(kept.statistics.select(-1, 1).cpu().masked_select(where),
-                 {expected.log_sum.values.masked_select(where),
-                  expected.log_sum.error.masked_select(where)}) == "");
+  const at::Tensor reduced = arguments.form == "lse" ? at::ones(targets.sizes(), at::kBool)
+                                                     : targets.cpu().ne(arguments.ignore_index);
+  const at::Tensor max = logits.cpu().amax(-1).to(got[0].scalar_type());
+  const at::Tensor statistics = kept.statistics.cpu();
+  CHECK(at::equal(statistics.select(-1, 0).masked_select(reduced), max.masked_select(reduced)));
+  CHECK(mismatch(statistics.select(-1, 1).masked_select(reduced),
+                 {expected.log_sum.values.masked_select(reduced),
+                  expected.log_sum.error.masked_select(reduced)}) == "");
 }

@@ -26,6 +26,17 @@ inline at::Tensor random_additive(at::IntArrayRef sizes, at::ScalarType dtype,
       .to(device);
 }
 
+/// The same arguments with their tensors on another device.
+inline MaskArguments to(const at::Device& device, MaskArguments arguments) {
+  for (std::optional<at::Tensor>* tensor :
+       {&arguments.attn_mask, &arguments.query_positions, &arguments.key_lengths}) {
+    if (*tensor) {
+      *tensor = (*tensor)->to(device);
+    }
+  }
+  return arguments;
+}
+
 /// A boolean mask, an additive one of the scores' dtype, and an additive one of float32.
 inline std::vector<at::Tensor> masks_of_all_kinds(at::IntArrayRef sizes, at::ScalarType dtype,
                                                   const at::Device& device) {

@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "compare.h"
 #include "inputs.h"
+#include "masks.h"
 #include "poison.h"
 #include "tensor_reference.h"
 
@@ -10,31 +11,43 @@ namespace {
 
 using warpfuse::Direction;
 
-at::Tensor placed_at(int64_t offset, const at::Tensor& values) {
-  const at::Tensor memory = at::empty({values.numel() + offset}, values.options());
+at::Tensor random_on(const at::Device& device, at::IntArrayRef sizes, at::ScalarType dtype) {
+  return at::randn(sizes, at::TensorOptions(device)).mul_(3.0).to(dtype);
+}
+
+at::Tensor placed_at(int64_t offset, const at::Tensor& values, const at::Device& device) {
+  const at::Tensor memory = at::empty({values.numel() + offset}, values.options().device(device));
   return memory.narrow(0, offset, values.numel()).view(values.sizes()).copy_(values);
 }
 
 /// Arguments of each path through the mask's code.
 std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::ScalarType dtype,
-                                          const at::Device& device, int64_t offset) {
+                                          const at::Device& device) {
   const auto options = at::TensorOptions(device);
-  const at::Tensor visible = placed_at(offset, at::rand({queries, keys}, options).gt(0.25));
+  const at::Tensor visible = at::rand({queries, keys}, options).gt(0.25);
   const at::Tensor shut = at::rand({queries, keys}, options).lt(0.2);
   const at::Tensor bias = at::randn({queries, keys}, options)
                               .masked_fill(shut, -std::numeric_limits<double>::infinity());
   std::vector<MaskArguments> arguments = {
       {.scale = 0.5},
       {.causal = "lower_right",
+       .query_positions = at::randint(keys, {1, queries}, options.dtype(at::kLong)),
        .key_lengths = at::full({1}, keys - keys / 5, options.dtype(at::kLong))},
       {.scale = 0.7, .attn_mask = visible, .causal = "lower_right"},
       {.attn_mask = visible, .masked_value = -2.0},
-      {.scale = 0.5, .attn_mask = placed_at(offset, bias.to(dtype))},
+      {.scale = 0.5, .attn_mask = bias.to(dtype)},
   };
   if (dtype != at::kFloat) {
-    arguments.push_back({.attn_mask = placed_at(offset, bias)});
+    arguments.push_back({.attn_mask = bias});
   }
   return arguments;
+}
+
+MaskArguments placed_at(int64_t offset, MaskArguments arguments, const at::Device& device) {
+  if (arguments.attn_mask) {
+    arguments.attn_mask = placed_at(offset, *arguments.attn_mask, device);
+  }
+  return to(device, arguments);
 }
 
 /// Whether each row starts at a pack and ends with one.
@@ -55,20 +68,24 @@ std::string kind(const MaskArguments& a) {
 
 at::Tensor random_at(int64_t offset, at::IntArrayRef sizes, at::ScalarType dtype,
                      const at::Device& device) {
-  return placed_at(offset, at::randn(sizes, at::TensorOptions(device)).mul_(3.0).to(dtype));
+  return placed_at(offset, random_on(device, sizes, dtype), device);
 }
 
 std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t keys,
                                        at::ScalarType dtype, const at::Device& device,
                                        const Offsets& offsets) {
   const std::vector<int64_t> shape = {1, heads, queries, keys};
-  const at::Tensor x = random_at(offsets.input, shape, dtype, device);
-  const at::Tensor grad = random_at(offsets.second, shape, dtype, device);
+  const at::Device maker = offsets.on_host ? at::Device(at::kCPU) : device;
+  const at::Tensor made_x = random_on(maker, shape, dtype);
+  const at::Tensor made_grad = random_on(maker, shape, dtype);
+  const at::Tensor x = placed_at(offsets.input, made_x, device);
+  const at::Tensor grad = placed_at(offsets.second, made_grad, device);
   std::vector<RowFunction> functions;
   for (const bool log : {false, true}) {
     const std::string name = log ? "log_softmax" : "softmax";
-    const Expected expected = tensor_softmax(x, -1, log);
-    const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
+    const Expected expected = tensor_softmax(made_x, -1, log);
+    const at::Tensor made_y = expected.values.to(dtype);
+    const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back(
         {name, Direction::forward, x, true, false,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
@@ -76,10 +93,11 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     functions.push_back(
         {name + " backward", Direction::backward, y, false, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
-         [=] { return tensor_softmax_backward(grad, y, -1, log); }});
+         [=] { return tensor_softmax_backward(made_grad, made_y, -1, log); }});
   }
-  for (const MaskArguments& a : mask_arguments(queries, keys, dtype, device, offsets.second)) {
-    const Expected expected = tensor_masked_softmax(x, a);
+  for (const MaskArguments& made : mask_arguments(queries, keys, dtype, maker)) {
+    const MaskArguments a = placed_at(offsets.second, made, device);
+    const Expected expected = tensor_masked_softmax(made_x, made);
     const bool rules = !a.attn_mask && dtype != at::kDouble;
     functions.push_back({kind(a), Direction::forward, x, false, rules && are_packs(x),
                          [=] { return masked_softmax(x, a); },
@@ -87,11 +105,12 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
-    const at::Tensor y = placed_at(offsets.input, expected.values.to(dtype));
+    const at::Tensor made_y = expected.values.to(dtype);
+    const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back({kind(a) + ", backward", Direction::backward, y, false,
                          rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
-                         [=] { return tensor_masked_softmax_backward(grad, y, a); }});
+                         [=] { return tensor_masked_softmax_backward(made_grad, made_y, made); }});
   }
   return functions;
 }

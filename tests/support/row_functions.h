@@ -25,10 +25,12 @@ struct RowFunction {
   std::function<Expected()> expected;
 };
 
-/// How the tensors of a case lie to 16-byte boundaries: elements behind one.
+/// How the tensors of a case lie to 16-byte boundaries: elements behind one. They end where their
+/// allocation does.
 struct Offsets {
-  int64_t input = 0;   // of the forward's input, and of the output that a backward takes
-  int64_t second = 0;  // of the gradient that a backward takes, and of masks
+  int64_t input = 0;     // of the forward's input, and of the output that a backward takes
+  int64_t second = 0;    // of the gradient that a backward takes, and of masks
+  bool on_host = false;  // tensors and expectations are made there: no other kernel touches them
 };
 
 /// softmax, log_softmax, scaled_masked_softmax with each kind of mask, and their backwards, of

@@ -26,9 +26,14 @@ struct FastDivisor {
     multiplier = static_cast<unsigned>((excess << 32) / static_cast<uint64_t>(divisor) + 1);
   }
 
-  __device__ int quotient(int n) const {
-    return static_cast<int>(
-        (__umulhi(static_cast<unsigned>(n), multiplier) + static_cast<unsigned>(n)) >> shift);
+  WARPFUSE_HOST_DEVICE int quotient(int n) const {
+    const auto number = static_cast<unsigned>(n);
+#ifdef __CUDA_ARCH__
+    const unsigned upper = __umulhi(number, multiplier);
+#else
+    const auto upper = static_cast<unsigned>((uint64_t{number} * multiplier) >> 32);
+#endif
+    return static_cast<int>((upper + number) >> shift);
   }
 };
 
@@ -58,11 +63,12 @@ class RowOrder {
   int64_t steps() const { return steps_; }
 
   /// All numbers fit in 32 bits, which GPUs reckon with much quicker.
-  __device__ bool is_small() const { return small_; }
+  WARPFUSE_HOST_DEVICE bool is_small() const { return small_; }
 
-  /// The row of a step and its place; index is -1 where the step has none.
+  /// The row of a step and its place. Where the step has none, index is -1 and the place that of
+  /// the last query: what the rules read of it must lie in their tensors.
   template <typename Int>
-  __device__ RowPlace place(int64_t at, int64_t& index) const {
+  WARPFUSE_HOST_DEVICE RowPlace place(int64_t at, int64_t& index) const {
     const Int step = static_cast<Int>(at), queries = static_cast<Int>(queries_);
     Int head_row, query;
     if (longest_first_) {
@@ -76,13 +82,16 @@ class RowOrder {
       query = step - head_row * queries;
     }
     index = query < queries ? static_cast<int64_t>(head_row * queries + query) : -1;
+    query = query < queries ? query : queries - 1;
     const Int batch = divide(head_row, by_heads_);
     return {batch, head_row - batch * static_cast<Int>(by_heads_.divisor), query};
   }
 
  private:
-  __device__ static int divide(int n, const FastDivisor& by) { return by.quotient(n); }
-  __device__ static int64_t divide(int64_t n, const FastDivisor& by) { return n / by.divisor; }
+  WARPFUSE_HOST_DEVICE static int divide(int n, const FastDivisor& by) { return by.quotient(n); }
+  WARPFUSE_HOST_DEVICE static int64_t divide(int64_t n, const FastDivisor& by) {
+    return n / by.divisor;
+  }
 
   int64_t queries_ = 1, groups_ = 1, steps_ = 0;
   int group_shift_ = 0;
