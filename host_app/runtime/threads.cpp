@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kWindow{100};
-constexpr double kManyPerSecond = 50;  // an idle machine has a few, a busy one some hundreds
+constexpr double kManyPerSecond = 120;  // some tens on an idle machine, some hundreds on a busy one
 constexpr int kMaxPatience = 600;      // windows, a minute
 
 std::optional<LoadWatch> watch;

@@ -30,7 +30,7 @@ class Watched {
   int threads_ = 0;
 };
 
-constexpr int64_t kIdle = 5;
+constexpr int64_t kIdle = 70;
 constexpr int64_t kBusy = 300;
 
 }  // namespace
