@@ -50,7 +50,7 @@ std::string read_file(const fs::path& path, ExitCode code) {
   std::FILE* const file = standard ? stdin : opened.get();
   std::string text;
   std::array<char, 65536> piece{};
-  for (size_t bytes = 1; file != nullptr && bytes > 0;) {
+  for (size_t bytes = piece.size(); file != nullptr && bytes == piece.size();) {
     bytes = std::fread(piece.data(), 1, piece.size(), file);
     text.append(piece.data(), bytes);
   }
