@@ -1,35 +1,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 
 #include "commands/commands.h"
 #include "runtime/errors.h"
+#include "runtime/output.h"
 #include "runtime/plugin.h"
 
 namespace {
 
 using warpfuse::host::Command;
 using warpfuse::host::ExitCode;
+using warpfuse::host::Failure;
 using warpfuse::host::kCommands;
+using warpfuse::host::print;
 
 void print_help() {
-  fmt::print(
+  print(
       "warpfuse runs traced models on libtorch with the fused operators of libwarpfuse.so.\n\n"
       "Usage: warpfuse <command> [options]\n\nCommands:\n");
   for (const Command& command : kCommands) {
-    fmt::print("  {:<12}{}\n", command.name, command.summary);
+    print("  {:<12}{}\n", command.name, command.summary);
   }
-  fmt::print(
+  print(
       "\n'warpfuse <command> --help' shows a command's options.\n\nExamples:\n"
       "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
       "  warpfuse verify bundles/wikitext-small/fused-float32 "
       "bundles/wikitext-small/baseline-float32\n"
       "  warpfuse info\n\nExit codes:\n");
   for (const auto& [code, meaning] : warpfuse::host::kExitCodes) {
-    fmt::print("  {}  {}\n", static_cast<int>(code), meaning);
+    print("  {}  {}\n", static_cast<int>(code), meaning);
   }
 }
 
@@ -43,8 +46,8 @@ ExitCode run(int argc, const char* const* argv) {
     return ExitCode::ok;
   }
   if (name == "--version") {
-    fmt::print("warpfuse {} (built against libtorch {})\n", WARPFUSE_VERSION,
-               warpfuse::host::kBuiltLibtorch);
+    print("warpfuse {} (built against libtorch {})\n", WARPFUSE_VERSION,
+          warpfuse::host::kBuiltLibtorch);
     return ExitCode::ok;
   }
   const auto command =
@@ -56,16 +59,44 @@ ExitCode run(int argc, const char* const* argv) {
   return command->run(argc - 1, argv + 1);
 }
 
+// One line on stderr, and the exit code. The failure may be a lack of the memory that this takes.
+int report(const std::exception_ptr& failure) noexcept {
+  try {
+    Failure told = warpfuse::host::describe(failure, ExitCode::check_failed);
+    if (told.code != ExitCode::output) {
+      try {
+        warpfuse::host::flush_output();
+      } catch (...) {
+        told = warpfuse::host::describe(std::current_exception(), ExitCode::output);
+      }
+    }
+    warpfuse::host::print_error("warpfuse: error: {}\n", told.message);
+    return static_cast<int>(told.code);
+  } catch (...) {
+    warpfuse::host::write_error("warpfuse: error: out of memory\n");
+    return static_cast<int>(ExitCode::device);
+  }
+}
+
+// An exception that nobody can catch: libtorch's own initialisers throw where memory is short.
+[[noreturn]] void tell_and_end() {
+  const std::exception_ptr failure = std::current_exception();
+  std::_Exit(failure ? report(failure) : static_cast<int>(ExitCode::check_failed));
+}
+
+// Runs before the initialisers of shared libraries do.
+void install_handler() { std::set_terminate(tell_and_end); }
+[[gnu::used, gnu::section(".preinit_array")]] void (*const install_early)() = install_handler;
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  warpfuse::host::hold_standard_streams();
   try {
-    return static_cast<int>(run(argc, argv));
-  } catch (...) {
-    const auto [code, message] =
-        warpfuse::host::describe(std::current_exception(), ExitCode::check_failed);
-    std::fflush(stdout);
-    fmt::print(stderr, "warpfuse: error: {}\n", message);
+    const ExitCode code = run(argc, argv);
+    warpfuse::host::flush_output();
     return static_cast<int>(code);
+  } catch (...) {
+    return report(std::current_exception());
   }
 }

@@ -99,6 +99,8 @@ def export_gpt2(source: Source, variant: str, dtype: str, seed: int, folder: Pat
         "vocab_size": config.vocab_size,
         "softmax_calls_per_step": config.layers,
     }
+    if source.end_tokens is not None:
+        details["end_tokens"] = source.end_tokens
     operators = foreign_operators(loaded, METHODS)
     description = describe(source.name, "causal_lm", variant, dtype, operators, details)
     files = {"config.json": (json.dumps(source.config, indent=2) + "\n").encode()}

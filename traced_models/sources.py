@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from end_tokens import find_end_tokens
 from errors import ModelError, UsageError
 from gpt2_config import BUILT_IN, GPT2Config
 from json_file import read_json_object
@@ -13,7 +14,16 @@ from tokenizer_files import byte_tokenizer, find_tokenizer
 from torch import Tensor
 
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
-_HUB_FILES = ["config.json", "vocab.json", "merges.txt", "tokenizer.json", "model*.safetensors*"]
+_HUB_FILES = [
+    "config.json",
+    "generation_config.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.json",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "model*.safetensors*",
+]
 
 
 @dataclass
@@ -24,6 +34,7 @@ class Source:
     config: dict[str, Any]
     tensors: dict[str, Tensor] | None
     tokenizer: dict[str, bytes]
+    end_tokens: list[int] | None  # None: the tokenizer's <|endoftext|>
 
 
 def open_source(text: str, tokenizer: Path | None) -> Source:
@@ -32,7 +43,8 @@ def open_source(text: str, tokenizer: Path | None) -> Source:
         name, config = _named_config(text.removeprefix("config:"))
         vocab_size = GPT2Config.from_dict(config).vocab_size
         files = find_tokenizer(tokenizer) if tokenizer else byte_tokenizer(vocab_size)
-        return Source(name, config, None, _required(files, tokenizer))
+        ends = find_end_tokens(config, None, vocab_size)
+        return Source(name, config, None, _required(files, tokenizer), ends)
     folder = Path(text)
     if not folder.exists():
         if not _HUB_NAME.match(text):
@@ -42,7 +54,9 @@ def open_source(text: str, tokenizer: Path | None) -> Source:
         raise ModelError(f"{text}: expected a Hugging Face model folder, got a file")
     files = _required(find_tokenizer(tokenizer or folder), tokenizer or folder)
     name = Path(text).resolve().name if Path(text).exists() else text.split("/")[-1]
-    return Source(name, read_json_object(folder / "config.json"), read_weights(folder), files)
+    config = read_json_object(folder / "config.json")
+    ends = find_end_tokens(config, folder, GPT2Config.from_dict(config).vocab_size)
+    return Source(name, config, read_weights(folder), files, ends)
 
 
 def _required(files: dict[str, bytes] | None, folder: Path | None) -> dict[str, bytes]:

@@ -17,6 +17,8 @@ from test_support import require_plugin  # first: it may skip the whole file
 
 # isort: split
 import export
+from end_tokens import find_end_tokens
+from tokenizer_files import byte_tokenizer
 from tracing import deserialize
 
 HERE = Path(__file__).resolve().parent
@@ -98,6 +100,39 @@ class Bundles(Case):
             ids = torch.arange(4)[None]
             logits = deserialize(data)(ids, ids, cache)
             self.assertEqual((logits.shape, logits.dtype), ((1, 4, 300), dtypes[dtype]))
+
+    def test_end_tokens(self) -> None:
+        def ends(config: dict, generation: dict | None) -> object:
+            folder = self.write("ending/config.json", TINY | config).parent
+            (folder / "generation_config.json").unlink(missing_ok=True)
+            if generation is not None:
+                self.write("ending/generation_config.json", generation)
+            return find_end_tokens(TINY | config, folder, TINY["vocab_size"])
+
+        self.assertIsNone(ends({}, None))
+        self.assertIsNone(ends({"eos_token_id": None}, {}))
+        self.assertEqual(ends({"eos_token_id": 7}, None), [7])
+        self.assertEqual(ends({"eos_token_id": 7}, {"eos_token_id": [8, 9]}), [8, 9])
+        self.assertEqual(ends({"eos_token_id": 7}, {"eos_token_id": None}), [7])
+        config = self.write("ends.json", TINY | {"eos_token_id": [7, 9]})
+        (folder,) = self.export(f"config:{config}", "--variants", "baseline").values()
+        self.assertEqual(json.loads((folder / "bundle.json").read_text())["end_tokens"], [7, 9])
+
+    def test_added_tokens(self) -> None:
+        """From each of the files that Hugging Face's tokenizers write them to."""
+        vocab = byte_tokenizer(257)["vocab.json"].decode()
+        folder = self.write("tokenizer/vocab.json", vocab).parent
+        self.write("tokenizer/merges.txt", "#version: 0.2\n")
+        self.write("tokenizer/added_tokens.json", {"<one>": 257})
+        added = {"id": 258, "content": "<two>", "special": True, "lstrip": False}
+        self.write("tokenizer/tokenizer.json", {"added_tokens": [added]})
+        special = {"pad_token": "<one>", "eos_token": {"content": "<|endoftext|>"}, "more": ["!"]}
+        self.write("tokenizer/special_tokens_map.json", special)
+        (bundle,) = self.export(
+            f"config:{self.config}", "--variants", "baseline", "--tokenizer", folder
+        ).values()
+        tokens = json.loads((bundle / "added_tokens.json").read_text())
+        self.assertEqual(tokens, {"<one>": 257, "<two>": 258, "!": 0})
 
     def test_softmax_module(self) -> None:
         bundles = self.export("module:softmax", "--plugin", require_plugin())
@@ -185,6 +220,8 @@ class Refusals(Case):
             ({"layer_norm_epsilon": "small"}, "layer_norm_epsilon must be a number, got 'small'"),
             ({"vocab_size": "many"}, "vocab_size must be a positive integer, got 'many'"),
             ({"vocab_size": 100}, "no room for 256 bytes"),
+            ({"eos_token_id": 300}, "eos_token_id must be token ids below vocab_size 300, got 300"),
+            ({"eos_token_id": [1, "2"]}, "eos_token_id must be token ids"),
         ):
             self.refuse(3, words, f"config:{self.write('bad.json', TINY | change)}")
         self.refuse(3, "no JSON", f"config:{self.write('bad.json', '{')}")
@@ -200,6 +237,7 @@ class Refusals(Case):
         self.refuse(3, "expected a BPE tokenizer", model)
         self.write("model/tokenizer.json", '{"model"')
         self.refuse(3, "tokenizer.json", model)
+        (model / "tokenizer.json").unlink()
         self.write("model/vocab.json", {"a": 0})
         self.write("model/merges.txt", "#version: 0.2\n")
         self.refuse(3, "neither model.safetensors nor pytorch_model.bin", model)
@@ -217,6 +255,16 @@ class Refusals(Case):
             folder = self.write("tokenizer/vocab.json", vocabulary).parent
             self.write("tokenizer/merges.txt", "#version: 0.2\n")
             self.refuse(3, words, f"config:{self.config}", "--tokenizer", folder)
+        self.write("tokenizer/vocab.json", {"a": 0})
+        for name, content, words in (
+            ("added_tokens.json", {"<x>": 300}, "added_tokens.json has id 300"),
+            ("tokenizer.json", {"added_tokens": [{"content": "<x>", "lstrip": True}]}, "lstrip is"),
+            ("special_tokens_map.json", {"pad_token": "<x>"}, "pad_token '<x>' has no id"),
+            ("special_tokens_map.json", {"pad_token": 3}, "expected a token, got 3"),
+        ):
+            file = self.write(f"tokenizer/{name}", content)
+            self.refuse(3, words, f"config:{self.config}", "--tokenizer", folder)
+            file.unlink()
 
     def test_plugins(self) -> None:
         source = f"config:{self.config}"

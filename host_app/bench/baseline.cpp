@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "runtime/errors.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -76,19 +77,19 @@ void require_common_row(const Json& baseline, const std::vector<Case>& cases,
 
 bool report_comparison(const Comparison& comparison, double limit) {
   bool pass = true;
-  fmt::print("\n{:>8}  {:>8}  {:>6}  {}\n", "before", "now", "ratio",
-             "time of the copy over the plugin's");
+  print("\n{:>8}  {:>8}  {:>6}  {}\n", "before", "now", "ratio",
+        "time of the copy over the plugin's");
   for (const Compared& row : comparison.rows) {
     const bool holds = row.relative() >= limit;
-    fmt::print("{:>8.3f}  {:>8.3f}  {:>6.3f}  {}{}\n", row.before, row.now, row.relative(),
-               text_of_key(row.key), holds ? "" : "  BELOW");
+    print("{:>8.3f}  {:>8.3f}  {:>6.3f}  {}{}\n", row.before, row.now, row.relative(),
+          text_of_key(row.key), holds ? "" : "  BELOW");
     pass = pass && holds;
   }
   for (const Json& key : comparison.without_counterpart) {
-    fmt::print("{:>8}  {:>8}  {:>6}  {}  not in the baseline\n", "-", "-", "-", text_of_key(key));
+    print("{:>8}  {:>8}  {:>6}  {}  not in the baseline\n", "-", "-", "-", text_of_key(key));
   }
-  fmt::print("baseline: {}, {} rows compared, limit {:.3g}\n", pass ? "holds" : "BELOW",
-             comparison.rows.size(), limit);
+  print("baseline: {}, {} rows compared, limit {:.3g}\n", pass ? "holds" : "BELOW",
+        comparison.rows.size(), limit);
   return pass;
 }
 

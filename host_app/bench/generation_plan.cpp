@@ -12,6 +12,7 @@
 #include "bench/plan.h"
 #include "runtime/errors.h"
 #include "runtime/files.h"
+#include "runtime/json_text.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -195,8 +196,7 @@ PromptIds random_prompt_ids(int64_t vocabulary) {
 }
 
 PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary) {
-  const Json document =
-      Json::parse(read_file(path, ExitCode::usage), nullptr, /*allow_exceptions=*/false);
+  const Json document = parse_json<Json>(read_file(path, ExitCode::usage), ExitCode::usage, path);
   const auto is_id = [&](const Json& id) {
     return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocabulary;
   };

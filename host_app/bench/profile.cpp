@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "bench/inputs.h"
 #include "bench/matmul_precision.h"
 #include "bench/variants.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/errors.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -54,8 +54,8 @@ void profile_rows(const std::vector<Case>& cases, const std::string& variant, c1
     Json line = key_of(c);
     line["variant"] = variant;
     line["kernels"] = graph->kernels();
-    fmt::print("{}\n", line.dump());
-    std::fflush(stdout);
+    print("{}\n", line.dump());
+    flush_output();
     runtime.release_memory();
   }
   if (!known) {

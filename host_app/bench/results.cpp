@@ -8,6 +8,7 @@
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
+#include "runtime/json_text.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -102,8 +103,8 @@ std::string csv_of(const Json& rows) {
 }
 
 Json read_results(const fs::path& path) {
-  Json document =
-      Json::parse(read_file(path, ExitCode::usage), nullptr, /*allow_exceptions=*/false);
+  const Json document =
+      parse_json<Json>(read_file(path, ExitCode::usage), ExitCode::usage, path.string());
   if (!are_results(document)) {
     fail(ExitCode::usage, "{}: expected a JSON file of format {}", path.string(), kFormat);
   }

@@ -62,13 +62,14 @@ void check(Candidate& candidate, const Case& c, const InputSet& inputs, Timer& t
     } else {
       launches = launches_during(call);
     }
-  } catch (const c10::OutOfMemoryError&) {
-    if (!of_aten) {
-      throw;
-    }
-    mark(candidate, "refused", kNoMemory);
-    return;
   } catch (const c10::Error& error) {
+    if (is_out_of_memory(std::current_exception())) {
+      if (!of_aten) {
+        throw;
+      }
+      mark(candidate, "refused", kNoMemory);
+      return;
+    }
     const std::string reason = one_line(error.what_without_backtrace());
     mark(candidate, of_aten || is_refusal(reason) ? "refused" : "wrong", reason);
     return;

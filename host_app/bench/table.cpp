@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdio>
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -29,40 +29,37 @@ std::string row_label(const Json& row) {
 
 void print_head(const Json& document) {
   const Json& copy = document["large_copy"];
-  fmt::print("{}: a copy of {:.2f} GB moves {:.0f} GB/s",
-             document["device"]["name"].get<std::string>(), copy["bytes"].get<double>() / 2e9,
-             copy["gb_per_s"].get<double>());
+  print("{}: a copy of {:.2f} GB moves {:.0f} GB/s", document["device"]["name"].get<std::string>(),
+        copy["bytes"].get<double>() / 2e9, copy["gb_per_s"].get<double>());
   if (document.contains("empty_kernel_us")) {
-    fmt::print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
+    print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
   }
   const bool cuda = document["device"]["type"] == "cuda";
-  fmt::print("\n{:<24}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
-             "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
-             cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
-  std::fflush(stdout);
+  print("\n{:<24}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
+        "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
+        cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
+  flush_output();
 }
 
 void print_row(const Json& row) {
   const std::string label = row_label(row);
-  fmt::print("{}{:<14}{:>10}{:>10}{:>10}\n", label, "copy",
-             number(row["same_size_copy"], "p50_us", 2), number(row["same_size_copy"], "p5_us", 2),
-             number(row["same_size_copy"], "p95_us", 2));
+  print("{}{:<14}{:>10}{:>10}{:>10}\n", label, "copy", number(row["same_size_copy"], "p50_us", 2),
+        number(row["same_size_copy"], "p5_us", 2), number(row["same_size_copy"], "p95_us", 2));
   for (const Json& variant : row["variants"]) {
-    fmt::print("{}{:<14}", label, variant["name"].get<std::string>());
+    print("{}{:<14}", label, variant["name"].get<std::string>());
     if (variant["status"] != "ok") {
-      fmt::print("  {}: {}\n", variant["status"].get<std::string>(),
-                 variant.value("reason", std::string()));
+      print("  {}: {}\n", variant["status"].get<std::string>(),
+            variant.value("reason", std::string()));
       continue;
     }
     const char* beside =
         variant.contains("event_p50_us") ? "event_p50_us" : "default_malloc_p50_us";
-    fmt::print("{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n", number(variant, "p50_us", 2),
-               number(variant, "p5_us", 2), number(variant, "p95_us", 2),
-               number(variant, beside, 2), number(variant, "gb_per_s", 0),
-               number(variant, "share", 3), number(variant, "copy_ratio", 3),
-               number(variant, "speedup", 2));
+    print("{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n", number(variant, "p50_us", 2),
+          number(variant, "p5_us", 2), number(variant, "p95_us", 2), number(variant, beside, 2),
+          number(variant, "gb_per_s", 0), number(variant, "share", 3),
+          number(variant, "copy_ratio", 3), number(variant, "speedup", 2));
   }
-  std::fflush(stdout);
+  flush_output();
 }
 
 void print_launches(const Json& rows) {
@@ -71,22 +68,21 @@ void print_launches(const Json& rows) {
     for (const Json& variant : row["variants"]) {
       for (const Json& launch : variant.value("launches", Json::array())) {
         if (first) {
-          fmt::print(
+          print(
               "\n{:<24}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
               "\n",
               "launches", "", "", "", "", "variant", "kernel", "grid", "threads", "cluster", "regs",
               "shared", "local", "blocks", "warps");
           first = false;
         }
-        fmt::print("{}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}\n", row_label(row),
-                   variant["name"].get<std::string>(),
-                   fmt::format("{}/{}", launch.value("tier", "?"), launch.value("kernel", "?")),
-                   number(launch, "grid", 0), number(launch, "threads", 0),
-                   number(launch, "cluster", 0), number(launch, "registers", 0),
-                   number(launch, "shared_bytes", 0), number(launch, "local_bytes", 0),
-                   number(launch, "blocks_per_sm", 0),
-                   fmt::format("{} of {}", number(launch, "warps_per_sm", 0),
-                               number(launch, "max_warps_per_sm", 0)));
+        print("{}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}\n", row_label(row),
+              variant["name"].get<std::string>(),
+              fmt::format("{}/{}", launch.value("tier", "?"), launch.value("kernel", "?")),
+              number(launch, "grid", 0), number(launch, "threads", 0), number(launch, "cluster", 0),
+              number(launch, "registers", 0), number(launch, "shared_bytes", 0),
+              number(launch, "local_bytes", 0), number(launch, "blocks_per_sm", 0),
+              fmt::format("{} of {}", number(launch, "warps_per_sm", 0),
+                          number(launch, "max_warps_per_sm", 0)));
       }
     }
   }

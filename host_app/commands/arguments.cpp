@@ -1,21 +1,69 @@
 #include "commands/arguments.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <iostream>
+#include <iterator>
 
 #include "runtime/errors.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
+
+// Calls `action` with each option that is described, in whatever group.
+template <typename Action>
+void for_each_option(const cxxopts::Options& options, const Action& action) {
+  for (const std::string& group : options.groups()) {
+    std::ranges::for_each(options.group_help(group).options, action);
+  }
+}
+
+// "-mDIR" in two arguments, "-m" and "DIR": cxxopts takes no value in one with its option that has
+// a slash or a dot in it.
+std::vector<std::string> with_values_apart(const cxxopts::Options& options, int argc,
+                                           const char* const* argv) {
+  std::string with_value;
+  for_each_option(options, [&](const cxxopts::HelpOptionDetails& option) {
+    with_value += option.is_boolean ? "" : option.s;
+  });
+  std::vector<std::string> arguments(argv, argv + argc);
+  for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string& given = arguments[i];
+    if (given.size() < 2 || given[0] != '-' || with_value.find(given[1]) == std::string::npos) {
+      continue;
+    }
+    if (given.size() > 2) {
+      const std::string value = given.substr(2);
+      arguments[i].resize(2);
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, value);
+    }
+    ++i;  // the value, whatever it looks like
+  }
+  return arguments;
+}
+
+void require_once(const cxxopts::Options& options, const cxxopts::ParseResult& result) {
+  for_each_option(options, [&](const cxxopts::HelpOptionDetails& option) {
+    if (!option.is_container && !option.is_boolean && result.count(option.l.front()) > 1) {
+      fail(ExitCode::usage, "--{} is given twice (see --help)", option.l.front());
+    }
+  });
+}
 
 cxxopts::ParseResult parse(cxxopts::Options& options,
                            std::initializer_list<std::string> positionals, int argc,
                            const char* const* argv) {
   options.parse_positional(positionals);
+  const std::vector<std::string> arguments = with_values_apart(options, argc, argv);
+  std::vector<const char*> pointers;
+  std::ranges::transform(arguments, std::back_inserter(pointers), &std::string::c_str);
   try {
-    cxxopts::ParseResult result = options.parse(argc, argv);
+    cxxopts::ParseResult result = options.parse(static_cast<int>(pointers.size()), pointers.data());
+    require_once(options, result);
     if (!result.unmatched().empty()) {
       fail(ExitCode::usage, "unexpected argument '{}' (see --help)", result.unmatched().front());
     }
@@ -24,6 +72,8 @@ cxxopts::ParseResult parse(cxxopts::Options& options,
     fail(ExitCode::usage, "{} (see --help)", error.what());
   }
 }
+
+constexpr int64_t kMaxThreads = 4096;
 
 // The whole of `text` as a number.
 template <typename Number>
@@ -37,23 +87,30 @@ bool parse_number(const std::string& text, Number& number) {
 
 Arguments::Arguments(cxxopts::Options options, std::initializer_list<std::string> positionals,
                      int argc, const char* const* argv)
-    : options_(std::move(options)), result_(parse(options_, positionals, argc, argv)) {}
+    : options_(std::move(options)),
+      positionals_(positionals),
+      result_(parse(options_, positionals, argc, argv)) {}
 
 std::string Arguments::spelled(const std::string& name) const {
-  for (const cxxopts::HelpOptionDetails& option : options_.group_help("").options) {
-    const bool found = std::ranges::find(option.l, name) != option.l.end();
-    if (found && !option.s.empty()) {
-      return fmt::format("-{}, --{}", option.s, name);
+  std::string spelling = "--" + name;
+  for_each_option(options_, [&](const cxxopts::HelpOptionDetails& option) {
+    if (std::ranges::find(option.l, name) != option.l.end() && !option.s.empty()) {
+      spelling = fmt::format("-{}, --{}", option.s, name);
     }
-  }
-  return "--" + name;
+  });
+  return spelling;
 }
 
 std::string Arguments::text(const std::string& name) const {
   try {
     return result_[name].as<std::string>();
   } catch (const cxxopts::exceptions::exception&) {
-    fail(ExitCode::usage, "{} is missing (see --help)", spelled(name));
+    if (std::ranges::find(positionals_, name) != positionals_.end()) {
+      std::string names = fmt::format("{}", fmt::join(positionals_, ", "));
+      std::ranges::transform(names, names.begin(), [](unsigned char c) { return std::toupper(c); });
+      fail(ExitCode::usage, "expected {} (see --help)", names);
+    }
+    fail(ExitCode::usage, "the option {} is missing (see --help)", spelled(name));
   }
 }
 
@@ -65,10 +122,11 @@ int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) c
   const std::string given = text(name);
   int64_t value = 0;
   if (!parse_number(given, value) || value < low || value > high) {
-    const std::string range = high == std::numeric_limits<int64_t>::max()
-                                  ? fmt::format("of at least {}", low)
-                                  : fmt::format("of {}..{}", low, high);
-    fail(ExitCode::usage, "{}: expected an integer {}, got '{}'", spelled(name), range, given);
+    const std::string expected = low == high ? std::to_string(low)
+                                 : high == std::numeric_limits<int64_t>::max()
+                                     ? fmt::format("an integer of at least {}", low)
+                                     : fmt::format("an integer of {}..{}", low, high);
+    fail(ExitCode::usage, "{}: expected {}, got '{}'", spelled(name), expected, given);
   }
   return value;
 }
@@ -95,8 +153,12 @@ bool Arguments::help_shown(const std::string& examples) const {
   if (!has("help")) {
     return false;
   }
-  std::cout << options_.help() << "\nExamples:\n" << examples;
+  print("{}\nExamples:\n{}", options_.help(), examples);
   return true;
+}
+
+std::optional<int64_t> Arguments::threads() const {
+  return has("threads") ? std::optional(integer("threads", 1, kMaxThreads)) : std::nullopt;
 }
 
 PluginOptions Arguments::plugin_options() const {
@@ -127,7 +189,8 @@ void add_plugin_options(cxxopts::Options& options) {
 
 void add_device_option(cxxopts::Options& options) {
   options.add_options()("device", "auto, cpu, cuda or cuda:<index>", value_option("auto"),
-                        "DEVICE");
+                        "DEVICE")(
+      "threads", "threads on the CPU (default: as many as it has room for)", value_option(), "N");
 }
 
 void add_help_option(cxxopts::Options& options) {

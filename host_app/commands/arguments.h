@@ -42,12 +42,15 @@ class Arguments {
   bool help_shown(const std::string& examples) const;
 
   PluginOptions plugin_options() const;
+  // --threads, where it was given.
+  std::optional<int64_t> threads() const;
 
  private:
   // The option as a message names it: "-n, --tokens".
   std::string spelled(const std::string& name) const;
 
   cxxopts::Options options_;
+  std::vector<std::string> positionals_;
   cxxopts::ParseResult result_;
 };
 

@@ -26,7 +26,9 @@
 #include "runtime/device.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
+#include "runtime/output.h"
 #include "runtime/plugin.h"
+#include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
@@ -165,9 +167,12 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
       print_row(row);
       outcome.all_right = outcome.all_right && !has_wrong_result(row);
       results.add(std::move(row));
-    } catch (const c10::OutOfMemoryError&) {
+    } catch (...) {
+      if (!is_out_of_memory(std::current_exception())) {
+        throw;
+      }
       progress.clear();
-      fmt::print("{}  skipped: out of memory\n", text_of(cases[i]));
+      print("{}  skipped: out of memory\n", text_of(cases[i]));
       ++outcome.without_memory;
     }
     timer.release_memory();
@@ -228,6 +233,7 @@ ExitCode run_bench(int argc, const char* const* argv) {
     baseline = read_results(arguments.text("baseline"));
     require_common_row(baseline, cases, arguments.text("baseline"));
   }
+  choose_threads(arguments.threads(), /*watched=*/false);
   const c10::InferenceMode inference;
   const Bench bench = open_bench(arguments, cases);
   const bool cuda = bench.runtime != nullptr;

@@ -16,9 +16,11 @@
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/model.h"
+#include "runtime/output.h"
 #include "runtime/prompts.h"
 #include "runtime/session.h"
 #include "runtime/status_line.h"
+#include "runtime/threads.h"
 #include "runtime/tokenizer.h"
 #include "runtime/verification.h"
 
@@ -49,7 +51,8 @@ cxxopts::Options make_options() {
       "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
       "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
       "rounds", "timed runs of each row", value_option("5"), "N")(
-      "prompts", "take prompts from this file, one a line, or .jsonl (default: random tokens)",
+      "prompts",
+      "take prompts from this file, one per line, as text or as JSON (default: random tokens)",
       value_option(),
       "F")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
       "json", "write the results as JSON, anew after each row", value_option(), "F");
@@ -81,7 +84,7 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
   }
   const std::string path = arguments.text("prompts");
   const Tokenizer tokenizer = Tokenizer::load(plan.groups.front().front().folder);
-  return {PromptIds(tokenizer.encode_prompts(read_prompts(path))), path};
+  return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
 int64_t weight_bytes_of(const torch::jit::Module& module) {
@@ -95,8 +98,9 @@ int64_t weight_bytes_of(const torch::jit::Module& module) {
 // The run's JSON, and its file.
 class Document {
  public:
-  Document(Json head, std::optional<std::string> path)
-      : document_(std::move(head)), path_(std::move(path)) {
+  Document(const Json& head, std::optional<std::string> path)
+      : document_{{"format", kFormat}, {"complete", false}}, path_(std::move(path)) {
+    document_.update(head);
     for (const char* list : {"rows", "prefill", "accuracy"}) {
       document_[list] = Json::array();
     }
@@ -104,6 +108,10 @@ class Document {
   }
   void add(const char* list, Json row) {
     document_[list].push_back(std::move(row));
+    save();
+  }
+  void set_complete() {
+    document_["complete"] = true;
     save();
   }
 
@@ -120,7 +128,7 @@ class Document {
 
 void print_row(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
-  fmt::print(
+  print(
       "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us a step, "
       "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
       row["model"].get<std::string>(), row["variant"].get<std::string>(),
@@ -130,15 +138,14 @@ void print_row(const Json& row) {
       row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
       number(row["kernels_per_token"]), row["floor_us"].get<double>(),
       100 * number(row["softmax_kernels_share"]));
-  std::fflush(stdout);
+  flush_output();
 }
 
 void print_prefill(const Json& row) {
-  fmt::print("{:<14} {:<9} {:<8} prefill {} x {}: {:.3f} ms\n", row["model"].get<std::string>(),
-             row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
-             row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
-             row["ms"]["p50"].get<double>());
-  std::fflush(stdout);
+  print("{:<14} {:<9} {:<8} prefill {} x {}: {:.3f} ms\n", row["model"].get<std::string>(),
+        row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
+        row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(), row["ms"]["p50"].get<double>());
+  flush_output();
 }
 
 // The first place where two lists differ; none where one is the other's start.
@@ -207,7 +214,8 @@ class GroupRun {
       close = close && difference.within(tolerance);
       Json row = name_of(contestants_[i]);
       row["largest_logit_difference"] = difference.largest;
-      row["allowed"] = difference.allowed(tolerance);
+      row["relative_logit_difference"] = difference.relative;
+      row["tolerance"] = tolerance;
       row["first_divergence"] = first_difference(first_ids_[i], first_ids_[0]);
       row["tokens_compared"] = first_ids_[i].size();
       document_.add("accuracy", with_model(row));
@@ -240,6 +248,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   const GenerationPlan plan = plan_generation(request_of(arguments));
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
   const auto [prompts, source] = prompts_of(arguments, plan);
+  choose_threads(arguments.threads(), /*watched=*/false);
   const InterruptGuard guard;
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
@@ -263,12 +272,11 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       cuda ? make_cuda_timer(*runtime, session.device, {}) : make_cpu_timer({});
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head{{"format", kFormat}};
-  head.update(identity_of(command, *session.plugin, runtime.get(), *timer));
+  Json head = identity_of(command, *session.plugin, runtime.get(), *timer);
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
-  Document document(std::move(head), arguments.optional_text("json"));
-  fmt::print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
+  Document document(head, arguments.optional_text("json"));
+  print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
   bool close = true;
   const StatusLine line;
   for (const BundleGroup& group : plan.groups) {
@@ -294,6 +302,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   if (interrupted()) {
     fail(ExitCode::interrupted, "interrupted; what was measured is kept");
   }
+  document.set_complete();
   return close ? ExitCode::ok : ExitCode::check_failed;
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
 
 #include "commands/arguments.h"
@@ -10,9 +9,11 @@
 #include "runtime/generation.h"
 #include "runtime/interrupt.h"
 #include "runtime/model.h"
+#include "runtime/output.h"
 #include "runtime/prompts.h"
 #include "runtime/session.h"
 #include "runtime/softmax_census.h"
+#include "runtime/threads.h"
 #include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
@@ -31,14 +32,15 @@ cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse generate",
                            "Continues prompts; the text goes to stdout, figures to stderr.\n");
   options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
-      "p,prompt", "text to continue; an empty one starts from <|endoftext|>", value_option(),
+      "p,prompt", "text to continue, - for stdin; an empty one starts from <|endoftext|>",
+      value_option(),
       "TEXT")("prompt-file", "read the prompt from a file, less one newline at its end",
               value_option(), "F")(
-      "prompts", "file with a prompt a line, or .jsonl with a JSON value a line", value_option(),
+      "prompts", "file with one prompt per line, as text or as JSON; - for stdin", value_option(),
       "F")("batch", "prompts that are continued at the same time", value_option("8"), "N")(
       "n,tokens", "tokens to generate at most, for each prompt", value_option("128"), "N")(
       "stop", "end before this text; may be repeated", repeatable_option(), "TEXT")(
-      "ignore-eos", "do not end at <|endoftext|>")(
+      "ignore-eos", "do not end at the model's end tokens")(
       "truncate", "take the end of a prompt that is too long for the context");
   options.add_options("Sampling")(
       "temperature", "0 takes the likeliest token, greater values vary more", value_option("0"),
@@ -58,15 +60,7 @@ cxxopts::Options make_options() {
   return options;
 }
 
-std::string read_prompt_file(const std::string& path) {
-  std::string text = read_file(path, ExitCode::usage);
-  if (text.ends_with('\n')) {
-    text.pop_back();
-  }
-  return text;
-}
-
-std::vector<std::string> prompts_of(const Arguments& arguments) {
+std::vector<Prompt> prompts_of(const Arguments& arguments) {
   const int sources = static_cast<int>(arguments.has("prompt")) +
                       static_cast<int>(arguments.has("prompt-file")) +
                       static_cast<int>(arguments.has("prompts"));
@@ -76,8 +70,11 @@ std::vector<std::string> prompts_of(const Arguments& arguments) {
   if (arguments.has("prompts")) {
     return read_prompts(arguments.text("prompts"));
   }
-  return {arguments.has("prompt") ? arguments.text("prompt")
-                                  : read_prompt_file(arguments.text("prompt-file"))};
+  if (arguments.has("prompt-file")) {
+    return {read_prompt(arguments.text("prompt-file"))};
+  }
+  const std::string text = arguments.text("prompt");
+  return {text == "-" ? read_prompt("-") : Prompt{.text = text, .source = {}}};
 }
 
 Sampling sampling_of(const Arguments& arguments) {
@@ -114,21 +111,29 @@ OutputOptions output_options_of(const Arguments& arguments) {
 
 // Ids of every prompt. One that is too long is an error, or loses its start: as many tokens as
 // leave room for those that are to come, but no more than half of the context.
-std::vector<std::vector<int64_t>> encode(const Tokenizer& tokenizer,
-                                         const std::vector<std::string>& prompts,
-                                         const LanguageModel& model, bool truncate,
-                                         int64_t tokens) {
+std::vector<std::vector<int64_t>> encode_within(const LanguageModel& model,
+                                                const Tokenizer& tokenizer,
+                                                const std::vector<Prompt>& prompts, bool truncate,
+                                                int64_t tokens) {
   const int64_t context = model.spec().context;
-  std::vector<std::vector<int64_t>> ids = tokenizer.encode_prompts(prompts);
-  for (std::vector<int64_t>& encoded : ids) {
+  std::vector<std::vector<int64_t>> ids = encode(tokenizer, prompts);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::vector<int64_t>& encoded = ids[i];
     if (truncate && static_cast<int64_t>(encoded.size()) > context) {
       const int64_t kept = std::max(context - tokens + 1, (context + 1) / 2);
       encoded.erase(encoded.begin(), encoded.end() - kept);
     }
-    model.require_fits(static_cast<int64_t>(encoded.size()));
+    model.require_fits(static_cast<int64_t>(encoded.size()), prompts[i].source);
     model.require_known(encoded);
   }
   return ids;
+}
+
+std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
+  if (spec.end_tokens) {
+    return *spec.end_tokens;
+  }
+  return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : std::vector<int64_t>();
 }
 
 void report(const GenerationTotals& totals, const SoftmaxCensus& census, const DecodeLoop& loop,
@@ -137,17 +142,17 @@ void report(const GenerationTotals& totals, const SoftmaxCensus& census, const D
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   };
   if (!loop.graph_failure().empty()) {
-    fmt::print(stderr, "note: no CUDA graphs: {}\n", loop.graph_failure());
+    print_error("note: no CUDA graphs: {}\n", loop.graph_failure());
   }
   if (totals.full_contexts > 0) {
-    fmt::print(stderr, "note: {} of the continuations ended because the context of {} is full\n",
-               totals.full_contexts, context);
+    print_error("note: {} of the continuations ended because the context of {} is full\n",
+                totals.full_contexts, context);
   }
-  fmt::print(stderr, "prefill: {} tokens, {:.1f} tokens/s\n", totals.prompt_tokens,
-             rate(totals.prompt_tokens, totals.prefill_seconds));
-  fmt::print(stderr, "decode: {} tokens, {:.1f} tokens/s\n", totals.decoded_tokens,
-             rate(totals.decoded_tokens, totals.decode_seconds));
-  fmt::print(stderr, "plugin: {} of {} softmax calls\n", census.by_plugin(), census.total());
+  print_error("prefill: {} tokens, {:.1f} tokens/s\n", totals.prompt_tokens,
+              rate(totals.prompt_tokens, totals.prefill_seconds));
+  print_error("decode: {} tokens, {:.1f} tokens/s\n", totals.decoded_tokens,
+              rate(totals.decoded_tokens, totals.decode_seconds));
+  print_error("plugin: {} of {} softmax calls\n", census.by_plugin(), census.total());
 }
 
 }  // namespace
@@ -159,8 +164,8 @@ ExitCode run_generate(int argc, const char* const* argv) {
   }
   const InterruptGuard guard;
   const std::string folder = arguments.text("model");
-  const std::vector<std::string> prompts = prompts_of(arguments);
-  GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_token = {}};
+  const std::vector<Prompt> prompts = prompts_of(arguments);
+  GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_tokens = {}};
   const int64_t batch = arguments.integer("batch", 1, kMostRows);
   DecodeOptions decoding{.rows = std::min(batch, static_cast<int64_t>(prompts.size())),
                          .sampling = sampling_of(arguments),
@@ -171,6 +176,7 @@ ExitCode run_generate(int argc, const char* const* argv) {
   }
   const OutputOptions output_options = output_options_of(arguments);
 
+  choose_threads(arguments.threads(), /*watched=*/true);
   const Bundle bundle = read_bundle(folder);
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
@@ -178,9 +184,9 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const LanguageModel model(bundle, load_module(bundle, session.device, arguments.has("freeze")),
                             session.device);
   const std::vector<std::vector<int64_t>> ids =
-      encode(tokenizer, prompts, model, arguments.has("truncate"), options.max_tokens);
+      encode_within(model, tokenizer, prompts, arguments.has("truncate"), options.max_tokens);
   if (!arguments.has("ignore-eos")) {
-    options.end_token = tokenizer.end_of_text();
+    options.end_tokens = end_tokens_of(model.spec(), tokenizer);
   }
   const std::unique_ptr<CudaRuntime> runtime =
       session.device.is_cuda() ? open_cuda_runtime(session.device) : nullptr;

@@ -1,9 +1,9 @@
 #include "commands/generate_output.h"
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/errors.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
@@ -23,16 +23,15 @@ Json json_of(const Choice& choice) {
 
 }  // namespace
 
-GenerationOutput::GenerationOutput(const Tokenizer& tokenizer,
-                                   const std::vector<std::string>& prompts,
+GenerationOutput::GenerationOutput(const Tokenizer& tokenizer, const std::vector<Prompt>& prompts,
                                    const std::vector<std::vector<int64_t>>& ids,
                                    const OutputOptions& options)
     : tokenizer_(tokenizer), prompts_(prompts), ids_(ids), options_(options) {
-  for (const std::string& prompt : prompts) {
+  for (const Prompt& prompt : prompts) {
     continuations_.push_back({.text = TextOutput(options.stop_texts), .shown = {}, .choices = {}});
     if (options.show_prompt && !options.json) {
       // What the prompt leaves incomplete, the continuation may complete.
-      continuations_.back().shown = continuations_.back().text.show(prompt);
+      continuations_.back().shown = continuations_.back().text.show(prompt.text);
     }
   }
   print_ahead();
@@ -42,7 +41,7 @@ double GenerationOutput::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-bool GenerationOutput::on_token(size_t prompt, const Choice& choice) {
+bool GenerationOutput::on_token(size_t prompt, const Choice& choice, bool is_end) {
   if (choice.id >= tokenizer_.size()) {
     fail(ExitCode::model, "the model gave token {}, its tokenizer has {}", choice.id,
          tokenizer_.size());
@@ -52,8 +51,10 @@ bool GenerationOutput::on_token(size_t prompt, const Choice& choice) {
     continuation.first_token_seconds = seconds();
   }
   continuation.choices.push_back(choice);
-  continuation.shown += continuation.text.push(tokenizer_.bytes(choice.id));
-  print_ahead();
+  if (!is_end) {
+    continuation.shown += continuation.text.push(tokenizer_.bytes(choice.id));
+    print_ahead();
+  }
   return !continuation.text.stopped();
 }
 
@@ -69,25 +70,25 @@ void GenerationOutput::on_finish(size_t prompt, FinishReason reason) {
 void GenerationOutput::print_ahead() {
   for (; front_ < continuations_.size(); ++front_, printed_ = 0) {
     const Continuation& front = continuations_[front_];
-    const bool never_began = front.finished && front.reason == FinishReason::interrupted &&
-                             front.choices.empty() && printed_ == 0;
+    const bool never_began =
+        front.finished && !is_complete(front.reason) && front.choices.empty() && printed_ == 0;
     if (never_began && !options_.json) {
       continue;
     }
     if (!options_.json) {
-      std::cout << std::string_view(front.shown).substr(printed_);
+      write_output(std::string_view(front.shown).substr(printed_));
       printed_ = front.shown.size();
     }
     if (!front.finished) {
       break;
     }
     if (options_.json) {
-      std::cout << json_line(front_) << '\n';
+      write_output(json_line(front_) + '\n');
     } else {
-      std::cout << (front_ + 1 < continuations_.size() ? "\n---\n" : "\n");
+      write_output(front_ + 1 < continuations_.size() ? "\n---\n" : "\n");
     }
   }
-  std::cout << std::flush;
+  flush_output();
 }
 
 std::string GenerationOutput::json_line(size_t prompt) const {
@@ -100,10 +101,11 @@ std::string GenerationOutput::json_line(size_t prompt) const {
       scores.push_back(json_of(choice));
     }
   }
-  Json line{{"prompt", prompts_[prompt]},
+  Json line{{"prompt", prompts_[prompt].text},
             {"text", continuation.shown},
             {"ids", std::move(ids)},
             {"finish_reason", name_of(continuation.reason)},
+            {"complete", is_complete(continuation.reason)},
             {"prompt_tokens", ids_[prompt].size()},
             {"first_token_ms", continuation.first_token_seconds * kMilliseconds},
             {"total_ms", continuation.seconds * kMilliseconds}};

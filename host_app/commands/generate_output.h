@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/generation.h"
+#include "runtime/prompts.h"
 #include "runtime/text_output.h"
 #include "runtime/tokenizer.h"
 
@@ -23,10 +24,10 @@ struct OutputOptions {
 // of JSON each, when it has ended.
 class GenerationOutput : public TokenSink {
  public:
-  GenerationOutput(const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+  GenerationOutput(const Tokenizer& tokenizer, const std::vector<Prompt>& prompts,
                    const std::vector<std::vector<int64_t>>& ids, const OutputOptions& options);
 
-  bool on_token(size_t prompt, const Choice& choice) override;
+  bool on_token(size_t prompt, const Choice& choice, bool is_end) override;
   void on_finish(size_t prompt, FinishReason reason) override;
 
  private:
@@ -46,7 +47,7 @@ class GenerationOutput : public TokenSink {
   double seconds() const;
 
   const Tokenizer& tokenizer_;
-  const std::vector<std::string>& prompts_;
+  const std::vector<Prompt>& prompts_;
   const std::vector<std::vector<int64_t>>& ids_;
   OutputOptions options_;
   std::vector<Continuation> continuations_;

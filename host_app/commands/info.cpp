@@ -12,6 +12,7 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/device.h"
+#include "runtime/output.h"
 #include "runtime/plugin.h"
 
 namespace warpfuse::host {
@@ -112,7 +113,7 @@ json gather(const Plugin& plugin) {
 
 void print_text(const json& info) {
   const auto line = [](std::string_view label, const std::string& value) {
-    fmt::print("{:<12}{}\n", label, value);
+    print("{:<12}{}\n", label, value);
   };
   const auto text = [](const json& value) {
     return value.is_null() ? "none" : value.get<std::string>();
@@ -147,9 +148,9 @@ void print_text(const json& info) {
                      gpu["multiprocessors"].get<int>(),
                      gpu["has_kernel"].get<bool>() ? "has kernels" : "NO KERNEL in this plugin"));
   }
-  fmt::print("\n");
+  print("\n");
   for (const json& op : info["operators"]) {
-    fmt::print("{}\n    {}\n", text(op["schema"]), list(op["backends"]));
+    print("{}\n    {}\n", text(op["schema"]), list(op["backends"]));
   }
 }
 
@@ -164,12 +165,12 @@ ExitCode run_info(int argc, const char* const* argv) {
   check_libtorch(plugin);
   if (arguments.has("tuning")) {
     const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
-    fmt::print("{}", tuning.typed<std::string()>().call());
+    print("{}", tuning.typed<std::string()>().call());
     return ExitCode::ok;
   }
   const json info = gather(plugin);
   if (arguments.has("json")) {
-    fmt::print("{}\n", info.dump(2));
+    print("{}\n", info.dump(2));
   } else {
     print_text(info);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "commands/arguments.h"
@@ -12,8 +13,10 @@
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/model.h"
+#include "runtime/output.h"
 #include "runtime/session.h"
 #include "runtime/status_line.h"
+#include "runtime/threads.h"
 #include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
@@ -61,17 +64,26 @@ std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& te
   return ids;
 }
 
+int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
+  int64_t bytes = 0;
+  for (const int64_t id : ids) {
+    bytes += static_cast<int64_t>(tokenizer.bytes(id).size());
+  }
+  return bytes;
+}
+
 void print_text(const Score& score, double bits_per_byte) {
-  fmt::print("perplexity: {:.4f}\n", score.perplexity());
-  fmt::print("mean negative log-likelihood: {:.6f} nats a token\n", score.mean());
-  fmt::print("bits a byte: {:.4f}\n", bits_per_byte);
-  fmt::print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
+  print("perplexity: {:.4f}\n", score.perplexity());
+  print("mean negative log-likelihood: {:.6f} nats a token\n", score.mean());
+  print("bits a byte: {:.4f}\n", bits_per_byte);
+  print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
 }
 
 // An infinite figure, of a token that the model holds impossible, is null in JSON.
-void print_json(const Score& score, double bits_per_byte, int64_t bytes, const Bundle& bundle,
-                c10::Device device, const ScoringOptions& options) {
-  const nlohmann::ordered_json result{{"perplexity", score.perplexity()},
+void print_json(const Score& score, bool complete, double bits_per_byte, int64_t bytes,
+                const Bundle& bundle, c10::Device device, const ScoringOptions& options) {
+  const nlohmann::ordered_json result{{"complete", complete},
+                                      {"perplexity", score.perplexity()},
                                       {"mean_nll_nats", score.mean()},
                                       {"bits_per_byte", bits_per_byte},
                                       {"tokens", score.tokens},
@@ -83,7 +95,7 @@ void print_json(const Score& score, double bits_per_byte, int64_t bytes, const B
                                       {"model", bundle.folder.string()},
                                       {"variant", bundle.variant},
                                       {"device", device.str()}};
-  fmt::print("{}\n", result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print("{}\n", result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -96,6 +108,7 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   const InterruptGuard guard;
   const std::string folder = arguments.text("model");
   const std::string path = arguments.text("text");
+  choose_threads(arguments.threads(), /*watched=*/true);
   const Bundle bundle = read_bundle(folder);
   const ScoringOptions options = scoring_options(arguments, language_model_of(bundle).context);
   const std::string text = read_file(path, ExitCode::usage);
@@ -116,17 +129,18 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
     return !interrupted();
   });
   line.clear();
-  if (result.tokens < predictions) {
-    fail(ExitCode::interrupted, "interrupted after {} of {} tokens, perplexity {:.4f} so far",
-         result.tokens, predictions, result.perplexity());
-  }
+  const bool complete = result.tokens == predictions;
   // The first token is context alone.
-  const auto bytes = static_cast<int64_t>(text.size() - tokenizer.bytes(ids.front()).size());
+  const int64_t bytes = bytes_of(tokenizer, std::span(ids).subspan(1, result.tokens));
   const double bits_per_byte = result.bits_per_byte(bytes);
   if (arguments.has("json")) {
-    print_json(result, bits_per_byte, bytes, bundle, session.device, options);
-  } else {
+    print_json(result, complete, bits_per_byte, bytes, bundle, session.device, options);
+  } else if (complete) {
     print_text(result, bits_per_byte);
+  }
+  if (!complete) {
+    fail(ExitCode::interrupted, "interrupted after {} of {} tokens, perplexity {:.4f} so far",
+         result.tokens, predictions, result.perplexity());
   }
   return ExitCode::ok;
 }

@@ -9,6 +9,8 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "runtime/json_text.h"
+#include "runtime/output.h"
 #include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
@@ -57,7 +59,7 @@ std::vector<int64_t> parse_ids(const std::string& line) {
 // The value of a line with --json; `expected` names the type in words.
 template <typename Value, typename Check>
 Value parse_json(const std::string& line, const char* expected, Check check) {
-  const json value = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const json value = parse_json(line, ExitCode::usage, "the line");
   if (value.is_discarded() || !check(value)) {
     fail(ExitCode::usage, "expected {}", expected);
   }
@@ -105,15 +107,15 @@ ExitCode run_tokenize(int argc, const char* const* argv) {
   const auto convert = arguments.has("decode") ? decode_line : encode_line;
   std::ios::sync_with_stdio(false);
   std::string line;
+  std::string converted;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     try {
-      std::cout << convert(tokenizer, line, as_json) << '\n';
+      converted = convert(tokenizer, line, as_json);
     } catch (const Error& error) {
-      std::cout.flush();
       fail(ExitCode::usage, "stdin line {}: {}", number, error.what());
     }
+    write_output(converted += '\n');
   }
-  std::cout.flush();
   return ExitCode::ok;
 }
 

@@ -6,8 +6,10 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/model.h"
+#include "runtime/output.h"
 #include "runtime/prompts.h"
 #include "runtime/session.h"
+#include "runtime/threads.h"
 #include "runtime/tokenizer.h"
 #include "runtime/verification.h"
 
@@ -34,15 +36,14 @@ cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse verify",
       "Runs two bundles on the same inputs and compares what they give, step by step.\n"
-      "A step passes when its largest difference is at most tolerance x max(1, largest\n"
-      "|reference output|), and both pick the same greedy tokens or the reference's lead\n"
-      "is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
+      "A step passes when each row's largest difference is at most tolerance x the row's\n"
+      "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
+      "lead is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
   options.positional_help("MODEL REFERENCE");
   options.add_options()("model", "bundle folder", value_option(), "DIR")(
       "reference", "bundle folder", value_option(), "DIR")(
       "prompts",
-      "file with a prompt a line, or .jsonl with a JSON value a line (default: 5 prompts that are "
-      "built in)",
+      "file with one prompt per line, as text or as JSON (default: 5 prompts that are built in)",
       value_option(), "F")("n,steps", "steps for each prompt, or draws of a module's inputs",
                            value_option("16"), "N")(
       "tolerance",
@@ -55,9 +56,13 @@ cxxopts::Options make_options() {
   return options;
 }
 
-std::vector<std::string> prompts_of(const Arguments& arguments) {
+std::vector<Prompt> prompts_of(const Arguments& arguments) {
   if (!arguments.has("prompts")) {
-    return {kDefaultPrompts.begin(), kDefaultPrompts.end()};
+    std::vector<Prompt> prompts;
+    for (const char* text : kDefaultPrompts) {
+      prompts.push_back({.text = text, .source = {}});
+    }
+    return prompts;
   }
   return read_prompts(arguments.text("prompts"));
 }
@@ -85,8 +90,8 @@ double tolerance_of(const Arguments& arguments, const Bundle& model, const Bundl
 
 // Prints the table and the verdict.
 ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
-  fmt::print("{:<10}  {:>18}  {:>12}  {}\n", "step", "largest difference", "allowed",
-             "greedy tokens that agree");
+  print("{:<10}  {:>18}  {:>17}  {:>9}  {}\n", "step", "largest difference", "relative to a row",
+        "tolerance", "greedy tokens that agree");
   Difference overall;
   GreedyCount greedy;
   bool pass = true;
@@ -94,19 +99,20 @@ ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
     const bool step_passes = step.difference.within(tolerance) && step.greedy.agrees();
     const std::string tokens =
         step.greedy.rows == 0 ? "-" : fmt::format("{} of {}", step.greedy.equal, step.greedy.rows);
-    fmt::print("{:<10}  {:>18.3g}  {:>12.3g}  {}{}\n", step.name, step.difference.largest,
-               step.difference.allowed(tolerance), tokens, step_passes ? "" : "  FAIL");
+    print("{:<10}  {:>18.3g}  {:>17.3g}  {:>9.3g}  {}{}\n", step.name, step.difference.largest,
+          step.difference.relative, tolerance, tokens, step_passes ? "" : "  FAIL");
     overall.include(step.difference);
     greedy.rows += step.greedy.rows;
     greedy.equal += step.greedy.equal;
     greedy.ties += step.greedy.ties;
     pass = pass && step_passes;
   }
-  fmt::print("{}: largest difference {:.3g}", pass ? "agree" : "DIFFER", overall.largest);
+  print("{}: largest difference {:.3g}, {:.3g} relative to a row", pass ? "agree" : "DIFFER",
+        overall.largest, overall.relative);
   if (greedy.rows > 0) {
-    fmt::print(", greedy tokens {} of {} ({} ties)", greedy.equal, greedy.rows, greedy.ties);
+    print(", greedy tokens {} of {} ({} ties)", greedy.equal, greedy.rows, greedy.ties);
   }
-  fmt::print("\n");
+  print("\n");
   return pass ? ExitCode::ok : ExitCode::check_failed;
 }
 
@@ -117,28 +123,33 @@ ExitCode run_verify(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
+  choose_threads(arguments.threads(), /*watched=*/true);
   const Bundle model = read_bundle(arguments.text("model"));
   const Bundle reference = read_bundle(arguments.text("reference"));
   require_same_kind(model, reference);
   const int64_t steps = arguments.integer("steps", 1, kMostSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const double tolerance = tolerance_of(arguments, model, reference);
-  const std::vector<std::string> prompts = prompts_of(arguments);
+  const std::vector<Prompt> prompts = prompts_of(arguments);
 
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});
   torch::jit::Module module = load_module(model, session.device);
   torch::jit::Module reference_module = load_module(reference, session.device);
-  fmt::print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
-             model.variant, reference.folder.string(), reference.variant, session.device.str());
+  print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
+        model.variant, reference.folder.string(), reference.variant, session.device.str());
   if (!model.language_model) {
     return report(
         compare_modules(module, reference_module, reference.inputs, session.device, steps, seed),
         tolerance);
   }
   const std::vector<std::vector<int64_t>> sequences =
-      Tokenizer::load(reference.folder).encode_prompts(prompts);
-  Decoder decoder(LanguageModel(model, module, session.device));
+      encode(Tokenizer::load(reference.folder), prompts);
+  const LanguageModel language_model(model, module, session.device);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    language_model.require_fits(static_cast<int64_t>(sequences[i].size()), prompts[i].source);
+  }
+  Decoder decoder(language_model);
   Decoder reference_decoder(LanguageModel(reference, reference_module, session.device));
   return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),
                 tolerance);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
+#include "runtime/json_text.h"
 
 namespace warpfuse::host {
 namespace {
@@ -24,6 +24,8 @@ class Fields {
  public:
   Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
+  bool has(const char* name) const { return object_.contains(name); }
+
   std::string text(const char* name) const {
     const json& value = at(name);
     if (!value.is_string()) {
@@ -34,7 +36,8 @@ class Fields {
 
   int64_t integer(const char* name, int64_t low, int64_t high = kLargestSize) const {
     const json& value = at(name);
-    const std::string expected = fmt::format("an integer of {}..{}", low, high);
+    const std::string expected =
+        low == high ? std::to_string(low) : fmt::format("an integer of {}..{}", low, high);
     if (!value.is_number_integer()) {
       complain(name, expected, value);
     }
@@ -105,11 +108,20 @@ class Fields {
 };
 
 LanguageModelSpec read_language_model(const Fields& fields) {
-  return {.context = fields.integer("context", 1),
-          .layers = fields.integer("layers", 1),
-          .heads = fields.integer("heads", 1),
-          .head_dim = fields.integer("head_dim", 1),
-          .vocab_size = fields.integer("vocab_size", 1)};
+  LanguageModelSpec spec{.context = fields.integer("context", 1),
+                         .layers = fields.integer("layers", 1),
+                         .heads = fields.integer("heads", 1),
+                         .head_dim = fields.integer("head_dim", 1),
+                         .vocab_size = fields.integer("vocab_size", 1),
+                         .end_tokens = std::nullopt};
+  if (fields.has("end_tokens")) {
+    const auto is_token = [&](const json& id) {
+      return id.is_number_integer() && id >= 0 && id < spec.vocab_size;
+    };
+    spec.end_tokens =
+        fields.array("end_tokens", "an array of token ids", is_token).get<std::vector<int64_t>>();
+  }
+  return spec;
 }
 
 InputSpec read_input(const Fields& fields) {
@@ -141,9 +153,11 @@ bool is_operator_name(const json& name) {
 }
 
 json parse_file(const fs::path& file) {
-  std::ifstream stream =
-      open_file(file, ExitCode::model, " (a model is a folder with bundle.json and model.pt)");
-  json root = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_model_file(
+      file,
+      " (a model is a folder with bundle.json and model.pt, as traced_models/export.py "
+      "writes it)");
+  json root = parse_json(text, ExitCode::model, file.string());
   if (!root.is_object()) {
     fail(ExitCode::model, "{}: expected a JSON object", file.string());
   }

@@ -21,13 +21,15 @@ struct InputSpec {
   int64_t high = 0;
 };
 
-// The sizes of a language model, which the cache follows.
+// The sizes of a language model, which the cache follows, and where its texts end.
 struct LanguageModelSpec {
   int64_t context;
   int64_t layers;
   int64_t heads;
   int64_t head_dim;
   int64_t vocab_size;
+  // A sequence ends after any of these; none given: after the tokenizer's <|endoftext|>.
+  std::optional<std::vector<int64_t>> end_tokens;
 };
 
 // What its module can do, in every variant.

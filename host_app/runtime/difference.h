@@ -5,23 +5,23 @@
 
 namespace warpfuse::host {
 
-// How far a tensor is from its reference.
+// How far a tensor is from its reference. A row is what lies along the last dimension.
 struct Difference {
-  double largest = 0;              // |value - reference|; NaN when either holds a NaN
-  double reference_magnitude = 0;  // the largest finite |reference|
+  double largest = 0;   // |value - reference|; NaN when either holds a NaN
+  double relative = 0;  // the same over the largest finite |reference| of its row, the worst row's
 
-  // Of the two, elementwise the worse.
+  // The worse of both, each for itself.
   void include(const Difference& other);
-  // tolerance * max(1, reference_magnitude)
-  double allowed(double tolerance) const;
   // Never true for NaN.
-  bool within(double tolerance) const { return largest <= allowed(tolerance); }
+  bool within(double tolerance) const { return relative <= tolerance; }
 };
 
 // In double precision. Equal infinities do not differ; tensors of unequal shape differ by infinity.
+// A row's magnitude counts as at least the smallest normal number of the coarser dtype, below which
+// that dtype has no digits left.
 Difference difference_between(const at::Tensor& value, const at::Tensor& reference);
 
-// What two correct computations in this dtype may differ by, relative to the largest output.
+// The relative difference that two correct computations in this dtype may have.
 double default_tolerance(c10::ScalarType dtype);
 
 }  // namespace warpfuse::host

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <new>
+
 namespace warpfuse::host {
 namespace {
 
@@ -25,7 +27,24 @@ bool is_cuda_failure(std::string_view line) {
   return line.starts_with("CUDA ") || line.starts_with("CUDA error");
 }
 
+// How libtorch says that the CPU's memory does not suffice: in an exception of no type of its own.
+constexpr std::string_view kCpuMemory = "DefaultCPUAllocator: ";
+
 }  // namespace
+
+bool is_out_of_memory(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const c10::OutOfMemoryError&) {
+    return true;
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const std::exception& error) {
+    return std::string_view(error.what()).find(kCpuMemory) != std::string_view::npos;
+  } catch (...) {
+    return false;
+  }
+}
 
 std::string one_line(std::string_view message) {
   if (message.find(kScriptPreamble) != std::string_view::npos) {
@@ -39,6 +58,9 @@ std::string one_line(std::string_view message) {
 Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
   const auto classified = [&](std::string_view message) {
     std::string line = one_line(message);
+    if (const size_t at = line.find(kCpuMemory); at != std::string::npos) {
+      return Failure{ExitCode::device, "out of memory: " + line.substr(at + kCpuMemory.size())};
+    }
     const ExitCode code = is_cuda_failure(line) ? ExitCode::device : otherwise;
     return Failure{code, std::move(line)};
   };
@@ -50,6 +72,8 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
     return {ExitCode::device, one_line(error.what_without_backtrace())};
   } catch (const c10::Error& error) {
     return classified(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::device, "out of memory"};
   } catch (const std::exception& error) {
     return classified(error.what());
   } catch (...) {

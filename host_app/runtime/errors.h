@@ -18,6 +18,7 @@ enum class ExitCode : int {
   model = 3,
   plugin = 4,
   device = 5,
+  output = 6,
   interrupted = 130
 };
 
@@ -27,17 +28,17 @@ struct ExitCodeMeaning {
 };
 
 // The one table of exit codes; --help prints it.
-inline constexpr std::array<ExitCodeMeaning, 7> kExitCodes{{
+inline constexpr std::array<ExitCodeMeaning, 8> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
      "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), "
-     "or "
-     "an internal error"},
+     "or an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
     {ExitCode::plugin, "plugin: not found, not loadable, wrong version, operator missing"},
-    {ExitCode::device, "device: no such GPU, no kernel for it, out of GPU memory"},
+    {ExitCode::device, "device: no such GPU, no kernel for it, out of memory"},
+    {ExitCode::output, "output: stdout or a file could not be written"},
     {ExitCode::interrupted, "interrupted; what was generated or measured until then is kept"},
 }};
 
@@ -65,8 +66,10 @@ struct Failure {
   std::string message;  // one line
 };
 
+bool is_out_of_memory(const std::exception_ptr& exception);
+
 // Never throws; anything that is not an Error is given `otherwise`, or ExitCode::device when CUDA
-// failed.
+// failed or there is no memory left.
 Failure describe(const std::exception_ptr& exception, ExitCode otherwise);
 
 // Runs `action`; what libtorch or the standard library throws becomes Error(otherwise, "context:

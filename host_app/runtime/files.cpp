@@ -1,34 +1,85 @@
 #include "runtime/files.h"
 
-#include <iterator>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <system_error>
 
 namespace warpfuse::host {
+namespace {
 
-std::ifstream open_file(const std::filesystem::path& path, ExitCode code, std::string_view hint) {
-  std::error_code ignored;
+namespace fs = std::filesystem;
+
+std::string last_error() { return std::error_code(errno, std::generic_category()).message(); }
+
+void require_regular(const fs::path& path, std::string_view hint) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::is_regular_file(status)) {
+    fail(ExitCode::model, "{}: cannot be read: {}{}", path.string(),
+         error ? error.message() : "not a regular file", hint);
+  }
+}
+
+struct Close {
+  void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
+};
+
+}  // namespace
+
+std::ifstream open_model_file(const fs::path& path) {
+  require_regular(path, "");
   std::ifstream stream(path, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(path, ignored)) {
-    fail(code, "{}: cannot be read{}", path.string(), hint);
+  if (!stream) {
+    fail(ExitCode::model, "{}: cannot be read: {}", path.string(), last_error());
   }
   return stream;
 }
 
-std::string read_file(const std::filesystem::path& path, ExitCode code) {
-  std::ifstream stream = open_file(path, code);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+std::string read_model_file(const fs::path& path, std::string_view hint) {
+  require_regular(path, hint);
+  return read_file(path, ExitCode::model);
 }
 
-void replace_file(const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path beside = path.string() + ".part";
-  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
+std::string read_file(const fs::path& path, ExitCode code) {
+  const bool standard = path == "-";
+  const std::string name = standard ? "stdin" : path.string();
+  const std::unique_ptr<std::FILE, Close> opened(standard ? nullptr
+                                                          : std::fopen(path.c_str(), "rb"));
+  std::FILE* const file = standard ? stdin : opened.get();
+  std::string text;
+  std::array<char, 65536> piece{};
+  for (size_t bytes = piece.size(); file != nullptr && bytes == piece.size();) {
+    bytes = std::fread(piece.data(), 1, piece.size(), file);
+    text.append(piece.data(), bytes);
+  }
+  if (file == nullptr || std::ferror(file) != 0) {
+    fail(code, "{}: cannot be read: {}", name, last_error());
+  }
+  return text;
+}
+
+void replace_file(const fs::path& path, std::string_view text) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const bool in_place = fs::exists(status) && !fs::is_regular_file(status);
+  const fs::path written = in_place ? path : fs::path(path.string() + ".part");
+  std::ofstream stream(written, std::ios::binary | std::ios::trunc);
   stream << text;
   stream.close();
-  std::error_code error;
-  if (stream) {
-    std::filesystem::rename(beside, path, error);
+  error.clear();
+  if (!stream) {
+    error.assign(errno, std::generic_category());
+  } else if (!in_place) {
+    fs::rename(written, path, error);
   }
-  if (!stream || error) {
-    fail(ExitCode::usage, "{}: cannot be written", path.string());
+  if (error) {
+    if (!in_place) {
+      std::error_code ignored;
+      fs::remove(written, ignored);
+    }
+    fail(ExitCode::output, "{}: cannot be written: {}", path.string(), error.message());
   }
 }
 

@@ -9,16 +9,19 @@
 
 namespace warpfuse::host {
 
-// Throws Error(code) when there is no such file, it may not be read, or it is a folder (which
-// std::ifstream opens). `hint` is appended to the message.
-std::ifstream open_file(const std::filesystem::path& path, ExitCode code,
-                        std::string_view hint = "");
+// Opens a file of a model or a tokenizer. Throws Error(model) when there is none, it may not be
+// read, or it is not a regular file: a folder, or a pipe that would be waited for.
+std::ifstream open_model_file(const std::filesystem::path& path);
 
-// The whole content.
+// The whole content of one. `hint` is appended to the message.
+std::string read_model_file(const std::filesystem::path& path, std::string_view hint = "");
+
+// The whole content of a file that the user names, which may be a pipe; "-" is stdin. Throws
+// Error(code).
 std::string read_file(const std::filesystem::path& path, ExitCode code);
 
-// Writes the file under another name first, so that a reader, or a crash, never finds half of it.
-// Throws Error(usage).
+// Writes a regular file under another name first, so that a reader, or a crash, never finds half of
+// it; a device or a pipe is written as it is. Throws Error(output).
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace warpfuse::host

@@ -38,7 +38,7 @@ class Generation {
     try {
       return run_to_the_end();
     } catch (...) {
-      interrupt();
+      end_all(FinishReason::error);
       throw;
     }
   }
@@ -56,7 +56,8 @@ class Generation {
       }
     } while (!is_done() && !interrupted());
     if (!is_done()) {
-      interrupt();
+      totals_.interrupted = true;
+      end_all(FinishReason::interrupted);
     }
     while (loop_.unread() > 0) {
       loop_.read();
@@ -155,12 +156,13 @@ class Generation {
       fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", rows_[row].drawn,
            prompt);
     }
-    if (choice.id == options_.end_token) {
-      finish(row, FinishReason::end_of_text);
-      return;
-    }
+    const bool is_end =
+        std::ranges::find(options_.end_tokens, choice.id) != options_.end_tokens.end();
     ++rows_[row].drawn;
-    if (!sink_.on_token(prompt, choice)) {
+    const bool goes_on = sink_.on_token(prompt, choice, is_end);
+    if (is_end) {
+      finish(row, FinishReason::end_of_text);
+    } else if (!goes_on) {
       finish(row, FinishReason::stop_text);
     } else if (rows_[row].drawn == options_.max_tokens) {
       finish(row, FinishReason::length);
@@ -175,15 +177,14 @@ class Generation {
     rows_[row].prompt = kNone;
   }
 
-  void interrupt() {
-    totals_.interrupted = true;
+  void end_all(FinishReason reason) {
     for (size_t row = 0; row < rows_.size(); ++row) {
       if (rows_[row].is_taken()) {
-        finish(row, FinishReason::interrupted);
+        finish(row, reason);
       }
     }
     for (const size_t prompt : std::exchange(waiting_, {})) {
-      sink_.on_finish(prompt, FinishReason::interrupted);
+      sink_.on_finish(prompt, reason);
     }
   }
 
@@ -210,9 +211,15 @@ std::string_view name_of(FinishReason reason) {
       return "stop_text";
     case FinishReason::context:
       return "context";
+    case FinishReason::error:
+      return "error";
     default:
       return "interrupted";
   }
+}
+
+bool is_complete(FinishReason reason) {
+  return reason != FinishReason::interrupted && reason != FinishReason::error;
 }
 
 GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,21 +9,24 @@
 namespace warpfuse::host {
 
 struct GenerationOptions {
-  int64_t max_tokens;  // of one prompt
-  std::optional<int64_t> end_token;
+  int64_t max_tokens;               // of one prompt
+  std::vector<int64_t> end_tokens;  // each ends a sequence
 };
 
-enum class FinishReason { length, end_of_text, stop_text, context, interrupted };
+// error: the model or the GPU failed, here or in another row.
+enum class FinishReason { length, end_of_text, stop_text, context, interrupted, error };
 
 // As in JSON.
 std::string_view name_of(FinishReason reason);
+// Whether the sequence came to an end of its own.
+bool is_complete(FinishReason reason);
 
 // What takes the tokens of generate(), prompt by prompt in the order in which they come.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // False: the text of this prompt has ended.
-  virtual bool on_token(size_t prompt, const Choice& choice) = 0;
+  // `is_end`: an end token, the last of this prompt. False: the text of this prompt has ended.
+  virtual bool on_token(size_t prompt, const Choice& choice, bool is_end) = 0;
   virtual void on_finish(size_t prompt, FinishReason reason) = 0;
 };
 
@@ -39,8 +41,8 @@ struct GenerationTotals {
 
 // Continues every prompt, as many at a time as `loop` has rows, the longest first: a row that ends
 // makes room for the next. Ctrl-C, where an InterruptGuard lives, ends what is running and what was
-// to come. Throws Error(model) when the model gives NaN, once all prompts were finished as
-// interrupted. Prompts must fit the context.
+// to come. Throws Error(model) when the model gives NaN, once all prompts were finished with
+// FinishReason::error. Prompts must fit the context.
 GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,
                           int64_t context, const GenerationOptions& options, TokenSink& sink);
 

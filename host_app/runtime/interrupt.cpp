@@ -1,7 +1,5 @@
 #include "runtime/interrupt.h"
 
-#include <csignal>
-
 namespace warpfuse::host {
 namespace {
 
@@ -16,10 +14,13 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action{};
   action.sa_handler = note;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGINT, &action, &before_);
+  if (before_.sa_handler == SIG_IGN) {
+    sigaction(SIGINT, &before_, nullptr);
+  }
 }
 
-InterruptGuard::~InterruptGuard() { std::signal(SIGINT, SIG_DFL); }
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &before_, nullptr); }
 
 bool interrupted() { return noted != 0; }
 

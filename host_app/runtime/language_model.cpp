@@ -3,13 +3,16 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
+#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "runtime/errors.h"
+#include "runtime/kept_arguments.h"
 #include "runtime/packed_weights.h"
 #include "runtime/product_epilogues.h"
+#include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
@@ -19,14 +22,6 @@ constexpr int64_t kSmallestBucket = 128;
 // takes 1.5 times as long for scores of 640 slots as for those of 768.
 constexpr int64_t kBucketStep = 256;
 constexpr double kGigabyte = 1e9;
-
-at::Tensor call(const torch::jit::Module& module, const char* method,
-                std::vector<c10::IValue> inputs) {
-  return translating_errors(ExitCode::model, method, [&] {
-    const c10::InferenceMode inference;
-    return module.get_method(method)(std::move(inputs)).toTensor();
-  });
-}
 
 }  // namespace
 
@@ -49,6 +44,7 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
       fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
     }
   }
+  keep_arguments(module_);
   if (device_.is_cpu()) {
     pack_weights(module_);
   } else {
@@ -78,19 +74,43 @@ int64_t LanguageModel::slots_for(int64_t length) const {
   return device_.is_cuda() ? cache_bucket(length, spec_.context) : length;
 }
 
+at::Tensor LanguageModel::call(const char* method, std::vector<c10::IValue> inputs,
+                               at::IntArrayRef expected) const {
+  const c10::IValue result = translating_errors(ExitCode::model, method, [&] {
+    const c10::InferenceMode inference;
+    return module_.get_method(method)(std::move(inputs));
+  });
+  if (device_.is_cpu()) {
+    watch_load();
+  }
+  if (!result.isTensor() || result.toTensor().sizes() != expected ||
+      !result.toTensor().is_floating_point() || result.toTensor().device() != device_) {
+    const std::string found =
+        result.isTensor()
+            ? fmt::format("{} {} on {}", c10::toString(result.toTensor().scalar_type()),
+                          fmt::streamed(result.toTensor().sizes()),
+                          result.toTensor().device().str())
+            : result.tagKind();
+    fail(ExitCode::model, "{}: expected logits {} on {}, got {}", method, fmt::streamed(expected),
+         device_.str(), found);
+  }
+  return result.toTensor();
+}
+
 at::Tensor LanguageModel::prefill(const at::Tensor& ids, const at::Tensor& positions,
                                   const at::Tensor& last, const Cache& cache) const {
-  return call(module_, "prefill", {ids, positions, last, cache.entries});
+  return call("prefill", {ids, positions, last, cache.entries}, {ids.size(0), spec_.vocab_size});
 }
 
 at::Tensor LanguageModel::decode(const at::Tensor& ids, const at::Tensor& positions,
                                  const Cache& cache) const {
-  return call(module_, "decode", {ids, positions, cache.entries});
+  return call("decode", {ids, positions, cache.entries}, {ids.size(0), spec_.vocab_size});
 }
 
 at::Tensor LanguageModel::forward(const at::Tensor& ids, const at::Tensor& positions,
                                   const Cache& cache) const {
-  return call(module_, "forward", {ids, positions, cache.entries});
+  return call("forward", {ids, positions, cache.entries},
+              {ids.size(0), ids.size(1), spec_.vocab_size});
 }
 
 void LanguageModel::require_known(const std::vector<int64_t>& ids) const {
@@ -102,10 +122,10 @@ void LanguageModel::require_known(const std::vector<int64_t>& ids) const {
   }
 }
 
-void LanguageModel::require_fits(int64_t tokens) const {
+void LanguageModel::require_fits(int64_t tokens, const std::string& source) const {
   if (tokens > spec_.context) {
-    fail(ExitCode::model, "the prompt has {} tokens, the model's context is {}", tokens,
-         spec_.context);
+    fail(ExitCode::model, "{}{}the prompt has {} tokens, the model's context is {}", source,
+         source.empty() ? "" : ": ", tokens, spec_.context);
   }
 }
 

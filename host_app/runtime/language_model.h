@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/bundle.h"
@@ -29,8 +30,9 @@ int64_t cache_bucket(int64_t length, int64_t context);
 // its own position.
 class LanguageModel {
  public:
-  // Changes the module for its device (packed_weights.h, product_epilogues.h). Throws Error(model)
-  // when the bundle is no language model.
+  // Changes the module for its device (packed_weights.h, product_epilogues.h), and so that it keeps
+  // its hands off its arguments (kept_arguments.h). Throws Error(model) when the bundle is no
+  // language model.
   LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   const LanguageModelSpec& spec() const { return spec_; }
@@ -44,6 +46,8 @@ class LanguageModel {
   // CUDA graph is of one size. On the CPU no more than there are.
   int64_t slots_for(int64_t length) const;
 
+  // The model's result is refused by Error(model) where it has another shape than said here.
+
   // Logits [B, V] of row `last` i64[B].
   at::Tensor prefill(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& last,
                      const Cache& cache) const;
@@ -54,10 +58,14 @@ class LanguageModel {
 
   // A token id past the embedding would be undefined behaviour on a GPU. Throws Error(model).
   void require_known(const std::vector<int64_t>& ids) const;
-  // Throws Error(model) when a prompt of this many tokens does not fit the context.
-  void require_fits(int64_t tokens) const;
+  // Throws Error(model) when a prompt of this many tokens does not fit the context; `source` says
+  // where it is from.
+  void require_fits(int64_t tokens, const std::string& source = "") const;
 
  private:
+  at::Tensor call(const char* method, std::vector<c10::IValue> inputs,
+                  at::IntArrayRef expected) const;
+
   LanguageModelSpec spec_;
   c10::ScalarType dtype_;
   torch::jit::Module module_;

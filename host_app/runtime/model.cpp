@@ -78,7 +78,7 @@ void configure_libtorch() {
 
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device, bool frozen) {
   const std::string file = bundle.model_file().string();
-  std::ifstream stream = open_file(file, ExitCode::model);
+  std::ifstream stream = open_model_file(file);
   // The file stays open from the check to the load, so what was checked is what is loaded.
   check_zip_magic(stream, file);
   rewind(stream);

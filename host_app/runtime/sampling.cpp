@@ -9,12 +9,13 @@ namespace warpfuse::host {
 
 at::Tensor score_choices(const at::Tensor& logits, const at::Tensor& tokens, int64_t likeliest) {
   // -1, of logits with a NaN in them, is no target: the row's scores are NaN whatever is asked.
-  const auto [logprob, lse] = fused_logprob_lse(logits, tokens.clamp_min(0));
+  const at::Tensor targets = tokens.clamp_min(0);
+  const at::Tensor logprob = fused_logprob(logits, targets).unsqueeze(1).to(at::kFloat);
+  const at::Tensor target_logits = logits.gather(1, targets.unsqueeze(1)).to(at::kFloat);
   const auto [best, ids] = at::topk(logits, likeliest);
+  // Counted from the token that was picked, so that it has one log-probability wherever it stands.
   // Ids are exact in float32: a vocabulary has fewer than 2^24 tokens.
-  return at::cat({logprob.unsqueeze(1).to(at::kFloat),
-                  best.to(at::kFloat) - lse.unsqueeze(1).to(at::kFloat), ids.to(at::kFloat)},
-                 1);
+  return at::cat({logprob, best.to(at::kFloat) - target_logits + logprob, ids.to(at::kFloat)}, 1);
 }
 
 std::vector<Choice> read_choices(const at::Tensor& scores, const std::vector<int64_t>& tokens) {

@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
+
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 
@@ -14,8 +15,7 @@ StatusLine::~StatusLine() { clear(); }
 
 void StatusLine::show(const std::string& text) const {
   if (terminal_) {
-    fmt::print(stderr, "\r\033[K{}", text);
-    std::fflush(stderr);
+    print_error("\r\033[K{}", text);
   }
 }
 

@@ -1,11 +1,12 @@
 #include "runtime/tokenizer.h"
 
-#include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "runtime/byte_alphabet.h"
 #include "runtime/errors.h"
 #include "runtime/files.h"
+#include "runtime/json_text.h"
 
 namespace warpfuse::host {
 namespace {
@@ -20,7 +21,8 @@ constexpr int64_t kLargestId =
 // The first name that exists in the folder; `names[0]` is the one to report when none does.
 fs::path find_file(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (fs::path file = folder / name; fs::is_regular_file(file)) {
+    std::error_code ignored;
+    if (fs::path file = folder / name; fs::exists(fs::symlink_status(file, ignored))) {
       return file;
     }
   }
@@ -34,35 +36,27 @@ Tokenizer Tokenizer::load(const fs::path& folder) {
   Tokenizer tokenizer;
   tokenizer.read_vocabulary(find_file(folder, {"vocab.json", "encoder.json"}));
   tokenizer.read_merges(find_file(folder, {"merges.txt", "vocab.bpe"}));
+  tokenizer.read_added(folder);
   return tokenizer;
 }
 
 void Tokenizer::read_vocabulary(const fs::path& file) {
-  std::ifstream stream = open_file(file, ExitCode::model);
-  const json vocabulary = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const json vocabulary = parse_json(read_model_file(file), ExitCode::model, file.string());
   if (!vocabulary.is_object()) {
     fail(ExitCode::model, "{}: expected a JSON object of token -> id", file.string());
   }
-  std::vector<bool> seen;
   for (const auto& [written, value] : vocabulary.items()) {
     if (!value.is_number_integer() || value < 0 || value > kLargestId) {
       fail(ExitCode::model, "{}: id of token {}: expected an integer of 0..{}, got {}",
            file.string(), json(written).dump(), kLargestId, value.dump());
     }
-    const auto id = value.get<size_t>();
-    if (id >= tokens_.size()) {
-      tokens_.resize(id + 1);
-      seen.resize(id + 1);
-    }
-    if (seen[id]) {
-      fail(ExitCode::model, "{}: id {} stands for two tokens", file.string(), id);
-    }
-    seen[id] = true;
+    const auto id = value.get<int64_t>();
     // A token outside the byte alphabet was added after training and stands for its own text.
-    tokens_[id] = bytes_of_written_token(written).value_or(written);
-    ids_.emplace(tokens_[id], static_cast<int32_t>(id));
+    std::string& token = new_token(id, file);
+    token = bytes_of_written_token(written).value_or(written);
+    ids_.emplace(token, static_cast<int32_t>(id));
     if (written == kEndOfText) {
-      end_of_text_ = static_cast<int64_t>(id);
+      end_of_text_ = id;
     }
   }
   for (int byte = 0; byte < 256; ++byte) {
@@ -74,7 +68,7 @@ void Tokenizer::read_vocabulary(const fs::path& file) {
 }
 
 void Tokenizer::read_merges(const fs::path& file) {
-  std::ifstream stream = open_file(file, ExitCode::model);
+  std::istringstream stream(read_model_file(file));
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     if (!line.empty() && line.back() == '\r') {
@@ -106,6 +100,42 @@ void Tokenizer::read_merges(const fs::path& file) {
   }
 }
 
+void Tokenizer::read_added(const fs::path& folder) {
+  const auto id_in_vocabulary = [this](const std::string& text) -> std::optional<int64_t> {
+    const auto found = ids_.find(text);
+    return found == ids_.end() ? std::nullopt : std::optional<int64_t>(found->second);
+  };
+  if (end_of_text_) {
+    added_.add({.text = std::string(kEndOfText), .id = *end_of_text_});
+  }
+  for (AddedToken& token : read_added_tokens(folder, id_in_vocabulary)) {
+    const std::optional<int64_t> known = id_in_vocabulary(token.text);
+    if (token.id > kLargestId || (known && *known != token.id)) {
+      fail(ExitCode::model, "{}: added token '{}': id {} is too large, or not the vocabulary's",
+           folder.string(), token.text, token.id);
+    }
+    if (!known) {
+      new_token(token.id, folder) = token.text;
+      ids_.emplace(token.text, static_cast<int32_t>(token.id));
+    }
+    if (token.text == kEndOfText) {
+      end_of_text_ = token.id;
+    }
+    added_.add(std::move(token));
+  }
+}
+
+std::string& Tokenizer::new_token(int64_t id, const fs::path& file) {
+  if (id >= size()) {
+    tokens_.resize(id + 1);
+  }
+  std::string& token = tokens_[id];
+  if (!token.empty()) {
+    fail(ExitCode::model, "{}: id {} stands for two tokens", file.string(), id);
+  }
+  return token;
+}
+
 void Tokenizer::encode_plain(std::string_view text, std::vector<int64_t>& ids) const {
   std::vector<int32_t> bytes;
   for (const std::string_view piece : pattern_.split(text)) {
@@ -120,14 +150,10 @@ void Tokenizer::encode_plain(std::string_view text, std::vector<int64_t>& ids) c
 
 std::vector<int64_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int64_t> ids;
-  while (end_of_text_) {
-    const size_t at = text.find(kEndOfText);
-    if (at == std::string_view::npos) {
-      break;
-    }
-    encode_plain(text.substr(0, at), ids);
-    ids.push_back(*end_of_text_);
-    text.remove_prefix(at + kEndOfText.size());
+  while (const std::optional<AddedTokens::Match> next = added_.find(text)) {
+    encode_plain(text.substr(0, next->at), ids);
+    ids.push_back(next->token->id);
+    text.remove_prefix(next->at + next->token->text.size());
   }
   encode_plain(text, ids);
   return ids;
@@ -141,16 +167,6 @@ std::vector<int64_t> Tokenizer::encode_prompt(std::string_view text) const {
     fail(ExitCode::model, "an empty prompt starts from {}, which the vocabulary lacks", kEndOfText);
   }
   return {*end_of_text_};
-}
-
-std::vector<std::vector<int64_t>> Tokenizer::encode_prompts(
-    const std::vector<std::string>& texts) const {
-  std::vector<std::vector<int64_t>> ids;
-  ids.reserve(texts.size());
-  for (const std::string& text : texts) {
-    ids.push_back(encode_prompt(text));
-  }
-  return ids;
 }
 
 const std::string& Tokenizer::bytes(int64_t id) const {

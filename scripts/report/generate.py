@@ -163,8 +163,8 @@ def accuracy_block(story: Story) -> str:
             found.dtype,
             found.variant,
             f"{found.difference:.3g}",
-            f"{found.allowed:.3g}",
-            "yes" if found.difference <= found.allowed else "**no**",
+            found.allowed,
+            "yes" if found.within else "**no**",
             "none" if found.first_divergence is None else str(found.first_divergence),
             str(found.tokens),
         ]

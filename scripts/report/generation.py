@@ -92,7 +92,8 @@ class Accuracy:
     variant: str
     dtype: str
     difference: float
-    allowed: float
+    allowed: str
+    within: bool
     first_divergence: int | None
     tokens: int
 
@@ -203,12 +204,17 @@ def _prefill(fields: Fields) -> Prefill:
 
 
 def _accuracy(fields: Fields) -> Accuracy:
+    difference = fields.get("largest_logit_difference", float)
+    relative = fields.get("relative_logit_difference", float, None)
+    # Runs before the comparison by rows give an absolute limit.
+    limit = fields.get("tolerance" if relative is not None else "allowed", float)
     return Accuracy(
         model=fields.get("model", str),
         variant=fields.get("variant", str),
         dtype=fields.get("dtype", str),
-        difference=fields.get("largest_logit_difference", float),
-        allowed=fields.get("allowed", float),
+        difference=difference,
+        allowed=f"{limit:.3g}" + (" of its row" if relative is not None else ""),
+        within=(difference if relative is None else relative) <= limit,
         first_divergence=fields.get("first_divergence", int, None),
         tokens=fields.get("tokens_compared", int),
     )

@@ -12,17 +12,30 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/install)
+file(GLOB_RECURSE license ${WORK}/install/*/LICENSE)
+if(NOT license)
+  message(FATAL_ERROR "no LICENSE in the install tree")
+endif()
+file(GLOB_RECURSE installed ${WORK}/install/bin/* ${WORK}/install/*.so)
+foreach(file ${installed})
+  run(readelf -d ${file})
+  if(NOT text MATCHES "RUNPATH[^\n]*\\[\\$ORIGIN")
+    message(FATAL_ERROR "${file} looks for libraries in its own tree last, or not at all:\n${text}")
+  endif()
+endforeach()
+run(${PYTHON} ${SOURCE}/examples.py ${WORK}/examples.cpp ${DOCUMENTS})
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G Ninja
     -DCMAKE_MAKE_PROGRAM=${NINJA}
     -DCMAKE_PREFIX_PATH=${WORK}/install
     -DCMAKE_CXX_COMPILER=${COMPILER}
     -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed
-    -DWARPFUSE_PYTHON=${PYTHON})
+    -DEXAMPLES=${WORK}/examples.cpp)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(readelf -d ${WORK}/build/consumer)
 if(NOT text MATCHES "NEEDED[^\n]*libwarpfuse\\.so")
   message(FATAL_ERROR "the linker dropped libwarpfuse.so:\n${text}")
 endif()
+run(${WORK}/build/examples)
 run(${WORK}/build/consumer)
 message("${text}")

@@ -18,12 +18,12 @@ int main() {
   at::Tensor logprob = warpfuse::fused_logprob(logits.slice(1, 0, 4), targets);  // float32 [2, 4]
   logprob.mean().neg().backward();
   const bool has_gradient = logits.grad().narrow(1, 0, 4).ne(0).any(-1).all().item<bool>();
-  // clang-format off: as the README has it
   at::Tensor scores = at::randn({2, 4, 16, 16}).set_requires_grad(true);
-  at::Tensor attention = warpfuse::scaled_masked_softmax_dropout(scores, 0.125, {}, "upper_left", {}, {}, 0, {}, 0.1, true);
+  at::Tensor attention = warpfuse::scaled_masked_softmax_dropout(scores, 0.125, {}, "upper_left",
+                                                                 {}, {}, 0, {}, 0.1, true);
   attention.pow(2).sum().backward();
-  at::Tensor answers = warpfuse::linear_dropout_softmax(at::randn({8, 64}), at::randn({10, 64}), {}, 0.2);
-  // clang-format on
+  at::Tensor answers =
+      warpfuse::linear_dropout_softmax(at::randn({8, 64}), at::randn({10, 64}), {}, 0.2);
   const bool drops = attention.tril().eq(0).sum().item<int64_t>() > 2 * 4 * 120 &&
                      scores.grad().ne(0).any().item<bool>() &&
                      answers.sum(1).sub(1).abs().lt(1e-5).all().item<bool>();

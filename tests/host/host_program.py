@@ -13,7 +13,8 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE for these tests
 HOST = os.environ["WARPFUSE_HOST"]
 PLUGIN = os.environ["WARPFUSE_PLUGIN"]
 
-OK, CHECK_FAILED, USAGE, MODEL, PLUGIN_ERROR, DEVICE = range(6)
+OK, CHECK_FAILED, USAGE, MODEL, PLUGIN_ERROR, DEVICE, OUTPUT = range(7)
+INTERRUPTED = 130
 
 
 def run(*arguments, stdin=b"", preload=None, host=HOST):

@@ -33,7 +33,12 @@ GenerationPlan plan_of(std::vector<int64_t> batches, std::vector<int64_t> prompt
 }
 
 warpfuse::host::LanguageModelSpec model_of(int64_t context, int64_t vocabulary = 1000) {
-  return {.context = context, .layers = 1, .heads = 1, .head_dim = 8, .vocab_size = vocabulary};
+  return {.context = context,
+          .layers = 1,
+          .heads = 1,
+          .head_dim = 8,
+          .vocab_size = vocabulary,
+          .end_tokens = {}};
 }
 
 // "<batch>x<prompt>", with " graph" after it.

@@ -133,7 +133,10 @@ TEST_CASE("files that are no results are refused", "[bench]") {
   const auto read = [&](const char* name) {
     return failure_of([&] { read_results(folder.path() / name); });
   };
-  CHECK(read("none").ends_with("none: cannot be read"));
+  const std::string deep(100000, '[');
+  folder.write("deep", deep);
+  CHECK(read("deep").ends_with("deep: nested more than 100 levels deep"));
+  CHECK(read("none").ends_with("none: cannot be read: No such file or directory"));
   folder.write("broken", "{\"format\": ");
   folder.write("other", "{\"format\": \"warpfuse-bench-0\", \"rows\": []}");
   folder.write("list", "[1]");
@@ -143,5 +146,5 @@ TEST_CASE("files that are no results are refused", "[bench]") {
   }
   CHECK(failure_of([&] {
           Results(Json::object(), (folder.path() / "none" / "r.json").string(), std::nullopt);
-        }).ends_with("r.json: cannot be written"));
+        }).ends_with("r.json: cannot be written: No such file or directory"));
 }

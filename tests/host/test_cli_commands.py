@@ -1,14 +1,16 @@
 """What the commands of the host program print."""
 
+import importlib
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
 import torch
 
 import toy_bundles
-from cli_bundles import CYCLE, baseline, cycle, folder, fused, generate, half, perturbed
+from cli_bundles import CYCLE, baseline, copy_of, cycle, folder, fused, generate, half, perturbed
 from host_program import CHECK_FAILED, HOST, MODEL, PLUGIN, USAGE, HostTestCase, run, run_with_plugin
 
 
@@ -16,7 +18,7 @@ class Help(HostTestCase):
     def test_help_prints_examples_and_the_exit_codes(self):
         text = self.assert_ok(run("--help")).stdout.decode()
         self.assertIn("Examples:", text)
-        for code in range(6):
+        for code in range(7):
             self.assertRegex(text, rf"(?m)^  {code}  \w")
 
     def test_each_command_has_help_with_examples(self):
@@ -116,8 +118,18 @@ class Verification(HostTestCase):
     def test_perturbed_model_differs(self):
         result = run_with_plugin("verify", perturbed, baseline, "-n", "4")
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
-        self.assertRegex(result.stdout.decode(), r"(?m)^DIFFER: largest difference 0\.5,")
-        self.assert_ok(run_with_plugin("verify", perturbed, baseline, "-n", "4", "--tolerance", "0.5"))
+        self.assertRegex(result.stdout.decode(), r"(?m)^DIFFER: largest difference 0\.5, [\d.]+ relative to a row,")
+        self.assert_ok(run_with_plugin("verify", perturbed, baseline, "-n", "4", "--tolerance", "1"))
+
+    def test_small_outputs_are_compared_too(self):
+        """A softmax over 60,000 columns, and half as much again."""
+        scores = lambda v: v.flatten().expand(5000, 12).flatten()  # noqa: E731
+        right = toy_bundles.write_module(folder / "small", lambda v, i: torch.softmax(scores(v), 0))
+        wrong = toy_bundles.write_module(folder / "smaller", lambda v, i: 1.5 * torch.softmax(scores(v), 0))
+        self.assert_ok(run("verify", right, right, "-n", "1"))
+        result = run("verify", wrong, right, "-n", "1")
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        self.assertRegex(result.stdout.decode(), r"(?m)^DIFFER: largest difference [\d.e-]+, 0\.5 relative to a row$")
 
     def test_prompts_from_a_file(self):
         prompts = folder / "prompts.txt"
@@ -166,6 +178,46 @@ class Tokenizing(HostTestCase):
         self.assertEqual([json.loads(line) for line in ids.splitlines()], [[97, 10, 98], []])
         text = self.assert_ok(self.tokenize(ids, "--json", "--decode")).stdout
         self.assertEqual([json.loads(line) for line in text.splitlines()], ["a\nb", ""])
+
+    def test_added_tokens_are_those_of_transformers(self):
+        transformers = importlib.import_module("transformers")
+        tokenizer = transformers.GPT2TokenizerFast(str(baseline / "vocab.json"), str(baseline / "merges.txt"))
+        tokenizer.add_special_tokens({"pad_token": "<pad>", "additional_special_tokens": ["<user>", "<user>s"]})
+        tokenizer.add_tokens(["plain word"])
+        texts = ["<user>hi<pad>", "<users><user>s", "a plain word", "<|endoftext|><us", "<use<user>r>"]
+        expected = [tokenizer(text)["input_ids"] for text in texts]
+        self.assertIn(258, expected[0])
+        saved = folder / "added"
+        tokenizer.save_pretrained(saved)
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(baseline / name, saved)
+        alone = folder / "added-alone"
+        alone.mkdir()
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(baseline / name, alone)
+        (alone / "added_tokens.json").write_text(json.dumps(tokenizer.get_added_vocab()))
+        for tokens in (saved, alone):
+            result = run("tokenize", "--tokenizer", tokens, stdin="\n".join(texts).encode())
+            ids = [list(map(int, line.split())) for line in self.assert_ok(result).stdout.splitlines()]
+            self.assertEqual(ids, expected)
+            back = run("tokenize", "--tokenizer", tokens, "--decode", stdin=result.stdout).stdout
+            self.assertEqual(back.decode().splitlines(), texts)
+
+    def test_added_tokens_that_cannot_be_used(self):
+        vocabulary = json.loads((baseline / "vocab.json").read_text())
+        cases = {
+            "added_tokens.json": [({"<x>": 3}, "id 3 stands for two tokens"), ({"<x>": -1}, "an id of at least 0, got -1"),
+                                  ({"a": 300}, "not the vocabulary's"), ({"": 300}, "expected a text")],
+            "tokenizer.json": [({"added_tokens": [{"content": "<x>", "id": 300, "rstrip": True}]}, "rstrip is not supported")],
+            "special_tokens_map.json": [({"pad_token": "<x>"}, 'pad_token "<x>" has no id'), ({"pad_token": 3}, "expected a token, got 3")],
+        }
+        self.assertIn("a", vocabulary)
+        for name, contents in cases.items():
+            for number, (content, message) in enumerate(contents):
+                bundle = copy_of(baseline, f"bad-{name}-{number}")
+                (bundle / name).write_text(json.dumps(content))
+                with self.subTest(message):
+                    self.assert_fails(run("tokenize", "--tokenizer", bundle, stdin=b"x\n"), MODEL, message)
 
     def test_bad_lines_are_named(self):
         cases = {

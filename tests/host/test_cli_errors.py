@@ -74,7 +74,12 @@ class Usage(HostTestCase):
         self.assert_fails(run("generate", "-p", "a"), USAGE, "--model is missing")
         self.assert_fails(run("generate", "-m", baseline), USAGE, "-p TEXT, --prompt-file F and --prompts F")
         self.assert_fails(run("tokenize"), USAGE, "--tokenizer is missing")
-        self.assert_fails(run("verify", baseline), USAGE, "--reference is missing")
+        self.assert_fails(run("verify", baseline), USAGE, "expected MODEL, REFERENCE (see --help)")
+
+    def test_options_given_twice(self):
+        result = run_with_plugin("generate", "-m", baseline, "-p", "a", "-p", "b")
+        self.assert_fails(result, USAGE, "--prompt is given twice")
+        self.assert_fails(run_with_plugin("generate", "-m", baseline, "-pa", "-n", "4", "-n4"), USAGE, "--tokens is given twice")
 
     def test_unreadable_prompt_file(self):
         for path in (folder / "none", folder):
@@ -84,7 +89,9 @@ class Usage(HostTestCase):
 
 class Models(HostTestCase):
     def test_missing_folder_and_missing_description(self):
-        self.assert_fails(generate(folder / "none"), MODEL, "none/bundle.json: cannot be read")
+        self.assert_fails(generate(folder / "none"), MODEL, "none/bundle.json: cannot be read", "traced_models/export.py")
+        bare = baseline / "model.pt"
+        self.assert_fails(generate(bare), MODEL, "model.pt/bundle.json: cannot be read", "traced_models/export.py")
         bundle = copy_of(baseline, "no-description")
         (bundle / "bundle.json").unlink()
         self.assert_fails(generate(bundle), MODEL, "bundle.json: cannot be read")

@@ -113,6 +113,7 @@ class Figures(HostTestCase):
             rf"bits a byte: [\d.]+\nscored: {len(TEXT) - 1} tokens, [\d.]+ tokens/s\n\Z",
         )
         self.assertEqual(result.stderr, b"")  # progress is for terminals
+        self.assertTrue(self.score(baseline, write("text", TEXT))["complete"])
 
 
 class Errors(HostTestCase):
@@ -185,20 +186,32 @@ class Errors(HostTestCase):
 
 
 class Interrupting(HostTestCase):
-    def test_ends_with_one_line(self):
+    def interrupted(self, *arguments):
+        """stdout and stderr of a run that Ctrl-C ends."""
         text = write("long", TEXT * 2000)
         command = [HOST, "perplexity", "-m", cycle, "--text", text, "--plugin", PLUGIN, "--stride", "1", "--batch", "1"]
+        command += arguments
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             time.sleep(3)  # the handler is set long before, and the text takes minutes
             self.assertIsNone(process.poll(), "the program ended by itself")
             process.send_signal(signal.SIGINT)
             stdout, stderr = process.communicate(timeout=120)
         self.assertEqual(process.returncode, INTERRUPTED, stderr)
-        self.assertEqual(stdout, b"")
         self.assertRegex(
             stderr.decode(),
             rf"\Awarpfuse: error: interrupted after \d+ of {len(TEXT) * 2000 - 1} tokens, perplexity [\d.]+ so far\n\Z",
         )
+        return stdout, stderr
+
+    def test_ends_with_one_line(self):
+        self.assertEqual(self.interrupted()[0], b"")
+
+    def test_json_holds_what_there_is(self):
+        stdout, stderr = self.interrupted("--json")
+        result = json.loads(stdout)
+        self.assertIs(result["complete"], False)
+        self.assertIn(f"after {result['tokens']} of", stderr.decode())
+        self.assertEqual(result["bytes"], result["tokens"])  # a byte per token in this model
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ const std::vector<int64_t> kSaid{5, 6, 7, 8, 9, 10};
 class Collector : public warpfuse::host::TokenSink {
  public:
   explicit Collector(size_t prompts) : ids(prompts), reasons(prompts) {}
-  bool on_token(size_t prompt, const Choice& choice) override {
+  bool on_token(size_t prompt, const Choice& choice, bool is_end) override {
+    ends += is_end ? 1 : 0;
     ids[prompt].push_back(choice.id);
     if (++tokens == 3 && on_third) {
       on_third();
@@ -95,6 +96,7 @@ class Collector : public warpfuse::host::TokenSink {
 
   int64_t stop_at = -2;
   int tokens = 0;
+  int ends = 0;
   std::function<void()> on_third;
   std::vector<std::vector<int64_t>> ids;
   std::vector<FinishReason> reasons;
@@ -145,11 +147,11 @@ TEST_CASE("a failure finishes every prompt, so that nothing that was said is los
   Collector sink(3);
   sink.on_third = [&] { runtime.publishes = false; };
   const std::vector<std::vector<int64_t>> prompts{{1}, {2, 3}, {4}};
-  CHECK_THROWS(generate(loop, prompts, 64, {.max_tokens = 2, .end_token = {}}, sink));
+  CHECK_THROWS(generate(loop, prompts, 64, {.max_tokens = 2, .end_tokens = {}}, sink));
   CHECK(sink.ids == std::vector<std::vector<int64_t>>{{2}, {4, 5}, {}});
-  CHECK(sink.reasons[0] == FinishReason::interrupted);
+  CHECK(sink.reasons[0] == FinishReason::error);
   CHECK(sink.reasons[1] == FinishReason::length);
-  CHECK(sink.reasons[2] == FinishReason::interrupted);
+  CHECK(sink.reasons[2] == FinishReason::error);
 }
 
 TEST_CASE("caches that do not fit are an error that says what would", "[decode]") {
@@ -180,7 +182,7 @@ TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {
     Collector sink(prompts.size());
     sink.stop_at = 10;
     const auto totals =
-        generate(loop, prompts, kContext, {.max_tokens = 17, .end_token = 49}, sink);
+        generate(loop, prompts, kContext, {.max_tokens = 17, .end_tokens = {49, 3}}, sink);
     const auto counting = [](int64_t first, int64_t last) {
       std::vector<int64_t> ids;
       for (int64_t id = first; id <= last; ++id) {
@@ -188,18 +190,56 @@ TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {
       }
       return ids;
     };
-    CHECK(sink.ids[0] == counting(2, 10));
-    CHECK(sink.reasons[0] == FinishReason::stop_text);
+    CHECK(sink.ids[0] == counting(2, 3));
+    CHECK(sink.reasons[0] == FinishReason::end_of_text);
     CHECK(sink.ids[1] == counting(7, 10));
+    CHECK(sink.reasons[1] == FinishReason::stop_text);
     CHECK(sink.ids[2] == counting(31, 31));  // the context is full after one
     CHECK(sink.reasons[2] == FinishReason::context);
-    CHECK(sink.ids[3] == counting(45, 48));
+    CHECK(sink.ids[3] == counting(45, 49));
     CHECK(sink.reasons[3] == FinishReason::end_of_text);
     CHECK(sink.ids[4] == counting(9, 10));
     CHECK(sink.ids[5] == counting(12, 28));
     CHECK(sink.reasons[5] == FinishReason::length);
+    CHECK(sink.ends == 2);
     CHECK(totals.full_contexts == 1);
     CHECK(totals.prompt_tokens == 1 + 6 + kContext + 1 + 2 + 2);
     CHECK_FALSE(totals.interrupted);
+  }
+}
+
+TEST_CASE("a model writes to copies of its arguments", "[decode]") {
+  load_plugin_under_test();
+  for (const std::string writing :
+       {"ids.add_(1000)\n        return self.table[(ids - 1000)[:, 0]]",
+        "first = ids.clone()\n        ids.resize_([100000])\n        return self.table[first[:, "
+        "0]]",
+        "pos.fill_(1000)\n        return self.table[ids[:, 0]]",
+        "pos.view([-1]).zero_()\n        return self.table[ids[:, 0]]"}) {
+    CAPTURE(writing);
+    for (const bool scored : {false, true}) {
+      DecodeLoop loop(counting_model(kVocabulary, 64, writing),
+                      {.rows = 1,
+                       .sampling = {},
+                       .likeliest = scored ? std::optional<int64_t>(2) : std::nullopt},
+                      nullptr);
+      CHECK(continuation(loop, kPrompt, 6) == kSaid);
+    }
+  }
+}
+
+TEST_CASE("logits of another shape are refused", "[decode]") {
+  load_plugin_under_test();
+  for (const auto& [decode, found] : std::vector<std::pair<std::string, std::string>>{
+           {"return self.table[ids]", "Float [1, 1, 50]"},
+           {"return self.table[ids[:, 0]][:, :1]", "Float [1, 1]"},
+           {"return self.table[:3]", "Float [3, 50]"},
+           {"return self.table[:0]", "Float [0, 50]"},
+           {"return self.table[0, 0]", "Float []"},
+           {"return ids.expand([1, 50])", "Long [1, 50]"}}) {
+    DecodeLoop loop(counting_model(kVocabulary, 64, decode),
+                    {.rows = 1, .sampling = {}, .likeliest = {}}, nullptr);
+    CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
+          "3: decode: expected logits [1, 50] on cpu, got " + found + " on cpu");
   }
 }

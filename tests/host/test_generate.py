@@ -9,7 +9,7 @@ import unittest
 
 import torch
 
-from cli_bundles import CYCLE, baseline, cycle, ending, folder, fused, undefined
+from cli_bundles import CYCLE, baseline, copy_of, cycle, edit_description, ending, folder, fused, undefined
 from host_program import HOST, MODEL, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
 from toy_bundles import CONTEXT, END_OF_TEXT, LAYERS, new_cache
 
@@ -112,10 +112,23 @@ class Ends(Generation):
         self.assertEqual(bytes(lines[0]["ids"]), CYCLE[:6])
         ended = self.lines(ending, ["x", "yx"], "-n", 30)
         self.assertEqual([line["finish_reason"] for line in ended], ["end_of_text"] * 2)
-        self.assertEqual([bytes(line["ids"]) for line in ended], [b"ab", b"ab"])
+        self.assertEqual([line["ids"] for line in ended], [[*b"ab", END_OF_TEXT]] * 2)
+        self.assertEqual([(line["text"], line["complete"]) for line in ended], [("ab", True)] * 2)
+        scored = self.lines(ending, ["x"], "-n", 30, "--logprobs", 1)[0]
+        self.assertEqual([token["id"] for token in scored["logprobs"]], scored["ids"])
         going = self.lines(ending, ["x"], "-n", 8, "--ignore-eos")
         self.assertEqual(going[0]["finish_reason"], "length")
         self.assertEqual(going[0]["ids"][:3], [*b"ab", END_OF_TEXT])
+
+    def test_end_tokens_of_the_bundle(self):
+        bundle = copy_of(ending, f"two-ends-{DEVICE}")
+        edit_description(bundle, end_tokens=[ord("b"), END_OF_TEXT])
+        line = self.lines(bundle, ["x"], "-n", 30)[0]
+        self.assertEqual((line["ids"], line["text"], line["finish_reason"]), ([*b"ab"], "a", "end_of_text"))
+        edit_description(bundle, end_tokens=[])
+        self.assertEqual(self.lines(bundle, ["x"], "-n", 8)[0]["finish_reason"], "length")
+        edit_description(bundle, end_tokens=[1000])
+        self.assert_fails(generate(bundle, "-p", "x"), MODEL, "field 'end_tokens': expected an array of token ids")
 
     def test_stop_texts(self):
         said = CYCLE.decode(errors="replace")
@@ -127,7 +140,7 @@ class Ends(Generation):
     def test_prompts_that_are_too_long(self):
         path = write_prompts(["short", "x" * 300])
         result = generate(cycle, "--prompts", path)
-        self.assert_fails(result, MODEL, "the prompt has 300 tokens, the model's context is 256")
+        self.assert_fails(result, MODEL, f"{path} line 2: the prompt has 300 tokens, the model's context is 256")
         self.assertEqual(result.stdout, b"")
         lines = self.lines(cycle, ["x" * 300], "-n", 40, "--truncate")
         self.assertEqual((lines[0]["prompt_tokens"], len(lines[0]["ids"])), (256 - 40 + 1, 40))
@@ -138,6 +151,10 @@ class Ends(Generation):
         for arguments in ((), ("--temperature", "0.01")):
             result = generate(undefined, "-p", "x", "-n", 9, *arguments)
             self.assert_fails(result, MODEL, "the model gave a NaN logit at token 2 of prompt 0")
+        path = write_prompts(["x", "x"])
+        lines = [json.loads(line) for line in generate(undefined, "--prompts", path, "--json").stdout.splitlines()]
+        self.assertEqual([(line["finish_reason"], line["complete"]) for line in lines], [("error", False)] * 2)
+        self.assertEqual([bytes(line["ids"]) for line in lines], [b"ab"] * 2)
 
     def test_ctrl_c_ends_with_what_there_is(self):
         path = write_prompts(["x"] * 4000)
@@ -152,6 +169,7 @@ class Ends(Generation):
         self.assertEqual(len(lines), 4000)  # what never began too
         self.assertEqual(lines[0]["finish_reason"], "length")
         self.assertEqual((lines[-1]["finish_reason"], lines[-1]["ids"]), ("interrupted", []))
+        self.assertEqual((lines[0]["complete"], lines[-1]["complete"]), (True, False))
         self.assertIn("\ndecode: ", errors.decode())
         self.assertIn("warpfuse: error: interrupted", errors.decode())
 
@@ -168,6 +186,7 @@ class Scores(Generation):
             self.assertEqual(len(line["logprobs"]), 10)
             for row, token in zip(expected, line["logprobs"]):
                 self.assertAlmostEqual(token["logprob"], row[token["id"]].item(), delta=1e-4)
+                self.assertEqual(token["logprob"], token["likeliest"][0]["logprob"])  # the same token: greedy
                 best = row.topk(3)
                 self.assertEqual([each["id"] for each in token["likeliest"]], best.indices.tolist())
                 for each, value in zip(token["likeliest"], best.values.tolist()):
@@ -204,6 +223,17 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 
 class Files(Generation):
+    def test_stdin(self):
+        expected = self.assert_ok(generate(cycle, "-p", "x", "-n", 4)).stdout
+        for arguments in (("-p", "-"), ("--prompt-file", "-"), ("--prompts", "-")):
+            result = run_with_plugin("generate", "-m", cycle, "--device", DEVICE, *arguments, "-n", 4, stdin=b"x\r\n")
+            self.assertEqual(self.assert_ok(result).stdout, expected)
+
+    def test_a_value_in_one_with_its_option(self):
+        here = os.path.relpath(cycle)
+        result = run_with_plugin("generate", f"-m./{here}", "-px", "-n4", "--device", DEVICE)
+        self.assertEqual(self.assert_ok(result).stdout, self.assert_ok(generate(cycle, "-p", "x", "-n", 4)).stdout)
+
     def test_files_that_cannot_be_used(self):
         empty = folder / "empty.txt"
         empty.write_text("\n")

@@ -1,5 +1,6 @@
 // Files of prompts.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -8,11 +9,20 @@
 #include "support/catch.h"
 #include "temporary_folder.h"
 
-using warpfuse::host::read_prompts;
+using warpfuse::host::Prompt;
+using warpfuse::host::read_prompt;
 
 namespace {
 
 using Prompts = std::vector<std::string>;
+
+Prompts read_prompts(const std::filesystem::path& file) {
+  Prompts texts;
+  for (const Prompt& prompt : warpfuse::host::read_prompts(file)) {
+    texts.push_back(prompt.text);
+  }
+  return texts;
+}
 
 }  // namespace
 
@@ -29,6 +39,38 @@ TEST_CASE("a JSON value a line", "[prompts]") {
   CHECK(read_prompts(folder.path() / "prompts.jsonl") == Prompts{"one\ntwo", ""});
 }
 
+TEST_CASE("JSON is told by what the lines hold", "[prompts]") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    folder.write("prompts", text);
+    return read_prompts(folder.path() / "prompts");
+  };
+  CHECK(read("{\"prompt\": \"a\"}\n\"b\"\n") == Prompts{"a", "b"});
+  CHECK(read("\"a\"\n\n\"b\"") == Prompts{"a", "b"});
+  CHECK(read("\"a\"\nb\n") == Prompts{"\"a\"", "b"});
+  CHECK(read("{a}\n") == Prompts{"{a}"});
+  CHECK(failure_of([&] { read("{\"prompt\": \"a\"}\nb\n"); }).find("prompts line 2: expected") !=
+        std::string::npos);
+}
+
+TEST_CASE("a byte order mark and CRLF are no part of a prompt", "[prompts]") {
+  const TemporaryFolder folder;
+  folder.write("prompts.txt", "\xEF\xBB\xBFone\r\n\r\ntwo\r\n");
+  CHECK(read_prompts(folder.path() / "prompts.txt") == Prompts{"one", "two"});
+  folder.write("prompts.jsonl", "\xEF\xBB\xBF\"one\"\r\n");
+  CHECK(read_prompts(folder.path() / "prompts.jsonl") == Prompts{"one"});
+  folder.write("prompt.txt", "\xEF\xBB\xBFone\ntwo\r\n");
+  CHECK(read_prompt(folder.path() / "prompt.txt").text == "one\ntwo");
+}
+
+TEST_CASE("a prompt knows the line that it is from", "[prompts]") {
+  const TemporaryFolder folder;
+  folder.write("prompts.txt", "one\n\nthree\n");
+  const std::vector<Prompt> prompts = warpfuse::host::read_prompts(folder.path() / "prompts.txt");
+  REQUIRE(prompts.size() == 2);
+  CHECK(prompts[1].source == (folder.path() / "prompts.txt").string() + " line 3");
+}
+
 TEST_CASE("files of prompts that cannot be used are named", "[prompts]") {
   const TemporaryFolder folder;
   const auto failure = [&](const std::string& name, const std::string& text) {
@@ -43,5 +85,5 @@ TEST_CASE("files of prompts that cannot be used are named", "[prompts]") {
   CHECK(failure("b.jsonl", "\"never ends\n") == "2: " + path + "b.jsonl line 1" + expected);
   CHECK(failure("c.jsonl", "{\"prompt\": 3}\n") == "2: " + path + "c.jsonl line 1" + expected);
   CHECK(failure_of([&] { read_prompts(folder.path() / "none"); }) ==
-        "2: " + path + "none: cannot be read");
+        "2: " + path + "none: cannot be read: No such file or directory");
 }

@@ -75,7 +75,7 @@ TEST_CASE("differences", "[difference]") {
   const Difference difference =
       difference_between(at::tensor({1.0, -4.0}), at::tensor({1.5, -4.0}));
   CHECK(difference.largest == 0.5);
-  CHECK(difference.reference_magnitude == 4.0);
+  CHECK(difference.relative == 0.125);
   CHECK(difference.within(0.125));
   CHECK_FALSE(difference.within(0.12));
   CHECK(difference_between(at::tensor({-infinity}), at::tensor({-infinity})).largest == 0.0);
@@ -88,10 +88,27 @@ TEST_CASE("a NaN stays in the worst of several differences", "[difference]") {
   Difference worst{std::numeric_limits<double>::quiet_NaN(), 1.0};
   worst.include({0.5, 2.0});
   CHECK(std::isnan(worst.largest));
+  CHECK(worst.relative == 2.0);
   Difference small{0.5, 2.0};
-  small.include({std::numeric_limits<double>::quiet_NaN(), 1.0});
-  CHECK(std::isnan(small.largest));
-  CHECK(small.reference_magnitude == 2.0);
+  small.include({1.0, std::numeric_limits<double>::quiet_NaN()});
+  CHECK(small.largest == 1.0);
+  CHECK(std::isnan(small.relative));
+  small.include({0.0, 0.0});
+  CHECK(std::isnan(small.relative));
+  CHECK_FALSE(small.within(1e9));
+}
+
+TEST_CASE("a difference counts beside what its row holds", "[difference]") {
+  // Probabilities of a long row, of which half as much again is still next to nothing.
+  const at::Tensor long_row = at::full({2, 60000}, 1.0 / 60000);
+  CHECK(difference_between(long_row * 1.5, long_row).relative == Approx(0.5));
+  CHECK(difference_between(at::tensor({100.0, 1.0}).view({2, 1}),
+                           at::tensor({100.0, 1.5}).view({2, 1}))
+            .relative == Approx(1.0 / 3));
+  // The last digit of half precision where it has no more than one.
+  const at::Tensor tiny = at::tensor({6e-8}).to(at::kHalf);
+  CHECK(difference_between(tiny * 2, tiny).within(2e-3));
+  CHECK_FALSE(difference_between(at::tensor({1e-6}), at::tensor({0.0})).within(1.0));
 }
 
 TEST_CASE("the part of a version that binaries depend on", "[plugin]") {

@@ -57,7 +57,8 @@ def accuracy(variant="fused", difference=1e-3, divergence=None):
         "variant": variant,
         "dtype": "float16",
         "largest_logit_difference": difference,
-        "allowed": 2e-2,
+        "relative_logit_difference": difference / 20,
+        "tolerance": 1e-3,
         "first_divergence": divergence,
         "tokens_compared": 224,
     }

@@ -1,0 +1,53 @@
+#include "runtime/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+[[noreturn]] void fail_to_write() {
+  const std::error_code reason(errno, std::generic_category());
+  // What is left in the buffer would be tried again when the program ends.
+  std::clearerr(stdout);
+  fail(ExitCode::output, "stdout: cannot be written: {}", reason.message());
+}
+
+}  // namespace
+
+void hold_standard_streams() {
+  const auto hold = [](int descriptor, int access) {
+    if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
+      // open() takes the lowest number that is free: this one, as those below are taken by now.
+      static_cast<void>(open("/dev/null", access));
+    }
+  };
+  hold(STDIN_FILENO, O_WRONLY);
+  hold(STDOUT_FILENO, O_RDONLY);
+  hold(STDERR_FILENO, O_WRONLY);
+}
+
+void write_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+    fail_to_write();
+  }
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fail_to_write();
+  }
+}
+
+void write_error(std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+  static_cast<void>(std::fflush(stderr));
+}
+
+}  // namespace warpfuse::host

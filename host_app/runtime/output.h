@@ -1,0 +1,34 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace warpfuse::host {
+
+// What a command prints goes through here, so that no failed write is lost: every write to stdout
+// is checked and throws Error(output). stderr is where failures are told, so that a failure to
+// write there is ignored.
+
+// Gives a standard stream that the process was started without a file of its own, on which reads
+// and writes fail as on the closed stream; else the next file that is opened would take its number.
+void hold_standard_streams();
+
+void write_output(std::string_view text);
+// Throws when anything written so far did not reach the file behind stdout.
+void flush_output();
+
+template <typename... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+  write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+
+void write_error(std::string_view text);
+
+template <typename... Args>
+void print_error(fmt::format_string<Args...> format, Args&&... args) {
+  write_error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,34 @@
+"""Writes the C++ examples of the documents as one program: what they include first, then a function each, all of which
+main() calls but those that open files.
+
+    examples.py OUTPUT.cpp DOCUMENT.md...
+"""
+
+import pathlib
+import re
+import sys
+
+
+def main(output, *documents):
+    examples = [
+        example
+        for document in documents
+        for example in re.findall(r"```cpp\n(.*?)```", pathlib.Path(document).read_text(), re.S)
+    ]
+    if len(examples) < len(documents):
+        sys.exit(f"{len(examples)} examples in {len(documents)} documents")
+    includes, functions, calls = [], [], []
+    for number, example in enumerate(examples):
+        lines = example.splitlines()
+        includes += [line for line in lines if line.startswith("#include")]
+        body = "\n".join(f"  {line}" for line in lines if not line.startswith("#include"))
+        functions.append(f"void example_{number}() {{\n{body}\n}}\n")
+        if "dlopen" not in body:
+            calls.append(f"  example_{number}();")
+        if "at::" in body and not re.search(r"#include <(ATen/ATen|torch/script)\.h>", example):
+            sys.exit(f"no ATen header in an example that needs it:\n{example}")
+    pathlib.Path(output).write_text("\n".join([*dict.fromkeys(includes), *functions, "int main() {", *calls, "}\n"]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

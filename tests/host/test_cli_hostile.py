@@ -1,0 +1,213 @@
+"""What the host program does with hostile files and with writes that fail: one line, the documented exit code, no
+signal, no endless wait. A new file format joins FILES, a new command that prints joins PRINTING."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from cli_bundles import baseline, copy_of, cycle, folder, fused
+from host_program import (
+    DEVICE,
+    HOST,
+    INTERRUPTED,
+    MODEL,
+    OK,
+    OUTPUT,
+    PLUGIN,
+    USAGE,
+    HostTestCase,
+    run_with_plugin,
+)
+from toy_bundles import write_module
+
+DEEP = 100_000
+
+text = folder / "text.txt"
+text.write_bytes(b"the river rises in the hills")
+module = write_module(folder / "hostile-module", lambda v, i: v[i])
+
+
+def deep(path):
+    path.write_text('{"a":' * DEEP)
+
+
+def deep_list(path):
+    path.write_text('{"a": ' + "[" * DEEP + "]" * DEEP + "}")
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def noise(path):
+    path.write_bytes(bytes(range(256)) * 4)
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def missing(path):
+    pass
+
+
+ANYTHING = (deep, deep_list, empty, noise, pipe, loop, a_folder)
+TOKENIZE = ("tokenize", "--tokenizer", "{folder}")
+GENERATE = ("generate", "-m", "{folder}", "-p", "a", "-n", "2", "--device", "cpu")
+PROMPTS = ("generate", "-m", baseline, "-n", "2", "--device", "cpu", "--prompts", "{file}")
+
+# (file, how it comes to be read, code, what it holds); {folder} is a copy of a bundle with that file in it.
+FILES = [
+    ("bundle.json", GENERATE, MODEL, (*ANYTHING, missing)),
+    ("model.pt", GENERATE, MODEL, (deep, empty, noise, pipe, loop, a_folder, missing)),
+    ("vocab.json", TOKENIZE, MODEL, (*ANYTHING, missing)),
+    ("merges.txt", TOKENIZE, MODEL, (deep, noise, pipe, loop, a_folder, missing)),
+    ("added_tokens.json", TOKENIZE, MODEL, ANYTHING),
+    ("special_tokens_map.json", TOKENIZE, MODEL, ANYTHING),
+    ("tokenizer.json", TOKENIZE, MODEL, ANYTHING),
+    ("prompts.jsonl", PROMPTS, USAGE, (deep, deep_list, empty, noise, loop, a_folder, missing)),
+    ("ids.json", ("bench", "generate", "-m", "{folder}/..", "--prompt-ids", "{file}"), USAGE, (deep, empty, a_folder)),
+    ("old.json", ("bench", "softmax", "--shapes", "4x4", "--baseline", "{file}"), USAGE, (deep, empty, a_folder)),
+]
+
+# Each prints something and ends well where it can.
+PRINTING = {
+    "help": ("--help",),
+    "version": ("--version",),
+    "help of a command": ("generate", "--help"),
+    "info": ("info",),
+    "info as JSON": ("info", "--json"),
+    "tokenize": ("tokenize", "--tokenizer", baseline),
+    "generate": ("generate", "-m", baseline, "-p", "a", "-n", "2", "--device", "cpu"),
+    "generate as JSON": ("generate", "-m", baseline, "-p", "a", "-n", "2", "--device", "cpu", "--json"),
+    "perplexity": ("perplexity", "-m", baseline, "--text", text, "--device", "cpu"),
+    "verify": ("verify", module, module, "--device", "cpu"),
+    "bench": ("bench", "softmax", "--shapes", "4x4", "--quick", "--device", "cpu"),
+}
+WITH_PLUGIN = {"info", "generate", "perplexity", "verify", "bench"}
+
+
+def arguments_of(command):
+    arguments = list(map(str, command))
+    if arguments[0] in WITH_PLUGIN and "--help" not in arguments:
+        arguments += ["--plugin", PLUGIN]
+    return arguments
+
+
+def shell(redirection, command, **options):
+    """Runs the program with streams redirected by the shell."""
+    script = f'exec "$@" {redirection}'
+    arguments = ["bash", "-c", script, "bash", str(HOST), *arguments_of(command)]
+    return subprocess.run(arguments, input=b"text\n", capture_output=True, timeout=120, **options)
+
+
+class Files(HostTestCase):
+    def test_hostile_files(self):
+        for name, command, code, contents in FILES:
+            for content in contents:
+                with self.subTest(file=name, content=content.__name__):
+                    bundle = copy_of(baseline, f"hostile/{name}-{content.__name__}/bundle")
+                    file = bundle / name
+                    file.unlink(missing_ok=True)
+                    content(file)
+                    given = [str(part).format(folder=bundle, file=file) for part in command]
+                    self.assert_fails(run_with_plugin(*given) if given[0] != "tokenize" else shell("", given), code, name)
+
+    def test_memory_that_is_not_there(self):
+        """A model that does not fit, and a machine on which nothing fits, are a line each."""
+        failures = 0
+        for kib in (400_000, 600_000, 900_000, 1_500_000):
+            command = ["bash", "-c", f'ulimit -v {kib}; exec "$@"', "bash", str(HOST)]
+            command += arguments_of(PRINTING["perplexity"])
+            result = subprocess.run(command, capture_output=True, timeout=120)
+            with self.subTest(kib=kib):
+                self.assertGreaterEqual(result.returncode, 0, result.stderr)  # no signal
+                self.assertLess(result.returncode, 128, result.stderr)
+                if result.returncode != OK:
+                    failures += 1
+                    self.assertEqual(len(result.stderr.decode().splitlines()), 1, result.stderr)
+        self.assertGreater(failures, 0)
+
+    def test_a_row_that_fits_nowhere_is_skipped(self):
+        result = run_with_plugin("bench", "softmax", "--shapes", "100000000x100000,4x4", "--quick", "--device", "cpu")
+        self.assert_fails(result, DEVICE, "1 of 2 rows do not fit into memory")
+        self.assertRegex(result.stdout.decode(), r"(?m)^softmax +forward +100000000x100000 .*skipped: out of memory$")
+        self.assertRegex(result.stdout.decode(), r"(?m)^softmax +forward +4x4 .* warpfuse ")
+
+
+class Writes(HostTestCase):
+    def test_stdout_that_takes_nothing(self):
+        for name, command in PRINTING.items():
+            for redirection in ("> /dev/full", ">&-"):
+                with self.subTest(command=name, stdout=redirection):
+                    result = shell(redirection, command)
+                    self.assertEqual(result.returncode, OUTPUT, result.stderr)
+                    errors = result.stderr.decode().splitlines()
+                    self.assertRegex(errors[-1], r"^warpfuse: error: stdout: cannot be written: ")
+                    self.assertEqual(sum("error" in line for line in errors), 1)
+
+    def test_files_that_take_nothing(self):
+        bench = (*PRINTING["bench"], "--json")
+        generation = ("bench", "generate", "-m", baseline.parent, "--prompt", "8", "-n", "2", "--device", "cpu", "--json")
+        for command in (bench, (*bench[:-1], "--csv"), generation):
+            for path in ("/dev/full", folder / "none" / "f", folder):
+                with self.subTest(command=command[1], option=command[-1], path=path):
+                    self.assert_fails(run_with_plugin(*command, path), OUTPUT, f"{path}: cannot be written: ")
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+        self.assertEqual(list(folder.parent.glob(f"{folder.name}.part")), [])
+
+    def test_no_stderr(self):
+        for redirection in ("2>&-", "2> /dev/full"):
+            for command, code in ((PRINTING["generate"], OK), (("sing",), USAGE)):
+                with self.subTest(command=command[0], stderr=redirection):
+                    result = shell(redirection, command)
+                    self.assertEqual((result.returncode, result.stderr), (code, b""))
+
+    def test_no_stream_is_taken_for_a_file(self):
+        """A file that is opened does not get the number of a stream that was closed."""
+        path = folder / "whole.json"
+        result = shell(">&- 2>&-", (*PRINTING["bench"], "--json", path))
+        self.assertEqual(result.returncode, OUTPUT)
+        if path.exists():
+            self.assertTrue(path.read_text().startswith("{"))
+
+    def test_a_reader_that_goes_away(self):
+        command = [HOST, *arguments_of(("generate", "-m", cycle, "-p", "x", "-n", "200", "--ignore-eos"))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.read(1)
+            process.stdout.close()
+            self.assertEqual(process.wait(timeout=60), -signal.SIGPIPE)
+            self.assertEqual(process.stderr.read(), b"")
+
+
+class Interrupts(HostTestCase):
+    def interrupted(self, ignored):
+        prompts = folder / "many.txt"
+        prompts.write_text("x\n" * 300)
+        command = [HOST, *arguments_of(("generate", "-m", fused, "--prompts", prompts, "-n", "60", "--ignore-eos", "--json"))]
+        action = signal.SIG_IGN if ignored else signal.SIG_DFL
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, action)
+        ) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=120)
+            return process.returncode
+
+    def test_an_ignored_signal_stays_ignored(self):
+        self.assertEqual(self.interrupted(ignored=False), INTERRUPTED)
+        self.assertEqual(self.interrupted(ignored=True), OK)
+
+
+if __name__ == "__main__":
+    unittest.main()
