@@ -104,7 +104,7 @@ build_ptx80() {
   local -x NVCC_APPEND_FLAGS="--generate-code=arch=compute_80,code=sm_$capability"
   # WARPFUSE_WITH_CUDA=ON: without a compiler this is an error, not a library without kernels.
   cmake -S "$ROOT" -B "$ptx80" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWARPFUSE_WITH_CUDA=ON \
-    -DWARPFUSE_CUDA_ARCHITECTURES=8.0 -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
+    -DWARPFUSE_CUDA_ARCHITECTURES=8.0+PTX -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
     -DWARPFUSE_PYTHON="$python" && cmake --build "$ptx80" --target warpfuse_tests
 }
 bundles=$WARPFUSE_BUNDLES/wikitext-small
@@ -121,6 +121,7 @@ export_entry() { # name folder command...
 entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
 entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
 entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
 [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
 if [ -x "$ptx80/bin/warpfuse_tests" ]; then
   entry "Catch2, library of the PTX for 8.0 alone" \
@@ -140,6 +141,7 @@ entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${T
 entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
 entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
 entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
 entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"
 entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
 entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"

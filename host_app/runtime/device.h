@@ -14,7 +14,7 @@ struct Gpu {
   std::string compute_capability;
   int64_t memory_bytes;
   int64_t multiprocessors;
-  bool has_kernel;  // the plugin holds code that this GPU can run
+  bool has_kernel;  // the plugin was built for such a GPU
 };
 
 // As the loaded plugin sees them; none without a plugin or when it was built without CUDA.
