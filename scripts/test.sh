@@ -6,6 +6,7 @@
 #   scripts/test.sh -L smoke              the quick tests
 #   scripts/test.sh --preset asan         CPU code under the sanitizers
 #   scripts/test.sh --torch 2.15.0        against another release of libtorch
+#   WARPFUSE_TEST_THREADS=16              the operators' tests with so many threads, whatever cores there are
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"

@@ -1,7 +1,5 @@
 // The counters: each operator's, each branch's, reading and resetting; and every algorithm by name.
 
-#include <ATen/Parallel.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +13,7 @@
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
+#include "support/threads.h"
 
 namespace {
 
@@ -163,8 +162,7 @@ WARPFUSE_DEVICE_TEST("the counters of fused_logprob are all there", "[counters][
 }
 
 TEST_CASE("few long rows of logits are shared by threads", "[counters][logprob]") {
-  const int threads = at::get_num_threads();
-  at::set_num_threads(4);
+  const Threads threads(4);
   const auto branch = [](int64_t rows, int64_t columns) -> std::string {
     const at::Tensor targets = at::zeros({rows}, at::kLong);
     const CounterDelta in_parts("cpu.logprob_parts");
@@ -177,7 +175,6 @@ TEST_CASE("few long rows of logits are shared by threads", "[counters][logprob]"
   CHECK(branch(3, 128'256) == "parts");
   CHECK(branch(4, 128'256) == "rows");
   CHECK(branch(1, 1000) == "rows");
-  at::set_num_threads(threads);
 }
 
 WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithms]") {

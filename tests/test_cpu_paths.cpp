@@ -1,7 +1,5 @@
 // The ways of the CPU's kernels over memory, each aimed at by shape and proved by a counter.
 
-#include <ATen/Parallel.h>
-
 #include <functional>
 
 #include "support/compare.h"
@@ -10,6 +8,7 @@
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/threads.h"
 
 namespace {
 
@@ -41,13 +40,9 @@ void sweep(const std::string& counter, const std::vector<std::vector<int64_t>>& 
   }
 }
 
-// Runs with `threads` threads.
-at::Tensor with_threads(int threads, const std::function<at::Tensor()>& call) {
-  const int before = at::get_num_threads();
-  at::set_num_threads(threads);
-  const at::Tensor result = call();
-  at::set_num_threads(before);
-  return result;
+at::Tensor with_threads(int count, const std::function<at::Tensor()>& call) {
+  const Threads threads(count);
+  return call();
 }
 
 }  // namespace
@@ -57,6 +52,7 @@ TEST_CASE("rows longer than a cache, in parts", "[softmax][cpu_paths]") {
 }
 
 TEST_CASE("rows just short enough for a cache", "[softmax][cpu_paths]") {
+  const Threads threads(3);  // more would cut the rows into parts
   sweep("cpu.rows", {{3, 131071}}, -1);
 }
 

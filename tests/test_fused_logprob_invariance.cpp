@@ -1,14 +1,13 @@
 // The bits of a row's results depend on that row alone: trainers compare what engines computed in
 // different batches.
 
-#include <ATen/Parallel.h>
-
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/logprob.h"
 #include "support/logprob_checks.h"
 #include "support/pch.h"
+#include "support/threads.h"
 
 namespace {
 
@@ -115,18 +114,17 @@ WARPFUSE_DEVICE_TEST("other results beside it, and a longer row stride, change n
 }
 
 TEST_CASE("the number of threads changes no bit of fused_logprob", "[logprob][invariance]") {
-  const int threads = at::get_num_threads();
   for (const int64_t rows : {1, 2, 7}) {
     const at::Tensor x = random_tensor({rows, 128'256}, at::kFloat);
     const at::Tensor targets = random_targets({rows}, 128'256, at::kCPU);
     for (const std::string& form : kLogprobForms) {
       const LogprobArguments arguments{.form = form};
-      at::set_num_threads(1);
+      const Threads single(1);
       const LogprobResults one = logprob_with_statistics(x, targets, arguments);
       const LogprobGradients gradients = random_gradients(one, form);
       const at::Tensor gradient = logprob_backward(x, targets, one, gradients, arguments);
       for (const int n : {2, 3, 8}) {
-        at::set_num_threads(n);
+        const Threads several(n);
         const LogprobResults many = logprob_with_statistics(x, targets, arguments);
         CHECK(bit_mismatch(many.logprob, one.logprob) == "");
         CHECK(bit_mismatch(many.lse, one.lse) == "");
@@ -137,5 +135,4 @@ TEST_CASE("the number of threads changes no bit of fused_logprob", "[logprob][in
       }
     }
   }
-  at::set_num_threads(threads);
 }

@@ -49,8 +49,9 @@ TEST_CASE("build_info", "[info]") {
 TEST_CASE("device_info", "[info]") {
   const auto info = nlohmann::json::parse(warpfuse::device_info());
   CHECK(keys(info) == std::set<std::string>{"cpu_capability", "gpus"});
-  const auto built = nlohmann::json::parse(warpfuse::build_info())["cpu_capabilities"];
-  CHECK(std::find(built.begin(), built.end(), info["cpu_capability"]) != built.end());
+  const auto built = nlohmann::json::parse(warpfuse::build_info())["cpu_capabilities"]
+                         .get<std::set<std::string>>();
+  CHECK(built.contains(info["cpu_capability"].get<std::string>()));
   CHECK(info["gpus"].size() == (has_gpu() ? at::getNumGPUs() : 0));
 }
 

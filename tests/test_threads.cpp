@@ -1,7 +1,5 @@
 // Calls from several threads at once give what one thread gives.
 
-#include <ATen/Parallel.h>
-
 #include <atomic>
 #include <set>
 #include <thread>
@@ -14,6 +12,7 @@
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
+#include "support/threads.h"
 
 namespace {
 
@@ -114,9 +113,8 @@ WARPFUSE_DEVICE_TEST("threads that draw at once share no random numbers", "[thre
 }
 
 TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
-  const int threads = at::get_num_threads();
+  const Threads one(1);
   const at::Tensor x = random_tensor({300, 4097}, at::kFloat);
-  at::set_num_threads(1);
   const at::Tensor rows = warpfuse::softmax(x, 1);
   const at::Tensor columns = warpfuse::softmax(x, 0);
   const at::Tensor masked = masked_softmax(x, {.causal = "lower_right"});
@@ -128,7 +126,7 @@ TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
   const at::Tensor dropped_masked =
       std::get<0>(masked_dropout(x, {.causal = "lower_right"}, 0.5, rng));
   for (const int n : {2, 3, 8}) {
-    at::set_num_threads(n);
+    const Threads more(n);
     CHECK(bit_mismatch(warpfuse::softmax(x, 1), rows) == "");
     CHECK(bit_mismatch(warpfuse::softmax(x, 0), columns) == "");
     CHECK(bit_mismatch(masked_softmax(x, {.causal = "lower_right"}), masked) == "");
@@ -137,5 +135,4 @@ TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {
     CHECK(bit_mismatch(std::get<0>(masked_dropout(x, {.causal = "lower_right"}, 0.5, rng)),
                        dropped_masked) == "");
   }
-  at::set_num_threads(threads);
 }

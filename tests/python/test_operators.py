@@ -323,6 +323,8 @@ def main():
     if "WARPFUSE_PLUGIN" not in os.environ:
         parser.error("WARPFUSE_PLUGIN: expected the path of libwarpfuse.so")
     torch.ops.load_library(os.environ["WARPFUSE_PLUGIN"])
+    if "WARPFUSE_TEST_THREADS" in os.environ:  # libtorch ignores an OMP_NUM_THREADS above the cores
+        torch.set_num_threads(int(os.environ["WARPFUSE_TEST_THREADS"]))
     program = unittest.main(argv=[sys.argv[0], *rest], exit=False, verbosity=2)
     return 0 if program.result.wasSuccessful() and program.result.testsRun else 1
 

@@ -5,11 +5,18 @@
 //            2   the selection matched no test case, or a preparation failed
 //            else Catch2's own: failures, bad command line
 //
+// WARPFUSE_TEST_THREADS=<number> runs the tests with so many threads, whatever cores there are.
+//
 // A program that needs something before its tests calls before_tests (before_tests.h).
 
 #define CATCH_CONFIG_RUNNER
+#include <ATen/Parallel.h>
+
+#include <charconv>
+#include <cstdlib>
 #include <iostream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -69,6 +76,22 @@ std::vector<void (*)()>& preparations() {
   return instance;
 }
 
+// libtorch ignores an OMP_NUM_THREADS above the number of cores.
+void set_threads() {
+  const char* asked = std::getenv("WARPFUSE_TEST_THREADS");
+  if (asked == nullptr) {
+    return;
+  }
+  const std::string text = asked;
+  int threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc() || end != text.data() + text.size() || threads < 1) {
+    throw std::invalid_argument("WARPFUSE_TEST_THREADS: expected a number from 1, got \"" + text +
+                                "\"");
+  }
+  at::set_num_threads(threads);
+}
+
 }  // namespace
 
 int before_tests(void (*preparation)()) {
@@ -90,6 +113,7 @@ int main(int argc, char** argv) {
                        options.listListeners || options.showHelp;
 #endif
   try {
+    set_threads();
     for (void (*preparation)() : preparations()) {
       preparation();
     }
