@@ -20,7 +20,8 @@ cudaError_t backward_of_columns(const DropoutSoftmaxBackwardArguments& arguments
   T* dx = static_cast<T*>(arguments.grad_input);
   const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
   const auto drop = [&](const T* from, T* to) {
-    return drop_elements(from, to, elements, arguments.dropout, arguments.rng, nullptr, stream);
+    return drop_elements<false>(from, to, elements, arguments.dropout, arguments.rng, nullptr,
+                                stream);
   };
   if (!arguments.softmax_first) {
     const cudaError_t error =

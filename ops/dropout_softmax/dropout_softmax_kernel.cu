@@ -11,6 +11,16 @@ namespace {
 
 using namespace cuda;
 
+/// output = softmax(input) * scale over a dimension that is not the last: one set of kernels for
+/// both orders.
+template <typename T>
+cudaError_t softmax_of_columns(const T* input, T* output, const DropoutSoftmaxArguments& arguments,
+                               double scale, cudaStream_t stream) {
+  using C = Compute<T>;
+  return launch_column_forward<T, false>(input, output, arguments.layout, stream,
+                                         ScaledBy<C>{static_cast<C>(scale)});
+}
+
 template <typename T>
 cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
                           cudaStream_t stream) {
@@ -20,11 +30,9 @@ cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const auto [rows, columns, inner] = arguments.layout;
   if (inner != 1) {
     const cudaError_t error =
-        drop_elements(input, output, rows * columns * inner, arguments.dropout, arguments.rng,
-                      arguments.rng_used, stream);
-    return error != cudaSuccess
-               ? error
-               : launch_column_forward<T, false>(output, output, arguments.layout, stream);
+        drop_elements<false>(input, output, rows * columns * inner, arguments.dropout,
+                             arguments.rng, arguments.rng_used, stream);
+    return error != cudaSuccess ? error : softmax_of_columns(output, output, arguments, 1, stream);
   }
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const Forward<Load, ProbabilityStore<T>> function({mask, Drop<Compute<T>>(arguments.dropout)}, {},
@@ -42,11 +50,11 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const auto [rows, columns, inner] = arguments.layout;
   if (inner != 1) {
     const cudaError_t error =
-        launch_column_forward<T, false>(input, output, arguments.layout, stream);
+        softmax_of_columns(input, output, arguments, arguments.dropout.scale, stream);
     return error != cudaSuccess
                ? error
-               : drop_elements(output, output, rows * columns * inner, arguments.dropout,
-                               arguments.rng, arguments.rng_used, stream);
+               : drop_elements<true>(output, output, rows * columns * inner, arguments.dropout,
+                                     arguments.rng, arguments.rng_used, stream);
   }
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const DropoutStore<T> store{

@@ -32,8 +32,10 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
   }
 }
 
-/// output = input * keep * scale; they may be the same. aligned: 16 bytes may be moved at once.
-template <typename T>
+/// output = input * keep * scale; they may be the same. kScaled: the input is probabilities that
+/// were scaled before they were rounded, and may have overflowed T. aligned: 16 bytes may be moved
+/// at once.
+template <typename T, bool kScaled>
 __global__ void __launch_bounds__(256)
     drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned,
                          Drop<Compute<T>> drop, RngSource source, int64_t* used) {
@@ -42,10 +44,16 @@ __global__ void __launch_bounds__(256)
   const Rng rng = rng_of_kernel(source, used);
   for_dropout_blocks(elements, [&](uint64_t block, int64_t first, int count) {
     const unsigned kept = kept_of_block(drop.dropout, rng, block);
-    const auto factor = [&](int i) { return (kept >> i & 1) != 0 ? drop.scale : C(0); };
+    const auto dropped = [&](C value, int i) {
+      const bool keeps = (kept >> i & 1) != 0;
+      if constexpr (kScaled) {
+        return keeps || isnan(value) ? value : C(0);
+      }
+      return value * (keeps ? drop.scale : C(0));
+    };
     if (!aligned || count < kDropoutBlock) {
       for (int i = 0; i < count; ++i) {
-        output[first + i] = from_compute<T>(to_compute(input[first + i]) * factor(i));
+        output[first + i] = from_compute<T>(dropped(to_compute(input[first + i]), i));
       }
       return;
     }
@@ -55,7 +63,7 @@ __global__ void __launch_bounds__(256)
       unpack<T>(load_16_bytes(input + first + pack), values);
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        values[i] *= factor(pack + i);
+        values[i] = dropped(values[i], pack + i);
       }
       store_16_bytes(output + first + pack, pack_bits<T>(values));
     }
@@ -82,13 +90,13 @@ inline LaunchShape elements_shape(int64_t elements) {
   return {Tier::elements, 0, std::min((elements + of_block - 1) / of_block, kBlocks), kThreads};
 }
 
-template <typename T>
+template <bool kScaled, typename T>
 cudaError_t drop_elements(const T* input, T* output, int64_t elements, const Dropout& dropout,
                           const RngSource& source, int64_t* used, cudaStream_t stream) {
   const bool aligned =
       reinterpret_cast<uintptr_t>(input) % 16 == 0 && reinterpret_cast<uintptr_t>(output) % 16 == 0;
-  return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream, input, output,
-                       elements, aligned, Drop<Compute<T>>(dropout), source, used);
+  return launch_kernel(drop_elements_kernel<T, kScaled>, elements_shape(elements), stream, input,
+                       output, elements, aligned, Drop<Compute<T>>(dropout), source, used);
 }
 
 }  // namespace warpfuse::cuda

@@ -47,10 +47,10 @@ cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& w
         return launch_rows(function, shape, workspace, stream);
       });
     }
-    const auto launch =
-        arguments.log ? launch_column_forward<T, true> : launch_column_forward<T, false>;
-    return launch(static_cast<const T*>(arguments.input), static_cast<T*>(arguments.output),
-                  arguments.layout, stream);
+    const T* input = static_cast<const T*>(arguments.input);
+    T* output = static_cast<T*>(arguments.output);
+    return arguments.log ? launch_column_forward<T, true>(input, output, arguments.layout, stream)
+                         : launch_column_forward<T, false>(input, output, arguments.layout, stream);
   });
 }
 

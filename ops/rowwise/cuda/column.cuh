@@ -12,11 +12,22 @@ __device__ __forceinline__ C add_values(C a, C b) {
   return a + b;
 }
 
+/// What a probability is multiplied by before it is rounded: nothing, or a number.
+template <typename C>
+struct Unscaled {
+  __device__ static constexpr C scale() { return C(1); }
+};
+template <typename C>
+struct ScaledBy {
+  C value;
+  __device__ C scale() const { return value; }
+};
+
 /// One tile that is in registers: x[i] holds column place.depth + i * place.depths.
-template <bool kLog, int kVector, int kSlots, typename T>
+template <bool kLog, int kVector, int kSlots, typename T, typename Scale>
 __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlots], T* output,
                                                const RowLayout& layout, const TilePlace& place,
-                                               TileGroup& group) {
+                                               TileGroup& group, const Scale& scale) {
   using C = Compute<T>;
   const int64_t columns = place.inside ? layout.columns : 0;
   const auto each = [&](const auto& visit) {
@@ -52,7 +63,7 @@ __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlo
   group.combine(sum, C(0), add_values<C>);
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
-    sum[v] = kLog ? logarithm(sum[v] / kExponentialUnit<T>) : C(1) / sum[v];
+    sum[v] = kLog ? logarithm(sum[v] / kExponentialUnit<T>) : scale.scale() / sum[v];
   }
   each([&](C(&values)[kVector], int64_t j) {
 #pragma unroll
@@ -65,9 +76,10 @@ __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlo
 }
 
 /// A tile a block, or a cluster: kSlots columns in the registers of a thread.
-template <typename T, bool kLog, int kVector, int kSlots>
+template <typename T, bool kLog, int kVector, int kSlots, typename Scale>
 __global__ void __launch_bounds__(512)
-    column_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks) {
+    column_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks,
+                          Scale scale) {
   wait_for_previous_kernel();
   TileGroup group(width, blocks);
   const TilePlace place(layout, group.index(), kVector, group);
@@ -79,7 +91,7 @@ __global__ void __launch_bounds__(512)
       x[i].load(input + place.offset + j * layout.inner);
     }
   }
-  column_forward<kLog>(x, output, layout, place, group);
+  column_forward<kLog>(x, output, layout, place, group, scale);
 }
 
 template <typename T, bool kLog, int kVector, int kSlots>

@@ -37,21 +37,24 @@ cudaError_t launch_column_ahead(const Function& function, const ColumnPlan& plan
                        plan.tiles);
 }
 
-template <typename T, bool kLog>
+template <typename T, bool kLog, typename Scale = Unscaled<Compute<T>>>
 cudaError_t launch_column_forward(const T* input, T* output, const RowLayout& layout,
-                                  cudaStream_t stream) {
+                                  cudaStream_t stream, const Scale& scale = {}) {
   const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
   const LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
-    return launch_kernel(column_stream_forward_kernel<T, kLog>, shape, stream, input, output,
-                         layout, plan.width);
+    return launch_kernel(column_stream_forward_kernel<T, kLog, Scale>, shape, stream, input, output,
+                         layout, plan.width, scale);
   }
   if (plan.ahead) {
-    return launch_column_ahead(ColumnForward<T, kLog>{input, output}, plan, layout, stream);
+    return launch_column_ahead(ColumnForward<T, kLog, Scale>{scale, input, output}, plan, layout,
+                               stream);
   }
-  const auto kernel = plan.vector > 1 ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
-                                      : column_forward_kernel<T, kLog, 1, kColumnSlots>;
-  return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks);
+  const auto kernel = plan.vector > 1
+                          ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots, Scale>
+                          : column_forward_kernel<T, kLog, 1, kColumnSlots, Scale>;
+  return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks,
+                       scale);
 }
 
 template <typename T, bool kLog>
