@@ -4,7 +4,7 @@
 // with defaults (tests/schemas.golden). Names that start with _ are private. The public functions
 // and their semantics are in ops/include/warpfuse/.
 
-#include <torch/library.h>
+#include "common/registration.h"
 
 namespace {
 
@@ -87,9 +87,7 @@ constexpr const char* kStatefulSchemas[] = {
     "_set_tuning(str text) -> ()", "_launches() -> str",        "_record_launches(bool on) -> ()",
 };
 
-}  // namespace
-
-TORCH_LIBRARY(warpfuse, m) {
+WARPFUSE_LIBRARY(m) {
   for (const char* schema : kSchemas) {
     m.def(schema, {at::Tag::pt2_compliant_tag});
   }
@@ -101,3 +99,5 @@ TORCH_LIBRARY(warpfuse, m) {
     m.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE));
   }
 }
+
+}  // namespace

@@ -6,6 +6,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout_checks.h"
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/poison.h"
@@ -152,6 +153,18 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
     widths.insert(plan[3]);
   }
   CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
+}
+
+WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropout]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    for (const std::string& table : {library_tuning(), tuning_with("column 256 8 1 0"),
+                                     tuning_with("column 256 0 1 0"), ahead_tuning("256 ", 1)}) {
+      const TuningInUse tuning(table);
+      check_rounded_once({3, 500, 64}, 1, dtype, device);
+      check_rounded_once({3, 500, 5}, 1, dtype, device);
+      check_rounded_once({40, 1000, 64}, 1, dtype, device);
+    }
+  }
 }
 
 WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {

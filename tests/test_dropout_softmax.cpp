@@ -55,6 +55,37 @@ WARPFUSE_DEVICE_TEST("along any dimension, with any strides and alignment", "[dr
   }
 }
 
+WARPFUSE_DEVICE_TEST("softmax_dropout rounds once along any dimension", "[dropout]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    for (const auto& shape :
+         std::vector<std::vector<int64_t>>{{3, 33, 5}, {7, 40, 136}, {300, 4, 64}}) {
+      for (const int64_t dim : {0, 1, 2}) {
+        check_rounded_once(shape, dim, dtype, device);
+      }
+    }
+  }
+}
+
+WARPFUSE_DEVICE_TEST("what is dropped is 0 where what is kept overflows", "[dropout]") {
+  // 131072 times a probability above 1/2 is past float16's end.
+  const DropoutCall call{.p = 1 - std::ldexp(1.0, -17), .softmax_first = true};
+  const at::Tensor rng = rng_of(7, 8, device);
+  for (const at::ScalarType dtype : kDtypes) {
+    at::Tensor x = at::zeros({40, 300}, at::TensorOptions(device).dtype(dtype));
+    x.select(0, 5).fill_(30.0);
+    x.select(1, 7).fill_(60.0);
+    x[11][13].fill_(kNaN);
+    const at::Tensor dropped = plain_factors(x.sizes(), call.p, rng).eq(0).to(device);
+    for (const int64_t dim : {0, 1}) {
+      INFO(c10::toString(dtype) << " over dim " << dim);
+      const auto output = std::get<0>(dropout_softmax(x, with(call, dim, call.p), rng));
+      const at::Tensor nan = at::isnan(at::softmax(x, dim));
+      CHECK(at::isnan(output).equal(nan));
+      CHECK(output.masked_select(dropped.logical_and(~nan)).eq(0).all().item<bool>());
+    }
+  }
+}
+
 TEST_CASE("rows in one pass, other dimensions in two", "[dropout][counters]") {
   const at::Tensor x = random_tensor({3, 33}, at::kFloat);
   const CounterDelta rows("cpu.dropout_rows"), columns("cpu.dropout_column");

@@ -4,6 +4,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/errors.h"
 #include "support/inputs.h"
 #include "support/masks.h"
@@ -55,6 +56,46 @@ WARPFUSE_DEVICE_TEST("an additive mask shuts what a rule leaves open", "[masked]
     const at::Tensor scores = row({score, 2.0, 3.0, 4.0}, device);
     CHECK(all_zero(masked_softmax(scores, arguments)));
     check_masked_softmax(scores, arguments);
+  }
+}
+
+WARPFUSE_DEVICE_TEST("a row is zero when rules and an additive mask leave it no key", "[masked]") {
+  // NaN or an infinity at a shut key makes no difference to such a row; where another key is open
+  // it is added to -inf, as in ATen's chain.
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const at::ScalarType mask_dtype : {dtype, at::kFloat}) {
+      for (const int64_t window : {1, 2, 5}) {
+        const MaskArguments arguments{
+            .attn_mask = at::randn({64, 31, 8}, at::kDouble)
+                             .masked_fill(at::rand({64, 31, 8}).lt(0.5), -kInf)
+                             .to(device, mask_dtype),
+            .query_positions = at::randint(-2, 10, {64, 31}, at::kLong).to(device),
+            .window = window};
+        const at::Tensor clean = random_tensor({64, 31, 8}, dtype, device);
+        const at::Tensor shut = arguments.attn_mask->eq(-kInf);
+        const at::Tensor visible = visible_keys(clean, arguments).to(device);
+        const at::Tensor empty = visible.logical_and(~shut).any(-1, true).logical_not();
+        const at::Tensor shut_by_mask = empty.logical_and(visible.any(-1, true));
+        REQUIRE(shut_by_mask.sum().item<int64_t>() > 10);
+        for (const double planted : {kNaN, kInf, -kInf}) {
+          INFO(c10::toString(dtype) << ", " << planted << ", " << describe(arguments));
+          const at::Tensor scores = clean.masked_fill(shut, planted);
+          check_masked_softmax(scores, arguments);
+          const at::Tensor output = masked_softmax(scores, arguments);
+          const at::Tensor ones = at::ones_like(output);
+          const auto [dropped, statistics, rng] = masked_dropout(scores, arguments, 0.3);
+          for (const at::Tensor& result :
+               {output, masked_softmax_backward(ones, output, arguments), dropped,
+                masked_dropout_backward(ones, scores, statistics, rng, arguments, 0.3)}) {
+            CHECK(all_zero(result.masked_select(empty)));
+          }
+          const at::Tensor spoilt = visible.logical_and(shut).any(-1, true).logical_and(
+              planted == -kInf ? at::zeros_like(empty) : ~empty);
+          CHECK(at::isnan(output).equal(visible.logical_and(spoilt)));
+          CHECK(at::isnan(dropped).equal(visible.logical_and(spoilt)));
+        }
+      }
+    }
   }
 }
 

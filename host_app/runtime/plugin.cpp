@@ -82,7 +82,7 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
   if (same_file(path, plugin_path)) {
     return;
   }
-  // A second registration of the namespace would end the process inside dlopen.
+  // Opened, it would register nothing, and say so in a line of its own.
   if (plugin_is_registered() && file_contains(path, kMarkerSymbol)) {
     fail(ExitCode::plugin, "operator library {}: a second copy of the plugin; {} is loaded already",
          path, plugin_path);

@@ -1,7 +1,8 @@
 #include "dropout_softmax/dropout_softmax.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
+
+#include "common/registration.h"
 
 namespace warpfuse {
 
@@ -98,7 +99,7 @@ at::Tensor mask_meta(const at::Tensor& like, double dropout_p, const at::Tensor&
   return at::empty_symint(like.sym_sizes(), like.options().dtype(at::kBool));
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+WARPFUSE_LIBRARY_IMPL(Meta, m) {
   m.impl("_dropout_softmax", forward_meta);
   m.impl("_dropout_softmax_backward", backward_meta);
   m.impl("_linear_dropout_softmax", linear_meta);

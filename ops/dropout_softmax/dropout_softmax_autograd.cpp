@@ -1,10 +1,11 @@
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/dropout_softmax.h>
 #include <warpfuse/softmax.h>
 
+#include "common/autograd_function.h"
+#include "common/dropout_tangent.h"
+#include "common/registration.h"
 #include "dropout_softmax/dropout_softmax.h"
 
 namespace warpfuse {
@@ -43,6 +44,14 @@ std::tuple<at::Tensor, at::Tensor> call_linear(const at::Tensor& input, const at
   return op.call(input, weight, bias, dropout_p, rng);
 }
 
+at::Tensor call_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
+                                 int64_t dim) {
+  static const auto op =
+      detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
+          "warpfuse::_softmax_backward");
+  return op.call(grad_output, output, dim);
+}
+
 // --- gradients --------------------------------------------------------------------------------
 // With keep the mask and k = keep / (1 - p):
 //   dropout first:  y = softmax(x * k)   dx = k * y * (g - sum(y * g))      saved: y
@@ -50,7 +59,7 @@ std::tuple<at::Tensor, at::Tensor> call_linear(const at::Tensor& input, const at
 //   statistics
 // s cannot be had from y where it was dropped, and x is kept alive by what made it anyway.
 
-class Forward : public torch::autograd::Function<Forward> {
+class Forward : public AutogradFunction<Forward> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& self, int64_t dim,
                                double dropout_p, bool softmax_first, const OptionalTensor& rng) {
@@ -73,9 +82,21 @@ class Forward : public torch::autograd::Function<Forward> {
         context->saved_data["dropout_p"].toDouble(), context->saved_data["softmax_first"].toBool());
     return result;
   }
+
+  // With t the tangent of x: softmax's of t * k, or k times softmax's of t.
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor& self, int64_t dim, double dropout_p,
+                           bool softmax_first, const OptionalTensor&) {
+    const at::Tensor& t = tangents[0];
+    const auto drop = [&](const at::Tensor& x) { return dropped(x, dropout_p, outputs[2]); };
+    const at::Tensor result =
+        softmax_first ? drop(call_softmax_backward(t, warpfuse::softmax(self, dim), dim))
+                      : call_softmax_backward(drop(t), outputs[0], dim);
+    return {result, at::Tensor(), at::Tensor()};
+  }
 };
 
-class Linear : public torch::autograd::Function<Linear> {
+class Linear : public AutogradFunction<Linear> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& input,
                                const at::Tensor& weight, const OptionalTensor& bias,
@@ -111,10 +132,27 @@ class Linear : public torch::autograd::Function<Linear> {
     }
     return result;
   }
+
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&,
+                           double dropout_p, const OptionalTensor&) {
+    at::Tensor t;  // of the logits
+    const auto add = [&](const at::Tensor& part) { t = t.defined() ? t + part : part; };
+    if (tangents[0].defined()) {
+      add(at::linear(tangents[0], weight));
+    }
+    if (tangents[1].defined()) {
+      add(at::linear(input, tangents[1]));
+    }
+    if (tangents[2].defined()) {
+      add(tangents[2].expand_symint(outputs[0].sym_sizes()));
+    }
+    return {call_softmax_backward(dropped(t, dropout_p, outputs[1]), outputs[0], -1), at::Tensor()};
+  }
 };
 
 // A node of its own, so that a second differentiation says what is missing.
-class Backward : public torch::autograd::Function<Backward> {
+class Backward : public AutogradFunction<Backward> {
  public:
   static at::Tensor forward(AutogradContext*, const at::Tensor& grad_output,
                             const at::Tensor& saved, const at::Tensor& statistics,
@@ -124,7 +162,15 @@ class Backward : public torch::autograd::Function<Backward> {
     return call_backward(grad_output, saved, statistics, rng, dim, dropout_p, softmax_first);
   }
 
-  static variable_list backward(AutogradContext*, const variable_list&) {
+  static variable_list backward(AutogradContext*, const variable_list&) { return refused(); }
+
+  template <typename... Arguments>
+  static variable_list jvp(const variable_list&, const variable_list&, const Arguments&...) {
+    return refused();
+  }
+
+ private:
+  static variable_list refused() {
     WARPFUSE_CHECK(false, "_dropout_softmax_backward", "grad_output",
                    "one differentiation (there is no double backward)", "a second");
   }
@@ -150,7 +196,7 @@ std::tuple<at::Tensor, at::Tensor> linear_autograd(const at::Tensor& input,
   return {results[0], results[1]};
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
+WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("_dropout_softmax", forward_autograd);
   m.impl("_linear_dropout_softmax", linear_autograd);
   m.impl("_dropout_softmax_backward", backward_autograd);
@@ -179,7 +225,14 @@ at::Tensor linear_and_dropout_and_softmax(const at::Tensor& input, const at::Ten
              : warpfuse::softmax(at::linear(input, weight, bias), -1);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CompositeImplicitAutograd, m) {
+WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
+  m.impl("dropout_softmax", dropout_and_softmax<false>);
+  m.impl("softmax_dropout", dropout_and_softmax<true>);
+  m.impl("linear_dropout_softmax", linear_and_dropout_and_softmax);
+}
+
+// Under vmap too: what they are made of knows what its randomness means.
+WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
   m.impl("dropout_softmax", dropout_and_softmax<false>);
   m.impl("softmax_dropout", dropout_and_softmax<true>);
   m.impl("linear_dropout_softmax", linear_and_dropout_and_softmax);
@@ -209,13 +262,13 @@ at::Tensor linear_autocast(const at::Tensor& input, const at::Tensor& weight,
   return linear_dropout_softmax(cast(input), cast(weight), cast(bias), dropout_p, training);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, AutocastCUDA, m) {
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
   m.impl("dropout_softmax", softmax_autocast_cuda<false>);
   m.impl("softmax_dropout", softmax_autocast_cuda<true>);
   m.impl("linear_dropout_softmax", linear_autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, AutocastCPU, m) {
+WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
   m.impl("linear_dropout_softmax", linear_autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
 }
 

@@ -17,8 +17,8 @@ cudaError_t backward_of_columns(const DropoutSoftmaxBackwardArguments& arguments
   const DType dtype = arguments.dtype;
   const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
   const auto drop = [&](const void* from, void* to) {
-    return drop_elements(dtype, from, to, elements, arguments.dropout, arguments.rng, nullptr,
-                         stream);
+    return drop_elements(dtype, from, to, elements, arguments.dropout, Scaled::here, arguments.rng,
+                         nullptr, stream);
   };
   const auto gradient = [&](const void* grad_output, const void* output) {
     return softmax_columns_backward(dtype, false, grad_output, output, arguments.grad_input,
@@ -31,8 +31,8 @@ cudaError_t backward_of_columns(const DropoutSoftmaxBackwardArguments& arguments
   void* dropped = workspace.allocate(static_cast<size_t>(elements * element_bytes(dtype)));
   cudaError_t error = drop(arguments.grad_output, dropped);
   if (error == cudaSuccess) {
-    error = softmax_columns(dtype, false, arguments.saved, arguments.grad_input, arguments.layout,
-                            stream);
+    error = softmax_columns(dtype, false, 1, arguments.saved, arguments.grad_input,
+                            arguments.layout, stream);
   }
   return error != cudaSuccess ? error : gradient(dropped, arguments.grad_input);
 }

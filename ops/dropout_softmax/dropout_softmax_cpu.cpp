@@ -1,7 +1,6 @@
-#include <torch/library.h>
-
 #include "common/parallel_rows.h"
 #include "common/random_cpu.h"
+#include "common/registration.h"
 #include "dropout_softmax/dropout_softmax.h"
 #include "dropout_softmax/dropout_softmax_kernel_cpu.h"
 
@@ -38,29 +37,32 @@ void over_elements(const Arguments& arguments, int64_t elements, const Kernel& k
       kElementGranule);
 }
 
-void drop(const void* from, void* to, DType dtype, int64_t elements, const Dropout& dropout,
-          const Rng& rng) {
-  over_elements(DropElementsArguments{from, to, dtype, dropout, rng}, elements, drop_elements_cpu);
+template <typename Arguments>
+void drop(const void* from, void* to, const Arguments& arguments, bool scaled) {
+  over_elements(DropElementsArguments{from, to, arguments.dtype, arguments.dropout,
+                                      arguments.rng.get(), scaled},
+                arguments.layout.rows() * arguments.layout.columns, drop_elements_cpu);
 }
 
-void run_forward(DropoutSoftmaxArguments arguments) {
+template <typename Arguments>
+void softmax(const void* from, void* to, const Arguments& arguments, double scale) {
+  over_rows(ScaledSoftmaxArguments{from, to, arguments.dtype, arguments.layout, scale},
+            undropped_lanes_cpu);
+}
+
+void run_forward(const DropoutSoftmaxArguments& arguments) {
   const Rng rng = arguments.rng.get();
   arguments.rng_used[0] = static_cast<int64_t>(rng.seed);
   arguments.rng_used[1] = static_cast<int64_t>(rng.offset);
   if (arguments.layout.inner == 1) {
     return over_rows(arguments, dropout_softmax_rows_cpu);
   }
-  const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
-  const auto drop_into_output = [&](const void* from) {
-    drop(from, arguments.output, arguments.dtype, elements, arguments.dropout, rng);
-  };
   if (arguments.softmax_first) {
-    over_rows(arguments, undropped_lanes_cpu);
-    drop_into_output(arguments.output);
+    softmax(arguments.input, arguments.output, arguments, arguments.dropout.scale);
+    drop(arguments.output, arguments.output, arguments, true);
   } else {
-    drop_into_output(arguments.input);
-    arguments.input = arguments.output;
-    over_rows(arguments, undropped_lanes_cpu);
+    drop(arguments.input, arguments.output, arguments, false);
+    softmax(arguments.output, arguments.output, arguments, 1.0);
   }
 }
 
@@ -68,27 +70,13 @@ void run_backward(DropoutSoftmaxBackwardArguments arguments, const at::Tensor& g
   if (arguments.layout.inner == 1) {
     return over_rows(arguments, dropout_softmax_backward_rows_cpu);
   }
-  const Rng rng = arguments.rng.get();
-  const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
-  const auto drop_into = [&](const void* from, void* to) {
-    drop(from, to, arguments.dtype, elements, arguments.dropout, rng);
-  };
   if (!arguments.softmax_first) {
     over_rows(arguments, undropped_backward_lanes_cpu);
-    return drop_into(arguments.grad_input, arguments.grad_input);
+    return drop(arguments.grad_input, arguments.grad_input, arguments, false);
   }
   const at::Tensor dropped = at::empty(grad_output.sizes(), grad_output.options());
-  drop_into(arguments.grad_output, dropped.mutable_data_ptr());
-  over_rows(DropoutSoftmaxArguments{.input = arguments.saved,
-                                    .output = arguments.grad_input,
-                                    .statistics = nullptr,
-                                    .dtype = arguments.dtype,
-                                    .layout = arguments.layout,
-                                    .softmax_first = true,
-                                    .dropout = arguments.dropout,
-                                    .rng = arguments.rng,
-                                    .rng_used = nullptr},
-            undropped_lanes_cpu);
+  drop(arguments.grad_output, dropped.mutable_data_ptr(), arguments, false);
+  softmax(arguments.saved, arguments.grad_input, arguments, 1.0);
   arguments.grad_output = dropped.const_data_ptr();
   arguments.saved = arguments.grad_input;
   over_rows(arguments, undropped_backward_lanes_cpu);
@@ -132,7 +120,7 @@ at::Tensor mask_cpu(const at::Tensor& like, double dropout_p, const at::Tensor& 
                           });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) {
+WARPFUSE_LIBRARY_IMPL(CPU, m) {
   m.impl("_dropout_softmax", forward_cpu);
   m.impl("_dropout_softmax_backward", backward_cpu);
   m.impl("_linear_dropout_softmax", linear_cpu);

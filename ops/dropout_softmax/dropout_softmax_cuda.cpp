@@ -1,8 +1,7 @@
 #include "dropout_softmax/dropout_softmax_cuda.h"
 
-#include <torch/library.h>
-
 #include "common/random_cuda.h"
+#include "common/registration.h"
 #include "dropout_softmax/dropout_softmax.h"
 
 namespace warpfuse {
@@ -45,7 +44,7 @@ at::Tensor mask_on_cuda(const at::Tensor& like, double dropout_p, const at::Tens
       });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) {
+WARPFUSE_LIBRARY_IMPL(CUDA, m) {
   m.impl("_dropout_softmax", forward_on_cuda);
   m.impl("_dropout_softmax_backward", backward_on_cuda);
   m.impl("_dropout_mask", mask_on_cuda);

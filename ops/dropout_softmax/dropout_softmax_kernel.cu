@@ -11,22 +11,24 @@ namespace {
 
 using namespace cuda;
 
-// A dimension that is not the last: the column kernels, and dropout by itself.
+// A dimension that is not the last: the column kernels, and dropout by itself. Behind a softmax
+// that multiplies by dropout's scale before it rounds, dropout rounds nothing.
 cudaError_t forward_of_columns(const DropoutSoftmaxArguments& arguments, cudaStream_t stream) {
+  const bool softmax_first = arguments.softmax_first;
   const auto softmax = [&](const void* from) {
-    return softmax_columns(arguments.dtype, false, from, arguments.output, arguments.layout,
-                           stream);
+    return softmax_columns(arguments.dtype, false, softmax_first ? arguments.dropout.scale : 1,
+                           from, arguments.output, arguments.layout, stream);
   };
   const auto drop = [&](const void* from) {
     return drop_elements(arguments.dtype, from, arguments.output,
                          arguments.layout.rows() * arguments.layout.columns, arguments.dropout,
-                         arguments.rng, arguments.rng_used, stream);
+                         softmax_first ? Scaled::before : Scaled::here, arguments.rng,
+                         arguments.rng_used, stream);
   };
-  const cudaError_t error =
-      arguments.softmax_first ? softmax(arguments.input) : drop(arguments.input);
-  return error != cudaSuccess      ? error
-         : arguments.softmax_first ? drop(arguments.output)
-                                   : softmax(arguments.output);
+  const cudaError_t error = softmax_first ? softmax(arguments.input) : drop(arguments.input);
+  return error != cudaSuccess ? error
+         : softmax_first      ? drop(arguments.output)
+                              : softmax(arguments.output);
 }
 
 template <typename T>

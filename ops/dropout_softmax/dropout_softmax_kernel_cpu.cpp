@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
@@ -143,26 +144,31 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
     using C = Compute<T>;
     constexpr int64_t kPiece = kDropoutChunk * kDropoutBlock;
     alignas(64) C factors[kPiece];
+    // An infinite input that is dropped becomes NaN; a scaled probability is no such input where it
+    // overflowed T.
+    const C most =
+        arguments.scaled ? std::numeric_limits<C>::max() : std::numeric_limits<C>::infinity();
     for (int64_t at = begin; at < end; at += kPiece) {
       const int64_t count = std::min(kPiece, end - at);
       draw_factors(arguments.dropout, arguments.rng, at, count,
-                   static_cast<C>(arguments.dropout.scale), factors);
+                   arguments.scaled ? C(1) : static_cast<C>(arguments.dropout.scale), factors);
       // One element after the other: a pack that is done twice would be dropped twice in place.
       const T* from = static_cast<const T*>(arguments.input) + at;
       T* to = static_cast<T*>(arguments.output) + at;
       for (int64_t i = 0; i < count; ++i) {
-        to[i] = static_cast<T>(static_cast<C>(from[i]) * factors[i]);
+        to[i] = static_cast<T>(std::min(static_cast<C>(from[i]), most) * factors[i]);
       }
     }
   });
 }
 
-void undropped_lanes_cpu(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+void undropped_lanes_cpu(const ScaledSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
       softmax_lanes<T, false>(static_cast<const T*>(arguments.input) + offset,
-                              static_cast<T*>(arguments.output) + offset, lanes);
+                              static_cast<T*>(arguments.output) + offset, lanes,
+                              static_cast<Compute<T>>(arguments.scale));
     });
   });
 }

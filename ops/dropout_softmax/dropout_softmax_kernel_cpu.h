@@ -5,13 +5,24 @@
 
 namespace warpfuse {
 
-/// output = input * keep * dropout.scale; they may be the same.
+/// output = input * keep * dropout.scale; they may be the same. scaled: the input is probabilities
+/// that were multiplied by dropout.scale before they were rounded.
 struct DropElementsArguments {
   const void* input;
   void* output;
   DType dtype;
   Dropout dropout;
   Rng rng;
+  bool scaled;
+};
+
+/// output = softmax(input) * scale.
+struct ScaledSoftmaxArguments {
+  const void* input;
+  void* output;
+  DType dtype;
+  RowLayout layout;
+  double scale;
 };
 
 // Rows [begin, end) along the last dimension, in one pass.
@@ -21,7 +32,7 @@ WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_backward_rows_cpu, DropoutSoftmaxBac
 // Along another dimension dropout goes by itself, over the elements [begin, end), beside the
 // softmax of rows [begin, end), which drops nothing. Row r is column r % inner of block r / inner.
 WARPFUSE_DECLARE_CPU_KERNEL(drop_elements_cpu, DropElementsArguments)
-WARPFUSE_DECLARE_CPU_KERNEL(undropped_lanes_cpu, DropoutSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(undropped_lanes_cpu, ScaledSoftmaxArguments)
 WARPFUSE_DECLARE_CPU_KERNEL(undropped_backward_lanes_cpu, DropoutSoftmaxBackwardArguments)
 
 // Elements [begin, end).

@@ -21,19 +21,25 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
 }
 
 // output = input * keep * scale; they may be the same. aligned: 16 bytes may be moved at once.
+// scaled: the input has been multiplied by scale before it was rounded.
 template <typename T>
 __global__ void __launch_bounds__(256)
-    drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned,
+    drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned, bool scaled,
                          Drop<Compute<T>> drop, RngSource source, int64_t* used) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   const Rng rng = rng_of_kernel(source, used);
+  const C scale = scaled ? C(1) : drop.scale;
   for_dropout_blocks(elements, [&](uint64_t block, int64_t first, int count) {
     const unsigned kept = kept_of_block(drop.dropout, rng, block);
-    const auto factor = [&](int i) { return (kept >> i & 1) != 0 ? drop.scale : C(0); };
+    const auto dropped = [&](C value, int i) {
+      const bool keeps = (kept >> i & 1) != 0;
+      // A scaled probability may have overflowed T, but was finite: dropped, it is 0.
+      return !keeps && scaled && isinf(value) ? C(0) : value * (keeps ? scale : C(0));
+    };
     if (!aligned || count < kDropoutBlock) {
       for (int i = 0; i < count; ++i) {
-        output[first + i] = from_compute<T>(to_compute(input[first + i]) * factor(i));
+        output[first + i] = from_compute<T>(dropped(to_compute(input[first + i]), i));
       }
       return;
     }
@@ -43,7 +49,7 @@ __global__ void __launch_bounds__(256)
       unpack<T>(load_16_bytes(input + first + pack), values);
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        values[i] *= factor(pack + i);
+        values[i] = dropped(values[i], pack + i);
       }
       store_16_bytes(output + first + pack, pack_bits<T>(values));
     }
@@ -74,15 +80,15 @@ LaunchShape elements_shape(int64_t elements) {
 }  // namespace
 
 cudaError_t drop_elements(DType dtype, const void* input, void* output, int64_t elements,
-                          const Dropout& dropout, const RngSource& source, int64_t* used,
-                          cudaStream_t stream) {
+                          const Dropout& dropout, Scaled scaled, const RngSource& source,
+                          int64_t* used, cudaStream_t stream) {
   const bool aligned =
       reinterpret_cast<uintptr_t>(input) % 16 == 0 && reinterpret_cast<uintptr_t>(output) % 16 == 0;
   return dispatch(dtype, [&](auto zero) {
     using T = decltype(zero);
     return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream,
                          static_cast<const T*>(input), static_cast<T*>(output), elements, aligned,
-                         Drop<Compute<T>>(dropout), source, used);
+                         scaled == Scaled::before, Drop<Compute<T>>(dropout), source, used);
   });
 }
 

@@ -1,12 +1,13 @@
 #include "fused_logprob/fused_logprob.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "common/registration.h"
 
 namespace warpfuse {
 
@@ -230,7 +231,7 @@ void backward_in_place_meta(const at::Tensor& logits, const at::Tensor& targets,
       {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+WARPFUSE_LIBRARY_IMPL(Meta, m) {
   m.impl("fused_logprob", logprob_meta);
   m.impl("fused_logprob_lse", logprob_lse_meta);
   m.impl("fused_logprob_entropy", logprob_entropy_meta);

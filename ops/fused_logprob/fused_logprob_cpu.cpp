@@ -1,8 +1,7 @@
-#include <torch/library.h>
-
 #include <vector>
 
 #include "common/parallel_rows.h"
+#include "common/registration.h"
 #include "fused_logprob/fused_logprob_backend.h"
 #include "fused_logprob/fused_logprob_kernel_cpu.h"
 
@@ -55,7 +54,7 @@ struct Cpu {
   }
 };
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) { FusedLogprob<Cpu>::register_in(m); }
+WARPFUSE_LIBRARY_IMPL(CPU, m) { FusedLogprob<Cpu>::register_in(m); }
 
 }  // namespace
 }  // namespace warpfuse

@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/cuda_launch.h"
+#include "common/registration.h"
 #include "fused_logprob/fused_logprob_backend.h"
 #include "fused_logprob/fused_logprob_kernel.h"
 
@@ -26,7 +25,7 @@ struct Cuda {
   }
 };
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) { FusedLogprob<Cuda>::register_in(m); }
+WARPFUSE_LIBRARY_IMPL(CUDA, m) { FusedLogprob<Cuda>::register_in(m); }
 
 }  // namespace
 }  // namespace warpfuse

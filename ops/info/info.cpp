@@ -2,11 +2,10 @@
 
 #include "info/info.h"
 
-#include <torch/library.h>
-
 #include "common/check.h"
 #include "common/counters.h"
 #include "common/cpu_capability.h"
+#include "common/registration.h"
 #include "info/build_info.h"
 
 namespace warpfuse {
@@ -23,7 +22,7 @@ int64_t call_count(c10::string_view name) {
   return count;
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CompositeExplicitAutograd, m) {
+WARPFUSE_LIBRARY_IMPL(CompositeExplicitAutograd, m) {
   m.impl("build_info", [] { return std::string(kBuildInfo); });
   m.impl("device_info", device_info);
   m.impl("call_count", call_count);
@@ -39,6 +38,8 @@ TORCH_LIBRARY_IMPL(warpfuse, CompositeExplicitAutograd, m) {
 #define WARPFUSE_EXPORT extern "C" __attribute__((visibility("default")))
 
 WARPFUSE_EXPORT const char* warpfuse_build_info() { return warpfuse::kBuildInfo; }
+
+WARPFUSE_EXPORT const char* warpfuse_load_error() { return warpfuse::load_error(); }
 
 WARPFUSE_EXPORT int64_t warpfuse_call_count(const char* name) {
   return name == nullptr ? -1 : warpfuse::Counter::read(name);

@@ -2,11 +2,10 @@
 
 #include "rowwise/tuning.h"
 
-#include <torch/library.h>
-
 #include <stdexcept>
 
 #include "common/check.h"
+#include "common/registration.h"
 #include "rowwise/launch_log.h"
 
 namespace warpfuse {
@@ -25,7 +24,7 @@ void replace_tuning(c10::string_view text) {
   }
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CompositeExplicitAutograd, m) {
+WARPFUSE_LIBRARY_IMPL(CompositeExplicitAutograd, m) {
   m.impl("tuning", [] { return tuning()->to_string(); });
   m.impl("_set_tuning", replace_tuning);
   m.impl("_record_launches", LaunchLog::record);

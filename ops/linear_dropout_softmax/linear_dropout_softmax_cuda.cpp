@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/random_cuda.h"
+#include "common/registration.h"
 #include "common/tf32.h"
 #include "dropout_softmax/dropout_softmax.h"
 #include "dropout_softmax/dropout_softmax_cuda.h"
@@ -67,7 +66,7 @@ Result on_cuda(const at::Tensor& input, const at::Tensor& weight,
       launch_forward(kOp, input.device()));
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) { m.impl("_linear_dropout_softmax", on_cuda); }
+WARPFUSE_LIBRARY_IMPL(CUDA, m) { m.impl("_linear_dropout_softmax", on_cuda); }
 
 }  // namespace
 }  // namespace warpfuse

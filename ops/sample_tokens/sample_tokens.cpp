@@ -1,7 +1,6 @@
 #include "sample_tokens/sample_tokens.h"
 
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <numbers>
 #include <vector>
 
+#include "common/registration.h"
 #include "sample_tokens/sample_mass.h"
 
 namespace warpfuse {
@@ -146,10 +146,10 @@ at::Tensor sample_tokens_meta(const at::Tensor& logits, const at::Tensor& step, 
   return at::empty_symint(leading_sizes(logits), logits.options().dtype(at::kLong));
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) { m.impl("sample_tokens", sample_tokens_meta); }
+WARPFUSE_LIBRARY_IMPL(Meta, m) { m.impl("sample_tokens", sample_tokens_meta); }
 
 // Token ids have no gradient.
-TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
+WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("sample_tokens", torch::autograd::autogradNotImplementedFallback());
 }
 

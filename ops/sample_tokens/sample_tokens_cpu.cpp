@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/parallel_rows.h"
+#include "common/registration.h"
 #include "sample_tokens/sample_tokens.h"
 #include "sample_tokens/sample_tokens_kernel_cpu.h"
 
@@ -19,7 +18,7 @@ at::Tensor sample_tokens_on_cpu(const at::Tensor& logits, const at::Tensor& step
   });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) { m.impl("sample_tokens", sample_tokens_on_cpu); }
+WARPFUSE_LIBRARY_IMPL(CPU, m) { m.impl("sample_tokens", sample_tokens_on_cpu); }
 
 }  // namespace
 }  // namespace warpfuse

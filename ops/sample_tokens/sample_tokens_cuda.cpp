@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/cuda_launch.h"
+#include "common/registration.h"
 #include "sample_tokens/sample_tokens.h"
 #include "sample_tokens/sample_tokens_kernel.h"
 
@@ -20,7 +19,7 @@ at::Tensor sample_tokens_on_cuda(const at::Tensor& logits, const at::Tensor& ste
   });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) { m.impl("sample_tokens", sample_tokens_on_cuda); }
+WARPFUSE_LIBRARY_IMPL(CUDA, m) { m.impl("sample_tokens", sample_tokens_on_cuda); }
 
 }  // namespace
 }  // namespace warpfuse

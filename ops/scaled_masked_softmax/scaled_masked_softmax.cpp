@@ -1,7 +1,8 @@
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
+
+#include "common/registration.h"
 
 namespace warpfuse {
 namespace {
@@ -29,7 +30,7 @@ at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& output
   return at::empty_symint(output.sym_sizes(), output.options());
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+WARPFUSE_LIBRARY_IMPL(Meta, m) {
   m.impl("scaled_masked_softmax", forward_meta);
   m.impl("_scaled_masked_softmax_backward", backward_meta);
 }

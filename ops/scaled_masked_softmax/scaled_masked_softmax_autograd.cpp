@@ -1,12 +1,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/promote_types.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
+#include <ATen/ops/zeros_like.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/scaled_masked_softmax.h>
 
 #include <string>
 
+#include "common/autograd_function.h"
+#include "common/registration.h"
+#include "rowwise/masked_tangent.h"
 #include "rowwise/saved_masks.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
@@ -39,7 +41,7 @@ at::Tensor backward_of(const SavedMasks<kFirst>& masks, const at::Tensor& grad_o
 
 // ds = scale * v * y * (g - sum(g * y)), v = 0 for hidden keys; a key with masked_value is hidden
 // for the gradient, though its y is not zero.
-class Backward : public torch::autograd::Function<Backward> {
+class Backward : public AutogradFunction<Backward> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_output,
                             const at::Tensor& output, double scale, const OptionalTensor& attn_mask,
@@ -68,9 +70,30 @@ class Backward : public torch::autograd::Function<Backward> {
     result[1] = gg * (g - (g * y).sum(-1, true)) - g * sum;
     return result;
   }
+
+  static variable_list jvp(const variable_list&, const variable_list& tangents, const at::Tensor& g,
+                           const at::Tensor& y, double scale, const OptionalTensor& attn_mask,
+                           const std::string& causal, const OptionalTensor& query_positions,
+                           const OptionalTensor& key_lengths, int64_t window,
+                           std::optional<double> masked_value) {
+    at::Tensor result;
+    if (tangents[0].defined()) {
+      result = call_backward(tangents[0], y, scale, attn_mask, causal, query_positions, key_lengths,
+                             window, masked_value);
+    }
+    if (tangents[1].defined()) {
+      const at::Tensor& t = tangents[1];
+      at::Tensor part = scale * (t * (g - (g * y).sum(-1, true)) - y * (g * t).sum(-1, true));
+      if (masked_value.has_value()) {
+        part = part.masked_fill(attn_mask->logical_not(), 0);
+      }
+      result = result.defined() ? result + part : part;
+    }
+    return {result.defined() ? result : at::zeros_like(g)};  // the additive mask has no part in it
+  }
 };
 
-class Forward : public torch::autograd::Function<Forward> {
+class Forward : public AutogradFunction<Forward> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& scores, double scale,
                             const OptionalTensor& attn_mask, const std::string& causal,
@@ -106,6 +129,16 @@ class Forward : public torch::autograd::Function<Forward> {
     }
     return result;
   }
+
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor&, double scale, const OptionalTensor& attn_mask,
+                           const std::string& causal, const OptionalTensor& query_positions,
+                           const OptionalTensor& key_lengths, int64_t window,
+                           std::optional<double> masked_value) {
+    return {masked_softmax_tangent(
+        outputs[0], tangents[0], tangents[2], scale,
+        {attn_mask, causal, query_positions, key_lengths, window, masked_value})};
+  }
 };
 
 at::Tensor forward_autograd(const at::Tensor& scores, double scale, const OptionalTensor& attn_mask,
@@ -125,7 +158,7 @@ at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& ou
                          query_positions, key_lengths, window, masked_value);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
+WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("scaled_masked_softmax", forward_autograd);
   m.impl("_scaled_masked_softmax_backward", backward_autograd);
 }

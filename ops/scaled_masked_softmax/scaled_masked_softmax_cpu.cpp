@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/parallel_rows.h"
+#include "common/registration.h"
 #include "rowwise/cpu/limits.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 #include "scaled_masked_softmax/scaled_masked_softmax_kernel_cpu.h"
@@ -52,7 +51,7 @@ at::Tensor backward_cpu(const at::Tensor& grad_output, const at::Tensor& output,
       });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) {
+WARPFUSE_LIBRARY_IMPL(CPU, m) {
   m.impl("scaled_masked_softmax", forward_cpu);
   m.impl("_scaled_masked_softmax_backward", backward_cpu);
 }

@@ -1,6 +1,5 @@
-#include <torch/library.h>
-
 #include "common/cuda_launch.h"
+#include "common/registration.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 #include "scaled_masked_softmax/scaled_masked_softmax_kernel.h"
 
@@ -42,7 +41,7 @@ at::Tensor backward_cuda(const at::Tensor& grad_output, const at::Tensor& output
       });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) {
+WARPFUSE_LIBRARY_IMPL(CUDA, m) {
   m.impl("scaled_masked_softmax", forward_cuda);
   m.impl("_scaled_masked_softmax_backward", backward_cuda);
 }

@@ -1,6 +1,6 @@
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout.h"
 
-#include <torch/library.h>
+#include "common/registration.h"
 
 namespace warpfuse {
 
@@ -56,7 +56,7 @@ at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& scores
   return at::empty_symint(scores.sym_sizes(), scores.options());
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+WARPFUSE_LIBRARY_IMPL(Meta, m) {
   m.impl("_scaled_masked_softmax_dropout", forward_meta);
   m.impl("_scaled_masked_softmax_dropout_backward", backward_meta);
 }

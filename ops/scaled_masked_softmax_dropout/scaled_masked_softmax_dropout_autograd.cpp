@@ -1,11 +1,13 @@
 #include <ATen/TensorOperators.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/scaled_masked_softmax.h>
 
 #include <string>
 
+#include "common/autograd_function.h"
+#include "common/dropout_tangent.h"
+#include "common/registration.h"
+#include "rowwise/masked_tangent.h"
 #include "rowwise/saved_masks.h"
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout.h"
 
@@ -64,7 +66,7 @@ at::Tensor mask_gradient(const at::Tensor& grad_output, const Saved& saved,
 
 // With s the masked softmax and k = keep / (1 - p): ds = scale * v * s * (g * k - sum(s * g * k)),
 // v = 0 for hidden keys. s is had again from the scores and what was noted of their rows.
-class Forward : public torch::autograd::Function<Forward> {
+class Forward : public AutogradFunction<Forward> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& scores, double scale,
                                const OptionalTensor& attn_mask, const std::string& causal,
@@ -99,10 +101,24 @@ class Forward : public torch::autograd::Function<Forward> {
     }
     return result;
   }
+
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor& scores, double scale, const OptionalTensor& attn_mask,
+                           const std::string& causal, const OptionalTensor& query_positions,
+                           const OptionalTensor& key_lengths, int64_t window,
+                           std::optional<double> masked_value, double dropout_p,
+                           const OptionalTensor&) {
+    const at::Tensor softmax = scaled_masked_softmax(
+        scores, scale, attn_mask, causal, query_positions, key_lengths, window, masked_value);
+    const at::Tensor t = masked_softmax_tangent(
+        softmax, tangents[0], tangents[2], scale,
+        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
+    return {dropped(t, dropout_p, outputs[2]), at::Tensor(), at::Tensor()};
+  }
 };
 
 // A node of its own, so that a second differentiation says what is missing.
-class Backward : public torch::autograd::Function<Backward> {
+class Backward : public AutogradFunction<Backward> {
  public:
   static at::Tensor forward(AutogradContext*, const at::Tensor& grad_output,
                             const at::Tensor& scores, const at::Tensor& statistics,
@@ -115,7 +131,15 @@ class Backward : public torch::autograd::Function<Backward> {
                          {attn_mask, causal, query_positions, key_lengths, window, masked_value});
   }
 
-  static variable_list backward(AutogradContext*, const variable_list&) {
+  static variable_list backward(AutogradContext*, const variable_list&) { return refused(); }
+
+  template <typename... Arguments>
+  static variable_list jvp(const variable_list&, const variable_list&, const Arguments&...) {
+    return refused();
+  }
+
+ private:
+  static variable_list refused() {
     WARPFUSE_CHECK(false, "_scaled_masked_softmax_dropout_backward", "grad_output",
                    "one differentiation (there is no double backward)", "a second");
   }
@@ -145,7 +169,7 @@ MaskedSoftmaxDropoutResult forward_autograd(const at::Tensor& scores, double sca
   return {results[0], results[1], results[2]};
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
+WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("_scaled_masked_softmax_dropout", forward_autograd);
   m.impl("_scaled_masked_softmax_dropout_backward", backward_autograd);
 }
@@ -169,7 +193,12 @@ at::Tensor masked_softmax_and_dropout(const at::Tensor& scores, double scale,
                                      window, masked_value);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CompositeImplicitAutograd, m) {
+WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
+  m.impl("scaled_masked_softmax_dropout", masked_softmax_and_dropout);
+}
+
+// Under vmap too: what it is made of knows what its randomness means.
+WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
   m.impl("scaled_masked_softmax_dropout", masked_softmax_and_dropout);
 }
 

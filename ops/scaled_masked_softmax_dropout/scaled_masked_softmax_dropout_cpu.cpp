@@ -1,7 +1,6 @@
-#include <torch/library.h>
-
 #include "common/parallel_rows.h"
 #include "common/random_cpu.h"
+#include "common/registration.h"
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout.h"
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout_kernel_cpu.h"
 
@@ -49,7 +48,7 @@ at::Tensor backward_cpu(const at::Tensor& grad_output, const at::Tensor& scores,
       });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) {
+WARPFUSE_LIBRARY_IMPL(CPU, m) {
   m.impl("_scaled_masked_softmax_dropout", forward_cpu);
   m.impl("_scaled_masked_softmax_dropout_backward", backward_cpu);
 }

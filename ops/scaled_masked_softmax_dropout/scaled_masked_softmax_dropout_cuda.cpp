@@ -1,7 +1,6 @@
-#include <torch/library.h>
-
 #include "common/cuda_launch.h"
 #include "common/random_cuda.h"
+#include "common/registration.h"
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout.h"
 #include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout_kernel.h"
 
@@ -47,7 +46,7 @@ at::Tensor backward_on_cuda(const at::Tensor& grad_output, const at::Tensor& sco
       });
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) {
+WARPFUSE_LIBRARY_IMPL(CUDA, m) {
   m.impl("_scaled_masked_softmax_dropout", forward_on_cuda);
   m.impl("_scaled_masked_softmax_dropout_backward", backward_on_cuda);
 }

@@ -1,7 +1,8 @@
 #include "softmax/softmax.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
+
+#include "common/registration.h"
 
 namespace warpfuse {
 
@@ -58,7 +59,7 @@ at::Tensor softmax_algorithm_meta(const at::Tensor& self, int64_t dim, c10::stri
   return empty_contiguous_like(prepare_softmax("_softmax_algorithm", self, dim, std::nullopt));
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Meta, m) {
+WARPFUSE_LIBRARY_IMPL(Meta, m) {
   m.impl("softmax", softmax_meta);
   m.impl("log_softmax", log_softmax_meta);
   m.impl("_softmax_backward", softmax_backward_meta);

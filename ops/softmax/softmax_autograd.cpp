@@ -1,11 +1,11 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/softmax.h>
 
+#include "common/autograd_function.h"
+#include "common/registration.h"
 #include "softmax/softmax.h"
 
 namespace warpfuse {
@@ -32,7 +32,7 @@ at::Tensor call_backward(const at::Tensor& grad_output, const at::Tensor& output
 // The gradient with respect to g has the form of the first derivative again; that with respect to
 // y is written in ATen's operators, so that it can be differentiated further.
 template <bool kLog>
-class Backward : public torch::autograd::Function<Backward<kLog>> {
+class Backward : public AutogradFunction<Backward<kLog>> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_output,
                             const at::Tensor& output, int64_t dim) {
@@ -59,10 +59,25 @@ class Backward : public torch::autograd::Function<Backward<kLog>> {
       return {grad_g, grad_y, at::Tensor()};
     }
   }
+
+  static variable_list jvp(const variable_list&, const variable_list& tangents, const at::Tensor& g,
+                           const at::Tensor& y, int64_t dim) {
+    at::Tensor result;
+    if (tangents[0].defined()) {
+      result = call_backward<kLog>(tangents[0], y, dim);
+    }
+    if (tangents[1].defined()) {
+      const at::Tensor& t = tangents[1];
+      const at::Tensor part = kLog ? -(y.exp() * t) * g.sum(dim, true)
+                                   : t * (g - (g * y).sum(dim, true)) - y * (g * t).sum(dim, true);
+      result = result.defined() ? result + part : part;
+    }
+    return {result};
+  }
 };
 
 template <bool kLog>
-class Forward : public torch::autograd::Function<Forward<kLog>> {
+class Forward : public AutogradFunction<Forward<kLog>> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& self, int64_t dim) {
     at::AutoDispatchBelowADInplaceOrView below;
@@ -76,6 +91,14 @@ class Forward : public torch::autograd::Function<Forward<kLog>> {
     const at::Tensor output = context->get_saved_variables()[0];
     return {call_backward<kLog>(grads[0], output, context->saved_data["dim"].toInt()),
             at::Tensor()};
+  }
+
+  // softmax's Jacobian is symmetric.
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor&, int64_t dim) {
+    const at::Tensor& t = tangents[0];
+    return {kLog ? t - (t * outputs[0].exp()).sum(dim, true)
+                 : call_backward<false>(t, outputs[0], dim)};
   }
 };
 
@@ -94,7 +117,7 @@ at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& ou
   return Backward<kLog>::apply(grad_output, output, dim);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, Autograd, m) {
+WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("softmax", forward_autograd<false>);
   m.impl("log_softmax", forward_autograd<true>);
   m.impl("_softmax_backward", backward_autograd<false>);
@@ -118,7 +141,7 @@ at::Tensor forward_autocast_cuda(const at::Tensor& self, int64_t dim,
   return kLog ? warpfuse::log_softmax(self, dim, dtype) : warpfuse::softmax(self, dim, dtype);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, AutocastCUDA, m) {
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
   m.impl("softmax", forward_autocast_cuda<false>);
   m.impl("log_softmax", forward_autocast_cuda<true>);
 }

@@ -1,9 +1,8 @@
-#include <torch/library.h>
-
 #include <cmath>
 #include <vector>
 
 #include "common/parallel_rows.h"
+#include "common/registration.h"
 #include "rowwise/cpu/limits.h"
 #include "softmax/softmax.h"
 #include "softmax/softmax_kernel_cpu.h"
@@ -162,7 +161,7 @@ at::Tensor softmax_algorithm_cpu(const at::Tensor& self, int64_t dim, c10::strin
   return run_softmax(kOp, algorithm_calls, self, dim, std::nullopt, log, naive);
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CPU, m) {
+WARPFUSE_LIBRARY_IMPL(CPU, m) {
   m.impl("softmax", softmax_cpu);
   m.impl("log_softmax", log_softmax_cpu);
   m.impl("_softmax_backward", softmax_backward_cpu);

@@ -1,8 +1,7 @@
-#include <torch/library.h>
-
 #include <string>
 
 #include "common/cuda_launch.h"
+#include "common/registration.h"
 #include "softmax/softmax.h"
 #include "softmax/softmax_kernel.h"
 
@@ -70,7 +69,7 @@ at::Tensor softmax_algorithm_on_cuda(const at::Tensor& self, int64_t dim,
   return output;
 }
 
-TORCH_LIBRARY_IMPL(warpfuse, CUDA, m) {
+WARPFUSE_LIBRARY_IMPL(CUDA, m) {
   m.impl("softmax", softmax_on_cuda);
   m.impl("log_softmax", log_softmax_on_cuda);
   m.impl("_softmax_backward", softmax_backward_on_cuda);

@@ -41,7 +41,7 @@ cudaError_t launch_naive(const SoftmaxArguments& arguments, cudaStream_t stream)
 cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
                                  cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
-    return softmax_columns(arguments.dtype, arguments.log, arguments.input, arguments.output,
+    return softmax_columns(arguments.dtype, arguments.log, 1, arguments.input, arguments.output,
                            arguments.layout, stream);
   }
   return dispatch(arguments.dtype, [&](auto zero) {

@@ -108,7 +108,8 @@ at::Tensor rounding_of(const at::Tensor& values, at::ScalarType dtype, int round
   return values.abs() * (dtype == at::kBFloat16 ? std::ldexp(1.0, 16) * roundings : 0.0);
 }
 
-/// Kernels of a dimension that is not the last round between dropout and softmax.
+/// Over a dimension that is not the last, dropout before softmax is rounded, and so is the gradient
+/// between the two.
 int roundings_between(const at::Tensor& tensor, const DropoutCall& call) {
   return c10::maybe_wrap_dim(call.dim, tensor.dim()) == tensor.dim() - 1 ? 0 : 1;
 }
@@ -144,11 +145,11 @@ at::Tensor recomputed_error(const Expected& exact, const Expected& softmax, cons
 
 Expected expected_dropout_softmax(const at::Tensor& self, const at::Tensor& factors,
                                   const DropoutCall& call) {
-  const int roundings = roundings_between(self, call);
   const at::ScalarType dtype = self.scalar_type();
   if (call.softmax_first) {
-    return times(tensor_softmax(self, call.dim, false), factors, dtype, roundings);
+    return times(tensor_softmax(self, call.dim, false), factors, dtype, 0);
   }
+  const int roundings = roundings_between(self, call);
   const at::Tensor x = as_double(self) * factors.to(self.device());
   const Expected softmax = tensor_softmax(x, call.dim, false);
   const at::Tensor rounding = x.abs() * 2 + rounding_of(x, dtype, roundings);

@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "catch.h"
@@ -20,6 +22,27 @@ inline DropoutCall with(DropoutCall call, int64_t dim, double p) {
   call.dim = dim;
   call.p = p;
   return call;
+}
+
+/// "" where every element is the one of the dtype that is nearest to `exact`, as one rounding makes
+/// it of a result whose own error is far below that; else where not.
+inline std::string rounded_once_mismatch(const at::Tensor& output, const at::Tensor& exact) {
+  const at::ScalarType dtype = output.scalar_type();
+  const auto nearest = [&](double error) { return (exact * (1 + error)).to(dtype); };
+  const double error = std::ldexp(1.0, -16);
+  return bit_mismatch(output, at::minimum(at::maximum(output, nearest(-error)), nearest(error)));
+}
+
+/// softmax_dropout in half precision: one rounding, whatever the dimension.
+inline void check_rounded_once(at::IntArrayRef shape, int64_t dim, at::ScalarType dtype,
+                               const at::Device& device) {
+  const at::Tensor x = random_tensor(shape, dtype, device);
+  const at::Tensor rng = rng_of(3, 8, device);
+  const DropoutCall call{.dim = dim, .p = 0.3, .softmax_first = true};
+  INFO(describe(x) << ", " << describe(call));
+  const at::Tensor factors = plain_factors(shape, call.p, rng).to(device);
+  const at::Tensor exact = at::softmax(x.to(at::kDouble), dim) * factors;
+  CHECK(rounded_once_mismatch(std::get<0>(dropout_softmax(x, call, rng)), exact) == "");
 }
 
 /// Forward and backward with an rng against the reference, on poisoned memory. No other kernel

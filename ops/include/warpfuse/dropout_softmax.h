@@ -20,11 +20,13 @@ namespace warpfuse {
 // Random numbers belong to the element's place in the contiguous tensor: they come from the default
 // generator of the tensor's device (at::manual_seed repeats them; each replay of a CUDA graph draws
 // others), and depend on neither the kernel nor the launch. Nothing but seed and offset is saved
-// for the backward: no mask. Returns a contiguous tensor of self's shape and dtype.
+// for the backward: no mask. torch.func.vmap must say by its `randomness` whether its samples drop
+// alike ("same") or not ("different"). Returns a contiguous tensor of self's shape and dtype.
 // Throws c10::IndexError for a dim out of range, c10::Error for an integer dtype or a dropout_p
 // that is no probability.
 
-/// softmax(dropout(self)) over dimension `dim`; a dropped element is 0 before the softmax.
+/// softmax(dropout(self)) over dimension `dim`; a dropped element is 0 before the softmax. Over one
+/// that is not the last, what is kept is rounded to the dtype first, as at::dropout does.
 inline at::Tensor dropout_softmax(const at::Tensor& self, int64_t dim, double dropout_p = 0.5,
                                   bool training = true) {
   static const auto op =

@@ -27,9 +27,11 @@ namespace warpfuse {
 ///
 /// Positions and lengths are clamped, never checked: a negative one sees nothing, one past Tk sees
 /// all. Keys hidden by a rule or the boolean mask give exact zeros, forward and backward, whatever
-/// their scores hold. A row without a visible key (by rule, boolean mask, or an additive mask that
-/// is -inf throughout) is zero. Everything else is as ATen's chain of mul, add or masked_fill, and
-/// softmax, rounded once. Returns a contiguous tensor of the scores' shape and dtype.
+/// their scores hold. A row is zero, whatever its scores hold, when no key is left in it: each one
+/// is hidden, or has -inf in the additive mask. Everything else is as ATen's chain of mul, add or
+/// masked_fill, and softmax, rounded once: visible scores that are all -inf give NaN, and so does a
+/// NaN or +inf at a key that has -inf in the additive mask beside a key that has not. Returns a
+/// contiguous tensor of the scores' shape and dtype.
 inline at::Tensor scaled_masked_softmax(
     const at::Tensor& scores, double scale = 1.0,
     const std::optional<at::Tensor>& attn_mask = std::nullopt, std::string_view causal = "none",

@@ -118,9 +118,10 @@ void softmax_part_results(const T* x, T* y, int64_t count, const RowPart& row, b
   });
 }
 
-/// The same along a dimension that is not the last.
+/// The same along a dimension that is not the last. softmax is multiplied by `scale` before it is
+/// rounded.
 template <typename T, bool kLog, int kPacks>
-void softmax_lanes(const T* x, T* y, const Lanes<T, kPacks>& lanes) {
+void softmax_lanes(const T* x, T* y, const Lanes<T, kPacks>& lanes, Compute<T> scale = 1) {
   using C = Compute<T>;
   using P = Pack<T>;
   const auto combine = [](const P& a, const P& b) { return larger(a, b); };
@@ -130,6 +131,9 @@ void softmax_lanes(const T* x, T* y, const Lanes<T, kPacks>& lanes) {
       lanes.sum([&](int64_t at, int pack) { return exponential(lanes.load(x + at) - max[pack]); });
   for (P& pack : divisor) {
     pack = SoftmaxRule<kLog>::divisor(pack);
+    if constexpr (!kLog) {
+      pack = pack * P(scale);
+    }
   }
   lanes.transform(y, [&](int64_t at, int pack) {
     return SoftmaxRule<kLog>::result(lanes.load(x + at) - max[pack], divisor[pack]);

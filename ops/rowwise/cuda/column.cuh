@@ -12,11 +12,12 @@ __device__ __forceinline__ C add_values(C a, C b) {
   return a + b;
 }
 
-/// One tile that is in registers: x[i] holds column place.depth + i * place.depths.
+/// One tile that is in registers: x[i] holds column place.depth + i * place.depths. softmax is
+/// multiplied by `scale` before it is rounded.
 template <bool kLog, int kVector, int kSlots, typename T>
 __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlots], T* output,
                                                const RowLayout& layout, const TilePlace& place,
-                                               TileGroup& group) {
+                                               TileGroup& group, Compute<T> scale) {
   using C = Compute<T>;
   const int64_t columns = place.inside ? layout.columns : 0;
   const auto each = [&](const auto& visit) {
@@ -52,7 +53,7 @@ __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlo
   group.combine(sum, C(0), add_values<C>);
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
-    sum[v] = kLog ? logarithm(sum[v] / kExponentialUnit<T>) : C(1) / sum[v];
+    sum[v] = kLog ? logarithm(sum[v] / kExponentialUnit<T>) : scale / sum[v];
   }
   each([&](C(&values)[kVector], int64_t j) {
 #pragma unroll
@@ -67,7 +68,8 @@ __device__ __forceinline__ void column_forward(const Lanes<T, kVector> (&x)[kSlo
 /// A tile a block, or a cluster: kSlots columns in the registers of a thread.
 template <typename T, bool kLog, int kVector, int kSlots>
 __global__ void __launch_bounds__(512)
-    column_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks) {
+    column_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks,
+                          Compute<T> scale) {
   wait_for_previous_kernel();
   TileGroup group(width, blocks);
   const TilePlace place(layout, group.index(), kVector, group);
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(512)
       x[i].load(input + place.offset + j * layout.inner);
     }
   }
-  column_forward<kLog>(x, output, layout, place, group);
+  column_forward<kLog>(x, output, layout, place, group, scale);
 }
 
 template <typename T, bool kLog, int kVector, int kSlots>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rowwise/cuda/ahead.cuh"
-#include "rowwise/cuda/tile.cuh"
+#include "rowwise/cuda/column.cuh"
 
 namespace warpfuse::cuda {
 
@@ -23,6 +23,7 @@ struct ColumnForward {
 
   const T* input;
   T* output;
+  C scale;  // of softmax, before it is rounded
 
   __device__ const T* source(int) const { return input; }
 
@@ -57,12 +58,12 @@ struct ColumnForward {
     }
   }
   /// Makes of what the tile found, and its warp, what write() needs.
-  __device__ static void finish(const Found<T>& of_warp, Found<T>& found) {
+  __device__ void finish(const Found<T>& of_warp, Found<T>& found) const {
 #pragma unroll
     for (int v = 0; v < kPack<T>; ++v) {
-      found.sum[v] = kLog    ? logarithm(found.sum[v] / kExponentialUnit<T>)
-                     : kKept ? decay<T>(of_warp.max[v] - found.max[v]) / found.sum[v]
-                             : C(1) / found.sum[v];
+      const C kept = kKept ? decay<T>(of_warp.max[v] - found.max[v]) : C(1);
+      found.sum[v] =
+          kLog ? logarithm(found.sum[v] / kExponentialUnit<T>) : scale * kept / found.sum[v];
     }
   }
   __device__ void write(const uint4 (&bits)[1], const Found<T>& found, int64_t at) const {
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(512)
     group.of_warp(found.sum, [](C a, C b) { return a + b; });
     Found<T> total = found;
     group.template total<T, Function::kMax>(total);
-    Function::finish(found, total);
+    function.finish(found, total);
     const TileSlots written = here;
     here = next;
     tile += stride;

@@ -9,7 +9,8 @@ namespace warpfuse::cuda {
 
 template <typename T, bool kLog>
 __global__ void __launch_bounds__(512)
-    column_stream_forward_kernel(const T* input, T* output, RowLayout layout, int width) {
+    column_stream_forward_kernel(const T* input, T* output, RowLayout layout, int width,
+                                 Compute<T> scale) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   TileGroup group(width, 1);
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(512)
   group.combine(max, lowest<C>(), [](C a, C b) { return larger(a, b); });
   C sum[1] = {exponentials.value() * (of_thread == max[0] ? C(1) : decay<T>(of_thread - max[0]))};
   group.combine(sum, C(0), add_values<C>);
-  const C last = kLog ? logarithm(sum[0] / kExponentialUnit<T>) : C(1) / sum[0];
+  const C last = kLog ? logarithm(sum[0] / kExponentialUnit<T>) : scale / sum[0];
   for (int64_t j = place.depth; j < columns; j += place.depths) {
     const C shifted = to_compute(x[j * layout.inner]) - max[0];
     y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);

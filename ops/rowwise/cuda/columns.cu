@@ -39,19 +39,21 @@ cudaError_t launch_ahead(const Function& function, const ColumnPlan& plan, const
 }
 
 template <typename T, bool kLog>
-cudaError_t forward(const T* input, T* output, const RowLayout& layout, cudaStream_t stream) {
+cudaError_t forward(const T* input, T* output, Compute<T> scale, const RowLayout& layout,
+                    cudaStream_t stream) {
   const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
   const LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
     return launch_kernel(column_stream_forward_kernel<T, kLog>, shape, stream, input, output,
-                         layout, plan.width);
+                         layout, plan.width, scale);
   }
   if (plan.ahead) {
-    return launch_ahead(ColumnForward<T, kLog>{input, output}, plan, layout, stream);
+    return launch_ahead(ColumnForward<T, kLog>{input, output, scale}, plan, layout, stream);
   }
   const auto kernel = plan.vector > 1 ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
                                       : column_forward_kernel<T, kLog, 1, kColumnSlots>;
-  return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks);
+  return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks,
+                       scale);
 }
 
 template <typename T, bool kLog>
@@ -76,12 +78,13 @@ cudaError_t backward(const T* grad_output, const T* output, T* grad_input, const
 
 }  // namespace
 
-cudaError_t softmax_columns(DType dtype, bool log, const void* input, void* output,
+cudaError_t softmax_columns(DType dtype, bool log, double scale, const void* input, void* output,
                             const RowLayout& layout, cudaStream_t stream) {
   return dispatch(dtype, [&](auto zero) {
     using T = decltype(zero);
-    return (log ? forward<T, true> : forward<T, false>)(static_cast<const T*>(input),
-                                                        static_cast<T*>(output), layout, stream);
+    return (log ? forward<T, true>
+                : forward<T, false>)(static_cast<const T*>(input), static_cast<T*>(output),
+                                     static_cast<Compute<T>>(scale), layout, stream);
   });
 }
 

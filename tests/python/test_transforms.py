@@ -1,0 +1,331 @@
+"""torch.func and forward-mode AD on every operator: vjp, jvp, Jacobians, Hessians, vmap and what it
+makes of random operators.
+
+    WARPFUSE_PLUGIN=.../libwarpfuse.so python test_transforms.py [--device cpu|cuda] [unittest options]
+
+Exit code 77: the device is not there.
+"""
+
+import contextlib
+import sys
+import unittest
+
+import torch
+from torch.autograd import forward_ad
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import test_operators
+from samples import TENSOR_OPERATORS
+from test_operators import call_on_tensors, each_sample, operator, with_one_result
+
+NO_SECOND = "there is no double backward"
+
+# One call serves a whole batch of these; libtorch loops over it for the others.
+WITH_BATCHING_RULE = (
+    "softmax",
+    "log_softmax",
+    "_softmax_backward",
+    "_log_softmax_backward",
+    "scaled_masked_softmax",
+    "_scaled_masked_softmax_backward",
+    "fused_logprob",
+    "fused_logprob_lse",
+    "fused_logprob_entropy",
+    "_fused_logprob",
+    "_fused_logprob_backward",
+)
+RANDOM = {
+    "dropout_softmax": lambda x: torch.ops.warpfuse.dropout_softmax(x, -1, 0.4),
+    "softmax_dropout": lambda x: torch.ops.warpfuse.softmax_dropout(x, -1, 0.4),
+    "over dim 0": lambda x: torch.ops.warpfuse.softmax_dropout(x, 0, 0.4),
+    "attention": lambda x: torch.ops.warpfuse.scaled_masked_softmax_dropout(
+        x, 0.5, dropout_p=0.4, training=True
+    ),
+    "linear": lambda x: torch.ops.warpfuse.linear_dropout_softmax(
+        x, x.new_ones(40, x.shape[-1]).cumsum(0) / 40, None, 0.4
+    ),
+}
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64, device=test_operators.DEVICE)
+
+
+def randn_like(tensors):
+    return tuple(map(torch.randn_like, tensors))
+
+
+def differentiable_calls():
+    """(name, function, tensors, sample) of every sample that autograd goes through."""
+    for name, op, sample in each_sample(differentiable_only=True):
+        function, tensors = call_on_tensors(with_one_result(op), sample)
+        yield name, function, tuple(tensor.detach() for tensor in tensors), sample
+
+
+@contextlib.contextmanager
+def without_the_loop():
+    """vmap raises where an operator has no batching rule."""
+    functorch = torch._C._functorch
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    try:
+        yield
+    finally:
+        functorch._set_vmap_fallback_enabled(before)
+
+
+class Transforms(unittest.TestCase):
+    def assert_same(self, got, expected):
+        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-11, equal_nan=True)
+
+    # --- derivatives --------------------------------------------------------------------------
+
+    def test_vjp(self):
+        for name, function, tensors, _ in differentiable_calls():
+            with self.subTest(name):
+                output, pull = vjp(function, *tensors)
+                cotangent = torch.randn_like(output)
+                leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+                expected = torch.autograd.grad(function(*leaves), leaves, cotangent)
+                self.assert_same(output, function(*tensors))
+                self.assert_same(pull(cotangent), expected)
+
+    def test_jvp_is_the_transpose_of_vjp(self):
+        for name, function, tensors, _ in differentiable_calls():
+            with self.subTest(name):
+                tangents = randn_like(tensors)
+                output, pushed = jvp(function, tensors, tangents)
+                self.assert_same(output, function(*tensors))
+                cotangent = torch.randn_like(output)
+                pulled = vjp(function, *tensors)[1](cotangent)
+                self.assert_same(
+                    (pushed * cotangent).sum(), sum((p * t).sum() for p, t in zip(pulled, tangents))
+                )
+
+    def test_one_tangent_at_a_time(self):
+        for name, function, tensors, _ in differentiable_calls():
+            for i in range(len(tensors)):
+                tangents = [torch.zeros_like(tensor) for tensor in tensors]
+                tangents[i] = torch.randn_like(tensors[i])
+                expected = jvp(function, tensors, tuple(tangents))[1]
+                with self.subTest(name, tensor=i), forward_ad.dual_level():
+                    dual = list(tensors)
+                    dual[i] = forward_ad.make_dual(tensors[i], tangents[i])
+                    got = forward_ad.unpack_dual(function(*dual)).tangent
+                    self.assert_same(got, expected)
+
+    def test_forward_mode_by_differences(self):
+        for name, function, tensors, sample in differentiable_calls():
+            if not sample.differences:
+                continue
+            with self.subTest(name):
+                leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+                torch.autograd.gradcheck(
+                    function, leaves, check_forward_ad=True, check_backward_ad=False
+                )
+                second = lambda: torch.autograd.gradgradcheck(
+                    function, leaves, check_fwd_over_rev=True, check_rev_over_rev=False,
+                    check_undefined_grad=False
+                )
+                if sample.second_order:
+                    second()
+                else:
+                    with self.assertRaisesRegex(RuntimeError, NO_SECOND):
+                        second()
+
+    def test_hessian(self):
+        mask = randn(1, 4).masked_fill(torch.tensor([False, False, True, False]).to(test_operators.DEVICE), -torch.inf)
+        for function, reference in (
+            (lambda x: operator("softmax")(x, -1), lambda x: x.softmax(-1)),
+            (lambda x: operator("log_softmax")(x, 0), lambda x: x.log_softmax(0)),
+            (
+                lambda x: operator("scaled_masked_softmax")(x, 0.7, mask),
+                lambda x: (x * 0.7 + mask).softmax(-1),
+            ),
+        ):
+            x = randn(3, 4)
+            of = lambda f: lambda x: f(x).sin().sum()
+            expected = torch.autograd.functional.hessian(of(reference), x)
+            self.assert_same(hessian(of(function))(x), expected)
+            self.assert_same(jacrev(jacrev(of(function)))(x), expected)
+            self.assert_same(grad(lambda x: grad(of(function))(x).sum())(x), expected.sum((0, 1)))
+        logits, targets = randn(3, 7), torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+        loss = lambda x: operator("fused_logprob")(x, targets).sum()
+        for twice in (hessian(loss), jacrev(jacrev(loss)), jacfwd(grad(loss))):
+            with self.assertRaisesRegex(RuntimeError, NO_SECOND):
+                twice(logits)
+
+    def test_jacobians(self):
+        targets = torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+        for function in (
+            lambda x: operator("softmax")(x, 0),
+            lambda x: operator("log_softmax")(x, -1),
+            lambda x: operator("scaled_masked_softmax")(x, 0.7, causal="lower_right"),
+            lambda x: torch.stack(operator("fused_logprob_entropy")(x, targets, temperature=0.7)),
+        ):
+            x = randn(3, 7)
+            with without_the_loop():
+                forward, reverse = jacfwd(function)(x), jacrev(function)(x)
+            expected = torch.autograd.functional.jacobian(function, x)
+            self.assert_same(forward, expected)
+            self.assert_same(reverse, expected)
+
+    def test_half_precision_has_tangents_of_its_own_dtype(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            x = randn(3, 8).to(dtype)
+            mask = randn(3, 8).float()
+            targets = torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+            for function, result in (
+                (lambda x: operator("softmax")(x, -1), dtype),
+                (lambda x: operator("scaled_masked_softmax")(x, 0.5, mask), dtype),
+                (lambda x: operator("fused_logprob")(x, targets), torch.float32),
+            ):
+                _, tangent = jvp(function, (x,), (torch.ones_like(x),))
+                self.assertEqual(tangent.dtype, result)
+                self.assertLess(tangent.abs().max().item(), 0.02)  # sums do not change by offsets
+            _, tangent = jvp(
+                lambda m: operator("scaled_masked_softmax")(x, 0.5, m), (mask,), (mask,)
+            )
+            self.assertEqual(tangent.dtype, dtype)
+
+    # --- vmap ---------------------------------------------------------------------------------
+
+    def batched_calls(self, name):
+        """(op, arguments, in_dims): each sample with some of its tensors in a batch of 3."""
+        for sample in TENSOR_OPERATORS[name](test_operators.DEVICE):
+            names = [argument.name for argument in operator(name)._schema.arguments]
+            values = [*sample.args] + [None] * (len(names) - len(sample.args))
+            for argument in operator(name)._schema.arguments[len(sample.args) :]:
+                i = names.index(argument.name)
+                values[i] = sample.kwargs.get(argument.name, argument.default_value)
+            tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+            for chosen in [tensors] + [[i] for i in tensors]:
+                for place in (0, -1):
+                    arguments, dims = list(values), [None] * len(values)
+                    for i in chosen:
+                        t = values[i]
+                        others = [t.flip(0), t.roll(1, -1)] if t.dim() else [t + 1, t * 2]
+                        if not t.is_floating_point():
+                            others = [t, t]
+                        arguments[i], dims[i] = torch.stack([t, *others], place), place
+                    yield arguments, tuple(dims)
+
+    def test_vmap_is_one_call(self):
+        torch.manual_seed(3)
+        for name in WITH_BATCHING_RULE:
+            with self.subTest(name):
+                op = operator(name)
+                for arguments, dims in self.batched_calls(name):
+                    sliced = [
+                        [a if d is None else a.select(d, i) for a, d in zip(arguments, dims)]
+                        for i in range(3)
+                    ]
+                    results = [op(*sample) for sample in sliced]
+                    with without_the_loop():
+                        got = vmap(op, in_dims=dims)(*arguments)
+                    if isinstance(got, torch.Tensor):
+                        got, results = (got,), [(result,) for result in results]
+                    for part, expected in zip(got, zip(*results)):
+                        self.assert_same(part, torch.stack(expected))
+
+    def test_vmap_of_scalars_and_empty_batches(self):
+        softmax = lambda x: operator("softmax")(x, 0)
+        self.assert_same(vmap(softmax)(randn(5)), torch.ones_like(randn(5)))
+        self.assert_same(vmap(grad(softmax))(randn(5)), torch.zeros_like(randn(5)))
+        for x in (randn(0, 4), randn(3, 0)):
+            self.assertEqual(vmap(softmax)(x).shape, x.shape)
+        self.assertEqual(vmap(operator("scaled_masked_softmax"))(randn(0, 2, 3)).shape, (0, 2, 3))
+
+    def test_nested_vmap(self):
+        x, lengths = randn(2, 3, 2, 4, 5), torch.tensor([[1, 4], [5, 2], [0, 3]]).to(test_operators.DEVICE)
+        attention = lambda s, n: operator("scaled_masked_softmax")(s, 0.5, key_lengths=n)
+        with without_the_loop():
+            got = vmap(vmap(attention), in_dims=(0, None))(x, lengths)
+        expected = [attention(x[i, j], lengths[j]) for i in range(2) for j in range(3)]
+        self.assert_same(got.flatten(0, 1), torch.stack(expected))
+
+    def test_bad_arguments(self):
+        op = operator("scaled_masked_softmax")
+        with self.assertRaisesRegex(RuntimeError, r"\[Tq, Tk\], got 1 dimensions"):
+            vmap(op)(randn(3, 4))
+        with self.assertRaisesRegex(RuntimeError, r"targets: expected shape \[3, 2\]"):
+            targets = torch.zeros(3, 4, dtype=torch.long, device=test_operators.DEVICE)
+            vmap(operator("fused_logprob"))(randn(3, 2, 4), targets)
+        with self.assertRaisesRegex(IndexError, r"range of \[-2, 1\], but got 2"):
+            vmap(lambda x: operator("softmax")(x, 2))(randn(3, 4, 5))
+
+    def test_gradients_of_each_sample(self):
+        targets = torch.tensor([[0, 6], [3, -100], [1, 1]], device=test_operators.DEVICE)
+        lengths = torch.tensor([[3], [7], [1]], device=test_operators.DEVICE)
+        loss = lambda x, t: -operator("fused_logprob")(x, t).sum()
+        attention = lambda x, n: operator("scaled_masked_softmax")(x, 0.5, key_lengths=n).sin().sum()
+        for function, second in ((loss, targets), (attention, lengths)):
+            x = randn(3, 2, 7)
+            with without_the_loop():
+                got = vmap(grad(function))(x, second)
+            self.assert_same(got, torch.stack([grad(function)(x[i], second[i]) for i in range(3)]))
+
+    # --- random operators ---------------------------------------------------------------------
+
+    def test_vmap_asks_what_randomness_means(self):
+        for name, function in RANDOM.items():
+            with self.subTest(name), self.assertRaisesRegex(
+                RuntimeError, 'vmap: expected randomness="different" or "same", got "error"'
+            ):
+                vmap(function)(randn(3, 6, 40))
+
+    def test_masks_of_samples(self):
+        for name, function in RANDOM.items():
+            with self.subTest(name):
+                x = randn(1, 6, 40).expand(3, 6, 40)
+                for in_dims, size in ((0, 3), (None, 3)):
+                    call = lambda randomness: vmap(
+                        lambda y, _: function(y),
+                        in_dims=(in_dims, 0),
+                        randomness=randomness,
+                    )(x if in_dims == 0 else x[0], torch.arange(size))
+                    same, different = call("same"), call("different")
+                    self.assert_same(same[0], same[1])
+                    self.assertFalse(torch.equal(different[0], different[1]))
+                    self.assertFalse(torch.equal(different[1], different[2]))
+                    self.assertFalse(torch.equal(call("same"), same))
+                    self.assertFalse(torch.equal(call("different"), different))
+
+    def test_gradients_fit_the_masks_of_samples(self):
+        # What vjp returns beside the output must be its gradient with the same mask.
+        def output_and_gradient(x, g):
+            output, pull = vjp(lambda x: operator("softmax_dropout")(x, -1, 0.4), x)
+            return output, pull(g)[0]
+
+        x, g = randn(3, 6, 40), randn(3, 6, 40)
+        for randomness in ("same", "different"):
+            output, gradient = vmap(output_and_gradient, randomness=randomness)(x, g)
+            leaf = x.clone().requires_grad_()
+            expected = leaf.softmax(-1) * (output != 0) / 0.6
+            self.assert_same(output, expected.detach())
+            self.assert_same(gradient, torch.autograd.grad(expected, leaf, g)[0])
+
+    def test_derivatives_of_random_operators(self):
+        for name, function in RANDOM.items():
+            with self.subTest(name):
+                x = randn(4, 9)
+
+                def seeded(call):
+                    torch.manual_seed(5)
+                    return call()
+
+                expected = seeded(lambda: torch.autograd.functional.jacobian(function, x))
+                self.assert_same(seeded(lambda: jacrev(function)(x)), expected)
+                tangent = torch.randn_like(x)
+                pushed = seeded(lambda: jvp(function, (x,), (tangent,))[1])
+                self.assert_same(pushed, (expected * tangent).sum((-2, -1)))
+                forward = jacfwd(function, randomness="same")(x)
+                self.assertEqual(forward.shape, expected.shape)
+                with self.assertRaisesRegex(RuntimeError, NO_SECOND):
+                    jacfwd(grad(lambda x: function(x).sum()), randomness="same")(x)
+                with self.assertRaisesRegex(RuntimeError, NO_SECOND):
+                    grad(lambda x: grad(lambda x: function(x).sum())(x).sum())(x)
+
+
+if __name__ == "__main__":
+    sys.exit(test_operators.main())
