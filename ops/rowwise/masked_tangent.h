@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/promote_types.h>
 #include <warpfuse/dispatch.h>
 
 #include <optional>

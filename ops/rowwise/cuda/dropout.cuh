@@ -184,9 +184,11 @@ struct SoftmaxFirst {
   __device__ void probabilities(const Row& row, int64_t column, bool full, C (&x)[kCount]) const {
     bool visible = true;
     load.scores(row, column, full, x, visible);
+    // A row without a key (its statistics say so) has zeros, whatever NaN its scores hold.
+    const bool empty = row.max == C(INFINITY) && row.log_sum == C(0);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      x[i] = probability<T>(x[i] - row.max, row.log_sum);
+      x[i] = empty ? C(0) : probability<T>(x[i] - row.max, row.log_sum);
     }
   }
 };
