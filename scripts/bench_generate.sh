@@ -12,6 +12,7 @@
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
+leave_out_kernels_without_gpu
 QUICK="" PEERS="" JSON_ONLY=""
 for argument in "${REST[@]}"; do
   case "$argument" in
@@ -24,7 +25,7 @@ done
 host=$BUILD/bin/warpfuse
 bundles=$BUILD/bundles
 device=cpu
-if command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; then
+if has_gpu; then
   device=cuda
   use_build warpfuse
 else

@@ -14,18 +14,30 @@ setup_folder() { # torch-version-or-empty
   else echo "$ROOT/.venv"; fi
 }
 
+has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; }
+
 # Takes --torch VERSION and --preset NAME out of the arguments; the rest goes to REST.
 parse_options() {
-  TORCH="" PRESET=release REST=()
+  TORCH="" NAMED_PRESET="" REST=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --torch) [ $# -gt 1 ] || die "$0: --torch needs a version"; TORCH=$2; shift 2 ;;
-      --preset) [ $# -gt 1 ] || die "$0: --preset needs a name"; PRESET=$2; shift 2 ;;
+      --preset) [ $# -gt 1 ] || die "$0: --preset needs a name"; NAMED_PRESET=$2; shift 2 ;;
       -h|--help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 0 ;;
       *) REST+=("$1"); shift ;;
     esac
   done
-  BUILD=$ROOT/build/$PRESET${TORCH:+-torch-$TORCH}
+  use_preset "${NAMED_PRESET:-release}"
+}
+use_preset() { PRESET=$1 BUILD=$ROOT/build/$1${TORCH:+-torch-$TORCH}; }
+
+# For scripts that run what they build: CUDA kernels take most of a build's time, and without a GPU
+# nothing runs them.
+leave_out_kernels_without_gpu() {
+  if [ -z "$NAMED_PRESET" ] && ! has_gpu; then
+    use_preset cpu-only
+    say "no GPU: a build without CUDA kernels, in ${BUILD#"$ROOT"/} (--preset release has them)"
+  fi
 }
 
 # Sets up, loads the environment and configures the build folder.
@@ -60,7 +72,7 @@ export_small_model() {
 # On a machine with a GPU: takes the build that came along if the program is in it, else makes one.
 # Sets python to the one whose torch the build runs on.
 use_build() { # program
-  command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null || die "${0##*/}: no GPU on this machine"
+  has_gpu || die "${0##*/}: no GPU on this machine"
   if [ -x "$BUILD/bin/$1" ]; then
     python=${WARPFUSE_PYTHON:-$(command -v python3)}
     local torch libraries

@@ -15,6 +15,7 @@ for argument in "${REST[@]}"; do
   esac
 done
 configure
+cmake --build "$BUILD" --target warpfuse_commit > /dev/null  # a header that the build writes
 cd "$ROOT"
 
 say "clang-format"

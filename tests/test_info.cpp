@@ -37,13 +37,11 @@ TEST_CASE("build_info", "[info]") {
   CHECK(info["schema_version"] == WARPFUSE_SCHEMA_VERSION);
   CHECK(info["libtorch"].get<std::string>().rfind("2.", 0) == 0);
   CHECK_FALSE(info["cpu_capabilities"].empty());
+  // Without kernels of their own, tests may be run against a library that has some (.ci/run).
 #ifdef WARPFUSE_WITH_CUDA
   CHECK(info["cuda"].is_string());
-  CHECK_FALSE(info["architectures"].empty());
-#else
-  CHECK(info["cuda"].is_null());
-  CHECK(info["architectures"].empty());
 #endif
+  CHECK(info["cuda"].is_null() == info["architectures"].empty());
 }
 
 TEST_CASE("device_info", "[info]") {
