@@ -76,20 +76,19 @@ class Backward : public AutogradFunction<Backward> {
                            const std::string& causal, const OptionalTensor& query_positions,
                            const OptionalTensor& key_lengths, int64_t window,
                            std::optional<double> masked_value) {
-    at::Tensor result;
-    if (tangents[0].defined()) {
-      result = call_backward(tangents[0], y, scale, attn_mask, causal, query_positions, key_lengths,
-                             window, masked_value);
-    }
+    at::Tensor result = tangents[0].defined()
+                            ? call_backward(tangents[0], y, scale, attn_mask, causal,
+                                            query_positions, key_lengths, window, masked_value)
+                            : at::zeros_like(g);
     if (tangents[1].defined()) {
       const at::Tensor& t = tangents[1];
       at::Tensor part = scale * (t * (g - (g * y).sum(-1, true)) - y * (g * t).sum(-1, true));
       if (masked_value.has_value()) {
         part = part.masked_fill(attn_mask->logical_not(), 0);
       }
-      result = result.defined() ? result + part : part;
+      result = result + part;
     }
-    return {result.defined() ? result : at::zeros_like(g)};  // the additive mask has no part in it
+    return {result};
   }
 };
 

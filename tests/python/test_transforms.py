@@ -188,6 +188,13 @@ class Transforms(unittest.TestCase):
             )
             self.assertEqual(tangent.dtype, dtype)
 
+    def test_a_mask_that_the_backward_alone_is_given_has_no_tangent(self):
+        x, mask, g = randn(3, 4), randn(3, 4), randn(3, 4)
+        backward = lambda m: operator("_scaled_masked_softmax_backward")(
+            g, x.softmax(-1), 0.5, m, "none", None, None, 0, None
+        )
+        self.assert_same(jvp(backward, (mask,), (mask,))[1], torch.zeros_like(x))
+
     # --- vmap ---------------------------------------------------------------------------------
 
     def batched_calls(self, name):
