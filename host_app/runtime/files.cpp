@@ -50,9 +50,8 @@ std::string read_file(const fs::path& path, ExitCode code) {
   std::FILE* const file = standard ? stdin : opened.get();
   std::string text;
   std::array<char, 65536> piece{};
-  for (size_t bytes = piece.size(); file != nullptr && bytes == piece.size();) {
-    bytes = std::fread(piece.data(), 1, piece.size(), file);
-    text.append(piece.data(), bytes);
+  while (file != nullptr && std::feof(file) == 0 && std::ferror(file) == 0) {
+    text.append(piece.data(), std::fread(piece.data(), 1, piece.size(), file));
   }
   if (file == nullptr || std::ferror(file) != 0) {
     fail(code, "{}: cannot be read: {}", name, last_error());

@@ -20,11 +20,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 class Generation {
  public:
   Generation(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts, int64_t context,
-             const GenerationOptions& options, TokenSink& sink)
+             GenerationOptions options, TokenSink& sink)
       : loop_(loop),
         prompts_(prompts),
         context_(context),
-        options_(options),
+        options_(std::move(options)),
         sink_(sink),
         waiting_(prompts.size()),
         rows_(loop.rows()) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kWindow{100};
 constexpr double kManyPerSecond = 120;  // some tens on an idle machine, some hundreds on a busy one
-constexpr int kMaxPatience = 600;      // windows, a minute
+constexpr int kMaxPatience = 600;       // windows, a minute
 
 std::optional<LoadWatch> watch;
 
