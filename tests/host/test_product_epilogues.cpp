@@ -99,7 +99,7 @@ TEST_CASE("GELU joins the product before it in its tanh form alone", "[epilogues
   CHECK_FALSE(is_gelu_joined(model(kTanh + " + layer")));
 }
 
-TEST_CASE("a residual connection joins the product before it", "[epilogues]") {
+TEST_CASE("a residual connection joins the product before it", "[epilogues][cuda-build]") {
   if (!has_linear_add()) {
     skip_test("built without CUDA");
     return;
