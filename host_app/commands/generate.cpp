@@ -74,7 +74,7 @@ std::vector<Prompt> prompts_of(const Arguments& arguments) {
     return {read_prompt(arguments.text("prompt-file"))};
   }
   const std::string text = arguments.text("prompt");
-  return {text == "-" ? read_prompt("-") : Prompt{.text = text, .source = {}}};
+  return {text == "-" ? read_prompt("-") : Prompt{.text = text, .source = {}, .id = {}}};
 }
 
 Sampling sampling_of(const Arguments& arguments) {

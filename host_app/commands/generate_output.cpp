@@ -112,6 +112,9 @@ std::string GenerationOutput::json_line(size_t prompt) const {
   if (options_.scores) {
     line["logprobs"] = std::move(scores);
   }
+  if (const std::string& id = prompts_[prompt].id; !id.empty()) {
+    line["id"] = Json::parse(id);
+  }
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

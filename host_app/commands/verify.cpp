@@ -60,7 +60,7 @@ std::vector<Prompt> prompts_of(const Arguments& arguments) {
   if (!arguments.has("prompts")) {
     std::vector<Prompt> prompts;
     for (const char* text : kDefaultPrompts) {
-      prompts.push_back({.text = text, .source = {}});
+      prompts.push_back({.text = text, .source = {}, .id = {}});
     }
     return prompts;
   }

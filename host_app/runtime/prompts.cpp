@@ -44,7 +44,8 @@ std::vector<Prompt> lines_of(std::string_view text, const std::string& name) {
     text.remove_prefix(length);
     remove_line_end(line);
     if (!line.empty()) {
-      lines.push_back({.text = std::move(line), .source = fmt::format("{} line {}", name, number)});
+      lines.push_back(
+          {.text = std::move(line), .source = fmt::format("{} line {}", name, number), .id = {}});
     }
   }
   return lines;
@@ -59,13 +60,16 @@ bool are_json(const std::vector<Prompt>& lines) {
          });
 }
 
-std::string prompt_of(const Prompt& line) {
+// The prompt that a line of JSON holds.
+Prompt read_json(const Prompt& line) {
   const json value = parse(line);
   if (value.is_string()) {
-    return value.get<std::string>();
+    return {.text = value.get<std::string>(), .source = line.source, .id = {}};
   }
   if (value.is_object() && value.contains("prompt") && value["prompt"].is_string()) {
-    return value["prompt"].get<std::string>();
+    return {.text = value["prompt"].get<std::string>(),
+            .source = line.source,
+            .id = value.contains("id") ? value["id"].dump() : ""};
   }
   fail(ExitCode::usage, "{}: expected a JSON string or an object with a string \"prompt\"",
        line.source);
@@ -80,14 +84,14 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   }
   if (file.extension() == ".jsonl" || are_json(prompts)) {
     for (Prompt& line : prompts) {
-      line.text = prompt_of(line);
+      line = read_json(line);
     }
   }
   return prompts;
 }
 
 Prompt read_prompt(const std::filesystem::path& file) {
-  Prompt prompt{.text = text_of(file), .source = name_of(file)};
+  Prompt prompt{.text = text_of(file), .source = name_of(file), .id = {}};
   remove_line_end(prompt.text);
   return prompt;
 }

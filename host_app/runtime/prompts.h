@@ -11,6 +11,7 @@ namespace warpfuse::host {
 struct Prompt {
   std::string text;
   std::string source;  // for messages: "prompts.txt line 3"; empty for the command line's own
+  std::string id;      // the "id" of a JSON object, as JSON; empty where it has none
 };
 
 // The prompts of a file, or of stdin where it is "-": a line each, empty lines left out, whether

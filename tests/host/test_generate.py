@@ -223,6 +223,10 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 
 class Files(Generation):
+    def test_the_id_of_a_prompt_comes_back(self):
+        lines = self.lines(cycle, [{"id": "a-7", "prompt": "x"}, "x", {"prompt": "x", "id": [1, None]}], "-n", 2)
+        self.assertEqual([line.get("id", "none") for line in lines], ["a-7", "none", [1, None]])
+
     def test_stdin(self):
         expected = self.assert_ok(generate(cycle, "-p", "x", "-n", 4)).stdout
         for arguments in (("-p", "-"), ("--prompt-file", "-"), ("--prompts", "-")):
