@@ -79,7 +79,9 @@ TEST_CASE("NaN and infinities in rows that are cut into parts", "[softmax][cpu_p
         const at::Tensor output = op(x, -1);
         CHECK(moved() == 1);
         CHECK(mismatch(output, op.expected(x, -1)) == "");
-        CHECK(aten_mismatch(output, op.aten(x, -1, std::nullopt), op.log ? 0.1 : 0.0) == "");
+        // ATen's own sum of such a row is off by up to 4e-5 in float32.
+        const at::Tensor aten = op.aten(x.to(at::kDouble), -1, std::nullopt).to(dtype);
+        CHECK(aten_mismatch(output, aten, op.log ? 0.1 : 0.0) == "");
       };
       INFO(op.name << ", " << c10::toString(dtype));
       check([](at::Tensor& row) { row.select(0, 77777).fill_(kNaN); });
