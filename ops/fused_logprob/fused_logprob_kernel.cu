@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 /// What a cluster may have at most.
 int cluster_limit() {
-  return std::min(device_limits().rows.cluster_blocks, tuning()->cluster_blocks);
+  return std::min(device_limits().rows.cluster_blocks, tuning().cluster_blocks);
 }
 
 /// How many blocks share a row, where there are no more rows than `resident` blocks run at once.
@@ -238,9 +238,7 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
     return launch_kernel(warp_kernel<T, kEntropy, true>, shape, stream, arguments, temperature,
                          cut);
   }
-  const auto resident = [&](auto kernel) {
-    return resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-  };
+  const auto resident = [&](auto kernel) { return max_active_clusters(kernel, shape); };
   const auto warps = warp_kernel<T, kEntropy, false>;
   if (cut.chunks <= kMaxWarpChunks && shape.blocks >= 2 * resident(warps)) {
     return launch_kernel(warps, shape, stream, arguments, temperature, cut);
