@@ -245,7 +245,9 @@ WARPFUSE_GPU_TEST("tables are replaced while other threads launch", "[cuda]") {
         wrong +=
             call % 50 == 0 && !at::equal(output, expected[0]) && !at::equal(output, expected[1]);
       }
-      done = --running == 0;
+      if (--running == 0) {
+        done = true;
+      }
     });
   }
   for (int i = 0; !done; ++i) {
