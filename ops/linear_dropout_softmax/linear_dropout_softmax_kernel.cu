@@ -1,6 +1,6 @@
 #include <cooperative_groups.h>
 
-#include "linear_dropout_softmax/linear_dropout_softmax_kernel.h"
+#include "linear_dropout_softmax/linear_dropout_softmax.h"
 #include "linear_dropout_softmax/tensor_map.h"
 #include "linear_dropout_softmax/tile_softmax.cuh"
 #include "rowwise/cuda/device_limits.h"
@@ -171,8 +171,8 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
          });
 }
 
-cudaError_t linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& arguments,
-                                        Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const LinearDropoutSoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   return dispatch_narrow(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     const LaunchShape shape = shape_of(arguments.columns);
