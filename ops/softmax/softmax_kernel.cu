@@ -5,7 +5,7 @@
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/launch.cuh"
 #include "rowwise/cuda/naive.cuh"
-#include "softmax/softmax_kernel.h"
+#include "softmax/softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -38,8 +38,8 @@ cudaError_t launch_naive(const SoftmaxArguments& arguments, cudaStream_t stream)
 
 }  // namespace
 
-cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
-                                 cudaStream_t stream) {
+cudaError_t launch_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return softmax_columns(arguments.dtype, arguments.log, 1, arguments.input, arguments.output,
                            arguments.layout, stream);
@@ -52,9 +52,9 @@ cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& w
   });
 }
 
-cudaError_t softmax_algorithm_cuda(const SoftmaxArguments& arguments, const std::string& algorithm,
-                                   Workspace& workspace, cudaStream_t stream,
-                                   std::string* refusal) {
+cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& workspace,
+                        cudaStream_t stream) {
+  const auto& [arguments, algorithm, refusal] = call;
   constexpr Tier kTiers[] = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
   const Tier* tier = std::find_if(std::begin(kTiers), std::end(kTiers),
                                   [&](Tier known) { return to_string(known) == algorithm; });

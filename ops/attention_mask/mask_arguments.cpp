@@ -1,6 +1,7 @@
-#include "rowwise/mask_arguments.h"
+#include "attention_mask/mask_arguments.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 
@@ -35,12 +36,25 @@ void check_attn_mask(const char* op, const at::Tensor& mask, const at::Tensor& s
                  c10::str("a shape that broadcasts to ", scores.sym_sizes()), mask.sym_sizes());
 }
 
-// The tensor, or null where none was given.
-const at::Tensor* given(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() && tensor->defined() ? &*tensor : nullptr;
+std::optional<at::Tensor> defined(std::optional<at::Tensor> tensor) {
+  return tensor.has_value() && tensor->defined() ? std::move(tensor) : std::nullopt;
 }
 
 }  // namespace
+
+MaskArguments::MaskArguments(OptionalTensor attn_mask, std::string_view causal,
+                             OptionalTensor query_positions, OptionalTensor key_lengths,
+                             int64_t window, std::optional<double> masked_value)
+    : attn_mask(defined(std::move(attn_mask))),
+      causal(causal),
+      query_positions(defined(std::move(query_positions))),
+      key_lengths(defined(std::move(key_lengths))),
+      window(window),
+      masked_value(masked_value) {}
+
+MaskArguments::Fields MaskArguments::fields() const {
+  return {attn_mask, causal, query_positions, key_lengths, window, masked_value};
+}
 
 void check_masks(const char* op, const at::Tensor& scores, const MaskArguments& masks) {
   check_floating(op, "scores", scores);
@@ -51,21 +65,22 @@ void check_masks(const char* op, const at::Tensor& scores, const MaskArguments& 
       "causal", "\"none\", \"upper_left\" or \"lower_right\"", '"', masks.causal, '"');
   WARPFUSE_CHECK(masks.window >= 0, op, "window", "0 (none) or a positive number of keys",
                  masks.window);
-  const at::Tensor* mask = given(masks.attn_mask);
-  if (mask != nullptr) {
+  const auto& mask = masks.attn_mask;
+  if (mask.has_value()) {
     check_attn_mask(op, *mask, scores);
   }
   const c10::SymInt batch = scores.dim() == 2 ? c10::SymInt(1) : scores.sym_size(0);
-  if (const at::Tensor* positions = given(masks.query_positions)) {
-    check_index(op, "query_positions", *positions, scores, {batch, scores.sym_size(-2)}, "[B, Tq]");
+  if (masks.query_positions.has_value()) {
+    check_index(op, "query_positions", *masks.query_positions, scores, {batch, scores.sym_size(-2)},
+                "[B, Tq]");
   }
-  if (const at::Tensor* lengths = given(masks.key_lengths)) {
-    check_index(op, "key_lengths", *lengths, scores, {batch}, "[B]");
+  if (masks.key_lengths.has_value()) {
+    check_index(op, "key_lengths", *masks.key_lengths, scores, {batch}, "[B]");
   }
   WARPFUSE_CHECK(
-      !masks.masked_value.has_value() || (mask != nullptr && mask->scalar_type() == at::kBool), op,
+      !masks.masked_value.has_value() || (mask.has_value() && mask->scalar_type() == at::kBool), op,
       "masked_value", "a boolean attn_mask to go with it",
-      mask != nullptr ? c10::str(mask->scalar_type()) : "no attn_mask");
+      mask.has_value() ? c10::str(mask->scalar_type()) : "no attn_mask");
 }
 
 // --- the kernels' view of the masks -----------------------------------------------------------
@@ -78,11 +93,11 @@ KeyRules key_rules(const at::Tensor& scores, const MaskArguments& masks) {
   rules.causal = masks.causal != "none";
   rules.diagonal = masks.causal == "lower_right" ? rules.keys - rules.queries : 0;
   rules.window = std::min(masks.window, rules.queries + rules.keys);
-  if (const at::Tensor* positions = given(masks.query_positions)) {
+  if (const auto& positions = masks.query_positions) {
     rules.query_positions = {positions->const_data_ptr(), positions->scalar_type() == at::kLong,
                              positions->stride(0), positions->stride(1)};
   }
-  if (const at::Tensor* lengths = given(masks.key_lengths)) {
+  if (const auto& lengths = masks.key_lengths) {
     rules.key_lengths = {lengths->const_data_ptr(), lengths->scalar_type() == at::kLong,
                          lengths->stride(0), 0};
   }
@@ -91,11 +106,10 @@ KeyRules key_rules(const at::Tensor& scores, const MaskArguments& masks) {
 
 MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
   MaskView view;
-  const at::Tensor* given_mask = given(masks.attn_mask);
-  if (given_mask == nullptr) {
+  if (!masks.attn_mask.has_value()) {
     return view;
   }
-  const at::Tensor mask = given_mask->expand(scores.sizes());
+  const at::Tensor mask = masks.attn_mask->expand(scores.sizes());
   view.data = mask.const_data_ptr();
   view.kind = mask.scalar_type() == at::kBool              ? MaskKind::boolean
               : mask.scalar_type() == scores.scalar_type() ? MaskKind::additive

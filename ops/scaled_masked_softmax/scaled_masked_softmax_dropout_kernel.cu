@@ -2,7 +2,7 @@
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax_dropout/scaled_masked_softmax_dropout_kernel.h"
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -29,8 +29,8 @@ cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& w
 
 }  // namespace
 
-cudaError_t masked_softmax_dropout_cuda(const MaskedSoftmaxDropoutArguments& arguments,
-                                        Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const MaskedSoftmaxDropoutArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, workspace, stream)
