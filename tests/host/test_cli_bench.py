@@ -294,5 +294,29 @@ class Interrupting(HostTestCase):
         return json.loads(path.read_text())["rows"] if os.path.exists(path) else []
 
 
+
+class Overhead(HostTestCase):
+    """bench overhead: the host's part of a call beside ATen's."""
+
+    def test_each_operator_in_each_mode(self):
+        path = folder / "overhead.json"
+        result = run_with_plugin("bench", "overhead", "--device", "cpu", "--rounds", "2", "--json", str(path))
+        self.assert_ok(result)
+        document = json.loads(path.read_text())
+        self.assertTrue(document["complete"])
+        rows = document["rows"]
+        modes = ["inference", "grad mode", "gradient wanted"]
+        self.assertEqual([(row["operator"], row["mode"]) for row in rows],
+                         [(name, mode) for name in ("softmax", "log_softmax") for mode in modes])
+        for row in rows:
+            self.assertGreater(row["warpfuse"]["p50_us"], 0)
+            self.assertAlmostEqual(row["ratio"], row["warpfuse"]["p50_us"] / row["aten"]["p50_us"])
+        self.assertEqual(len(result.stdout.splitlines()), 1 + len(rows))
+
+    def test_bad_arguments(self):
+        self.assert_fails(run_with_plugin("bench", "overhead", "--rounds", "0"), USAGE, "--rounds")
+        self.assert_fails(run_with_plugin("bench", "overhead", "--shapes", "8x8"), USAGE, "shapes")
+
+
 if __name__ == "__main__":
     unittest.main()
