@@ -53,8 +53,8 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
   const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
   // In shared memory a row lies as it does in lines of the cache.
   const int64_t shared = std::max<int64_t>(1, (shape.packs + shape.shift + threads - 1) / threads);
-  const size_t copied = static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads *
-                                            shape.kind.pack_bytes());
+  const auto copied = static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads *
+                                          shape.kind.pack_bytes());
   if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
     return "threads";
   }
@@ -355,7 +355,7 @@ TEST_CASE("tables are replaced while other threads plan", "[tuning][threads]") {
   const RowPlan plans[] = {plan_rows(shape, kHopper, parse_tuning(first)),
                            plan_rows(shape, kHopper, parse_tuning(second))};
   REQUIRE_FALSE(plans[0] == plans[1]);
-  const Tuning before = warpfuse::tuning();
+  const Tuning& before = warpfuse::tuning();  // lives on
   warpfuse::set_tuning(parse_tuning(first));
   std::atomic<bool> done{false};
   std::atomic<int64_t> planned[] = {0, 0}, torn{0};

@@ -104,7 +104,7 @@ Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime
     }
   }
   if (plugin.empty()) {
-    return Json();
+    return {};
   }
   const Percentiles ours = percentiles_of(plugin), theirs = percentiles_of(aten);
   print("{:<12}{:<17}{:>7.2f} us [{:.2f}, {:.2f}]   ATen {:>6.2f} us [{:.2f}, {:.2f}]   {:.2f}x\n",

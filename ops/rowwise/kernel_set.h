@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
@@ -11,17 +12,17 @@ enum class Direction { forward, backward };
 /// Numbers of packs per lane, from 0 to kMax.
 struct LanePacks {
   static constexpr int kMax = 8;
-  unsigned bits = 0;
+  std::array<bool, kMax + 1> has{};
 
   constexpr LanePacks() = default;
-  constexpr LanePacks(std::initializer_list<int> numbers) {
-    for (const int number : numbers) {
-      bits |= 1U << number;
+  constexpr LanePacks(std::initializer_list<size_t> numbers) {
+    for (const size_t number : numbers) {
+      has[number] = true;
     }
   }
 
   constexpr bool contains(int64_t number) const {
-    return number >= 0 && number <= kMax && (bits >> number & 1) != 0;
+    return number >= 0 && number <= kMax && has[static_cast<size_t>(number)];
   }
   /// The least of them that is at least `number`; -1 where there is none.
   constexpr int at_least(int64_t number) const {
@@ -32,9 +33,14 @@ struct LanePacks {
     }
     return -1;
   }
+  constexpr bool empty() const { return at_least(0) < 0; }
+  /// Whether `other` has no number that this lacks.
+  constexpr bool covers(const LanePacks& other) const { return (*this | other).has == has; }
   constexpr LanePacks operator|(const LanePacks& other) const {
     LanePacks both;
-    both.bits = bits | other.bits;
+    for (size_t n = 0; n <= kMax; ++n) {
+      both.has[n] = has[n] || other.has[n];
+    }
     return both;
   }
 };

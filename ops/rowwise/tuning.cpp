@@ -48,7 +48,7 @@ std::string refused_packs(const TuningEntry& entry) {
     return "";
   }
   std::string reason = "no kernel has " + std::to_string(entry.lane_packs) + " packs a lane:";
-  if (kernels.bits == 0) {
+  if (kernels.empty()) {
     return reason + " there are none";
   }
   const char* separator = " there are ";

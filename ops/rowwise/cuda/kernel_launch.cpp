@@ -176,22 +176,22 @@ cudaError_t launch(const void* kernel, const LaunchShape& shape, cudaStream_t st
 }
 
 int64_t max_active_clusters(const void* kernel, const LaunchShape& shape) {
-  // The shape in 31 bits, the answer in the others; an answer is at least 1.
-  const uint64_t key = static_cast<uint64_t>(shape.threads) |
-                       static_cast<uint64_t>(shape.cluster) << 11 |
-                       static_cast<uint64_t>(shape.shared_bytes / 16) << 16;
-  constexpr int kKeyBits = 31;
+  // A number for each shape of less than 2 * 10^9, and above it the answer, which is at least 1.
+  constexpr uint64_t kShapes = 2'000'000'000;
+  const uint64_t key = static_cast<uint64_t>(shape.threads) +
+                       uint64_t{2048} * (static_cast<uint64_t>(shape.cluster) +
+                                         uint64_t{32} * (shape.shared_bytes / 16));
   KernelState* const state = states.find(kernel);
   if (state == nullptr) {
     return count_active_clusters(kernel, shape);
   }
-  std::atomic<uint64_t>& known = state->active[(key ^ key >> 16) % state->active.size()];
+  std::atomic<uint64_t>& known = state->active[shape.shared_bytes / 16 % state->active.size()];
   const uint64_t found = known.load(std::memory_order_relaxed);
-  if (found != 0 && (found & ((uint64_t{1} << kKeyBits) - 1)) == key) {
-    return static_cast<int64_t>(found >> kKeyBits);
+  if (found != 0 && found % kShapes == key) {
+    return static_cast<int64_t>(found / kShapes);
   }
   const int64_t clusters = count_active_clusters(kernel, shape);
-  known.store(static_cast<uint64_t>(clusters) << kKeyBits | key, std::memory_order_relaxed);
+  known.store(static_cast<uint64_t>(clusters) * kShapes + key, std::memory_order_relaxed);
   return clusters;
 }
 
