@@ -89,8 +89,8 @@ WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_backward_rows_cpu, DropoutSoftmaxBac
 // Along another dimension dropout is a kernel of its own, over the elements [begin, end), beside
 // the softmax of rows [begin, end). Row r is column r % inner of block r / inner.
 WARPFUSE_DECLARE_CPU_KERNEL(drop_elements_cpu, DropElementsArguments)
-WARPFUSE_DECLARE_CPU_KERNEL(undropped_lanes_cpu, ScaledSoftmaxArguments)
-WARPFUSE_DECLARE_CPU_KERNEL(undropped_backward_lanes_cpu, DropoutSoftmaxBackwardArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(strided_softmax_cpu, ScaledSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(strided_softmax_backward_cpu, DropoutSoftmaxBackwardArguments)
 
 // Elements [begin, end).
 WARPFUSE_DECLARE_CPU_KERNEL(mark_elements_cpu, DropoutMaskArguments)

@@ -42,7 +42,7 @@ struct GradientRow {
     // Of a row of -inf throughout, the gradient of lse is 0; the others are NaN, by its statistics.
     const bool has_logprob = target >= 0 && a.grad_logprob != nullptr;
     const bool has_entropy = counts && a.grad_entropy != nullptr;
-    zero = !has_logprob && !has_entropy && (a.grad_lse == nullptr || max == kLowest<C>);
+    zero = !has_logprob && !has_entropy && (a.grad_lse == nullptr || max == kNegativeInfinity<C>);
   }
 
   /// The gradient of the target's logit x, in double.
