@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
 // --- launch -----------------------------------------------------------------------------------
 
 int max_cluster_blocks() {
-  return std::min(device_limits().rows.cluster_blocks, tuning()->cluster_blocks);
+  return std::min(device_limits().rows.cluster_blocks, tuning().cluster_blocks);
 }
 
 /// Blocks per row where `active` blocks run at once and rows are no more than that.
@@ -248,9 +248,7 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
     return launch_kernel(logprob_warp_kernel<T, kEntropy, false>, shape, stream, arguments,
                          temperature, split);
   }
-  const auto active_blocks = [&](auto kernel) {
-    return resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-  };
+  const auto active_blocks = [&](auto kernel) { return max_active_clusters(kernel, shape); };
   const auto warp_kernel = logprob_warp_kernel<T, kEntropy, true>;
   if (split.partials <= kMaxWarpPartials &&
       shape.blocks >= kWarpWaves * active_blocks(warp_kernel)) {
