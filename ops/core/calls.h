@@ -26,17 +26,7 @@ class Calls<Op, Result(Args...)> {
     }
   }
 
-  /// The operator's kernel for the first of `keys`.
-  static Result redispatch(c10::DispatchKeySet keys, const Args&... args) {
-    if constexpr ((HasFields<Args> || ...)) {
-      return with_fields(
-          [&](const auto&... fields) { return handle().redispatch(keys, fields...); }, args...);
-    } else {
-      return handle().redispatch(keys, args...);
-    }
-  }
-
- private:
+ protected:
   using Schema = SchemaSignature<Result, Args...>;
 
   static const c10::TypedOperatorHandle<Schema>& handle() {
