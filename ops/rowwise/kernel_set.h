@@ -99,7 +99,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     return set;
   }
   set.block = {1, 2, 4};
-  set.persistent = forward && kind.element_bytes == 2 ? LanePacks{0, 4, 8} : LanePacks{0, 8};
+  set.persistent = forward && kind.element_bytes == 4 ? LanePacks{0, 8} : LanePacks{0, 4, 8};
   set.cooperative = kind.plain;
   return set;
 }
