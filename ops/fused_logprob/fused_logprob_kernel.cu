@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "fused_logprob/fused_logprob_kernel.h"
+#include "fused_logprob/fused_logprob.h"
 #include "fused_logprob/logprob_tile.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -101,7 +101,7 @@ __device__ LogprobPartial<C, kEntropy> merge_partials(const LogprobPartial<C, kE
 
 template <typename T>
 __device__ const T* row_logits(const FusedLogprobArguments& arguments, int64_t index) {
-  return static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
+  return static_cast<const T*>(arguments.logits) + arguments.layout.offset(index);
 }
 
 template <typename T>
@@ -273,7 +273,8 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
 
 }  // namespace
 
-cudaError_t fused_logprob_cuda(const FusedLogprobArguments& arguments, cudaStream_t stream) {
+cudaError_t launch_cuda(const FusedLogprobArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.entropy != nullptr ? launch_forward<T, true>(arguments, stream)
