@@ -41,8 +41,7 @@ __device__ __forceinline__ uint64_t inclusive_sum(uint64_t value) {
   return value;
 }
 
-// --- the extremes of a row
-// ------------------------------------------------------------------------
+// --- the extremes of a row --------------------------------------------------------------------
 
 /// The largest key and the first token that has it, and the smallest key that is not -inf.
 template <typename Key>
@@ -168,7 +167,7 @@ class DigitFinder {
   unsigned digit_;
 };
 
-// --- the place of a draw ---------------------------------------------------------------------
+// --- the place of a draw ----------------------------------------------------------------------
 
 /// A part of a row: the mass of its tokens above the bound, and the number of its ties.
 struct PartSums {
