@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
 // --- launch -----------------------------------------------------------------------------------
 
 int max_cluster_blocks() {
-  return std::min(device_limits().rows.cluster_blocks, tuning()->cluster_blocks);
+  return std::min(device_limits().rows.cluster_blocks, tuning().cluster_blocks);
 }
 
 /// Blocks per row where `active` blocks run at once and rows are no more than that.
@@ -248,9 +248,7 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
     return launch_kernel(logprob_warp_kernel<T, kEntropy, false>, shape, stream, arguments,
                          temperature, split);
   }
-  const auto active_blocks = [&](auto kernel) {
-    return resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-  };
+  const auto active_blocks = [&](auto kernel) { return max_active_clusters(kernel, shape); };
   const auto warp_kernel = logprob_warp_kernel<T, kEntropy, true>;
   if (split.partials <= kMaxWarpPartials &&
       shape.blocks >= kWarpWaves * active_blocks(warp_kernel)) {
@@ -260,8 +258,8 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
                                                : logprob_block_kernel<T, kEntropy, false>;
   shape.shared_bytes = split.partials * sizeof(LogprobPartial<Compute<T>, kEntropy>);
   shape.threads = 32 * std::min(split.partials, kMaxThreads / 32);
-  if (rows <= active_blocks(kernel)) {
-    shape.cluster = blocks_per_row(rows, split.partials, active_blocks(kernel));
+  if (const int64_t active = active_blocks(kernel); rows <= active) {
+    shape.cluster = blocks_per_row(rows, split.partials, active);
   } else {
     shape.threads = 32 * std::min(split.partials, kManyRowThreads / 32);
     shape.cluster = blocks_per_row_in_waves(rows, split.partials, active_blocks(kernel));

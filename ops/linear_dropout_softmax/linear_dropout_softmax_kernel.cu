@@ -173,12 +173,11 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
     return false;
   }
   const LaunchShape shape = launch_shape(a.columns);
-  const auto limits = tuning();
-  return shape.shared_bytes <= limits->shared_bytes && shape.cluster <= limits->cluster_blocks &&
+  const Tuning& limits = tuning();
+  return shape.shared_bytes <= limits.shared_bytes && shape.cluster <= limits.cluster_blocks &&
          dispatch_narrow(a.dtype, [&](auto zero) {
            const auto kernel = linear_dropout_softmax_kernel<decltype(zero)>;
-           const int64_t max_active_blocks =
-               resident_clusters(reinterpret_cast<const void*>(kernel), shape) * shape.cluster;
+           const int64_t max_active_blocks = max_active_clusters(kernel, shape) * shape.cluster;
            return shape.blocks <= max_active_blocks &&
                   is_faster(a.dtype, inner_bytes, shape.blocks, max_active_blocks);
          });

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kSampleThreads, kSampleMinBlocks)
 /// Blocks per row, where `active` blocks run at once.
 int blocks_per_row(int64_t rows, int64_t packs, int64_t active) {
   const int max_blocks =
-      std::min({device_limits().rows.cluster_blocks, tuning()->cluster_blocks, kSampleMaxCluster});
+      std::min({device_limits().rows.cluster_blocks, tuning().cluster_blocks, kSampleMaxCluster});
   int blocks = 1;
   while (2 * blocks <= max_blocks && 2 * blocks * rows <= active &&
          int64_t{2} * blocks * kSampleMinPacks <= packs) {
@@ -237,8 +237,8 @@ cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) 
   LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
   // Greedy rows only wait for memory: a second block per multiprocessor gains less than a cluster
   // costs.
-  const int64_t active = kGreedy ? device_limits().rows.multiprocessors
-                                 : resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+  const int64_t active =
+      kGreedy ? device_limits().rows.multiprocessors : max_active_clusters(kernel, shape);
   shape.cluster =
       blocks_per_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, active);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;

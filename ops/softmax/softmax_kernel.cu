@@ -70,7 +70,7 @@ cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& worksp
     return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
       RowPlan plan{};
       if (arguments.layout.inner != 1 ||
-          !plan_tier(*tier, shape, device_limits().rows, *tuning(), &plan)) {
+          !plan_tier(*tier, shape, device_limits().rows, tuning(), &plan)) {
         *refusal = "an algorithm that takes rows of " + std::to_string(arguments.layout.columns) +
                    " elements that lie " + std::to_string(arguments.layout.inner) +
                    " apart on this GPU";

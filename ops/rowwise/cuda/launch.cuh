@@ -15,15 +15,14 @@
 
 namespace warpfuse::cuda {
 
-/// What a function is, for its kernels and its plan.
+/// What a function is, for its kernels and its plan. Dropout that alters the bits of half precision
+/// needs hardly more registers than none, so it follows the lines without dropout.
 template <typename Function>
 constexpr RowKind kKind = {
     sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
     sizeof(typename Function::T),
-    // What alters bits of half precision needs hardly more registers than without dropout.
-    !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits,
-    sizeof(typename Function::Bits) == 16 && !Function::kRules &&
-        std::is_same_v<typename Function::Drawn, NothingDrawn>};
+    !Function::kRules && std::is_same_v<typename Function::Drawn, NothingDrawn>, Function::kRules,
+    !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -35,21 +34,16 @@ template <typename Function>
 RowShape shape_of(const Function& function, const typename Function::T* start, int64_t rows,
                   int64_t stride) {
   using T = typename Function::T;
-  constexpr RowKind kind = kKind<Function>;
   const int64_t columns = function.columns;
   const bool aligned = is_aligned(start, stride);
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
-  return {kind.direction,
-          kind.element_bytes,
+  return {kKind<Function>,
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
           rows,
-          sizeof(typename Function::Bits),
           function.spans(rows),
-          lines ? 0 : kLinePacks - 1,
-          kind.dropout,
-          kind.plain};
+          lines ? 0 : kLinePacks - 1};
 }
 
 /// Calls call(std::integral_constant<int, number>()) where `number` is one of kNumbers, as that of
@@ -110,7 +104,7 @@ template <typename Function>
 cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan& plan,
                          LaunchShape shape, cudaStream_t stream) {
   const auto launch = [&](auto kernel, auto... more) {
-    const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+    const int64_t clusters = max_active_clusters(kernel, shape);
     shape.blocks = std::min(steps, clusters) * plan.blocks;
     return launch_kernel(kernel, shape, stream, function, steps, plan.blocks, more...);
   };
@@ -149,29 +143,30 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
       plan.lane_packs, [&](auto packs) { return launch(block_kernel<packs, Function>); });
 }
 
+/// The reads of a row's blocks leave partial results in `workspace`, from which the writes finish.
 template <typename Function>
 cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
                           Workspace& workspace, cudaStream_t stream) {
   using Summary = typename Function::Summary;
   static_assert(sizeof(Summary) <= kSplitPartBytes);
   const int64_t steps = function.arrange(rows, 1);
-  const LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
-  if (plan.blocks == 1) {
-    return launch_kernel(stream_kernel<Function>, shape, stream, function);
-  }
-  auto* summaries =
-      static_cast<Summary*>(workspace.allocate(steps * plan.blocks * sizeof(Summary)));
-  if (plan.ahead) {
-    const auto kernel = resident_kernel<Function>;
-    LaunchShape resident = shape;
-    resident.shared_bytes = plan.shared_bytes;
-    resident.cooperative = true;
-    // Where the process may use a part of the GPU only, the two kernels run in any number of waves.
-    if (resident_clusters(reinterpret_cast<const void*>(kernel), resident) >= resident.blocks) {
-      return launch_kernel(kernel, resident, stream, function, plan.blocks,
-                           static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
-                                            static_cast<size_t>(plan.threads)),
-                           summaries);
+  LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
+  auto* summaries = static_cast<Summary*>(
+      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Summary))));
+  if constexpr (kKernels<Function>.cooperative) {
+    if (plan.ahead) {
+      const auto kernel = resident_kernel<Function>;
+      LaunchShape resident = shape;
+      resident.shared_bytes = plan.shared_bytes;
+      resident.cooperative = true;
+      // Where the process may use a part of the GPU only, the two kernels run in any number of
+      // waves.
+      if (max_active_clusters(kernel, resident) >= resident.blocks) {
+        return launch_kernel(kernel, resident, stream, function, plan.blocks,
+                             static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                                              static_cast<size_t>(plan.threads)),
+                             summaries);
+      }
     }
   }
   const cudaError_t error =
@@ -204,7 +199,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
 template <typename Function>
 cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {
-  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, *tuning()),
+  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, tuning()),
                      workspace, stream);
 }
 
