@@ -57,6 +57,12 @@ std::optional<LogitRows> strided_rows(const at::Tensor& logits) {
                    levels[1].stride, levels[0].stride};
 }
 
+LogitRows readable_rows(const at::Tensor& logits) {
+  const std::optional<LogitRows> rows = strided_rows(logits);
+  TORCH_INTERNAL_ASSERT(rows.has_value());
+  return *rows;
+}
+
 /// Logits and targets for the kernels, and the tensors that hold them.
 struct KernelInputs {
   at::Tensor logits, targets;
@@ -66,7 +72,7 @@ struct KernelInputs {
   KernelInputs(const LogprobInputs& inputs, LogprobForm form)
       : logits(strided_rows(inputs.logits) ? inputs.logits : inputs.logits.contiguous()),
         targets(inputs.targets.contiguous()),
-        layout(*strided_rows(logits)),
+        layout(readable_rows(logits)),
         target_arguments{targets.const_data_ptr(), targets.scalar_type() == at::kLong,
                          inputs.ignore_index, inputs.vocab_start, form == LogprobForm::lse} {}
 };
@@ -166,7 +172,7 @@ void run_backward(const char* op, const LogprobBackwardInputs& inputs,
                         in.target_arguments, inputs.temperature, statistics.const_data_ptr(),
                         pointer(inputs.entropy), pointer(inputs.grad_logprob),
                         pointer(inputs.grad_lse), pointer(inputs.grad_entropy),
-                        grad_logits.mutable_data_ptr(), *strided_rows(grad_logits)});
+                        grad_logits.mutable_data_ptr(), readable_rows(grad_logits)});
   }
 }
 

@@ -7,7 +7,7 @@
 namespace warpfuse {
 
 LogprobForm logprob_form(const char* op, c10::string_view name) {
-  const auto* const found = std::find(std::begin(kFormNames), std::end(kFormNames), name);
+  const auto* const found = std::ranges::find(kFormNames, name);
   WARPFUSE_CHECK(found != std::end(kFormNames), op, "form", "\"logprob\", \"lse\" or \"entropy\"",
                  '"', name, '"');
   return static_cast<LogprobForm>(found - kFormNames);

@@ -25,9 +25,8 @@ struct SampleInputs {
   int64_t top_k;
   double top_p;
   double min_p;
-  const std::optional<at::Tensor>& rows;
+  at::Tensor rows;  // undefined without names
 
-  bool has_rows() const { return rows.has_value() && rows->defined(); }
   c10::SymIntArrayRef leading_sizes() const {
     return logits.sym_sizes().slice(0, logits.dim() - 1);
   }
@@ -50,11 +49,11 @@ void check_sample_tokens(const SampleInputs& inputs) {
   check_same_device(kOp, "step", step, logits);
   WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kOp, "step",
                  c10::str("one element, or one for each of ", count, " rows"), step.sym_numel());
-  if (inputs.has_rows()) {
-    WARPFUSE_CHECK(rows->scalar_type() == at::kLong, kOp, "rows", "int64", rows->scalar_type());
-    check_same_device(kOp, "rows", *rows, logits);
-    WARPFUSE_CHECK(rows->sym_numel() == count, kOp, "rows",
-                   c10::str("one element for each of ", count, " rows"), rows->sym_numel());
+  if (rows.defined()) {
+    WARPFUSE_CHECK(rows.scalar_type() == at::kLong, kOp, "rows", "int64", rows.scalar_type());
+    check_same_device(kOp, "rows", rows, logits);
+    WARPFUSE_CHECK(rows.sym_numel() == count, kOp, "rows",
+                   c10::str("one element for each of ", count, " rows"), rows.sym_numel());
   }
   WARPFUSE_CHECK(temperature >= 0 && std::isfinite(temperature), kOp, "temperature",
                  "0 or a positive, finite number", temperature);
@@ -118,7 +117,8 @@ struct SampleTokens {
   static at::Tensor run(const at::Tensor& logits, const at::Tensor& step, int64_t seed,
                         double temperature, int64_t top_k, double top_p, double min_p,
                         const std::optional<at::Tensor>& rows) {
-    const SampleInputs inputs{logits, step, seed, temperature, top_k, top_p, min_p, rows};
+    const SampleInputs inputs{logits, step,  seed,  temperature,
+                              top_k,  top_p, min_p, rows.value_or(at::Tensor())};
     check_sample_tokens(inputs);
     if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
       check_vocabulary(logits);
@@ -128,7 +128,7 @@ struct SampleTokens {
       const auto stride = row_stride(logits);
       const at::Tensor x = stride.has_value() ? logits : logits.contiguous();
       const at::Tensor steps = step.contiguous();
-      const at::Tensor names = inputs.has_rows() ? rows->contiguous() : at::Tensor();
+      const at::Tensor names = inputs.rows.defined() ? inputs.rows.contiguous() : inputs.rows;
       Backend::launch(logits,
                       SampleTokensArguments{
                           .logits = x.const_data_ptr(),
