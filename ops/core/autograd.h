@@ -58,11 +58,7 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
   /// The operator without a node; `keys` are those that the Autograd kernel was called with.
   static Result below_autograd(c10::DispatchKeySet keys, const Args&... args) {
     at::AutoDispatchBelowADInplaceOrView below;
-    return with_fields(
-        [&](const auto&... fields) {
-          return Node::handle().redispatch(keys & c10::after_autograd_keyset, fields...);
-        },
-        args...);
+    return Node::redispatch(keys & c10::after_autograd_keyset, args...);
   }
 
   static Result apply(const Args&... args) {

@@ -153,17 +153,18 @@ void over_rows(const Arguments& arguments, const Kernel& kernel) {
 }
 
 template <typename Arguments, typename Kernel>
-void over_elements(const Arguments& arguments, int64_t elements, const Kernel& kernel) {
+void over_elements(const Arguments& arguments, const Kernel& kernel) {
   parallel_rows(
-      elements, 1, [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
+      arguments.elements, 1, [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
       kElementGranule);
 }
 
 template <typename Arguments>
 void drop(const void* from, void* to, const Arguments& arguments, bool scaled) {
-  over_elements(DropElementsArguments{from, to, arguments.dtype, arguments.dropout,
-                                      arguments.rng.get(), scaled},
-                arguments.layout.rows() * arguments.layout.columns, drop_elements_cpu);
+  const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
+  over_elements(DropElementsArguments{from, to, arguments.dtype, elements, arguments.dropout,
+                                      arguments.rng, nullptr, scaled},
+                drop_elements_cpu);
 }
 
 template <typename Arguments>
@@ -207,7 +208,7 @@ void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments) {
 }
 
 void launch_cpu(const DropoutMaskArguments& arguments) {
-  over_elements(arguments, arguments.elements, mark_elements_cpu);
+  over_elements(arguments, mark_elements_cpu);
 }
 
 }  // namespace warpfuse

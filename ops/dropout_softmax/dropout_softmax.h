@@ -50,6 +50,18 @@ struct DropoutMaskArguments {
   RngSource rng;
 };
 
+/// Dropout alone, beside the softmax kernels of a dimension that is not the last.
+struct DropElementsArguments {
+  const void* input;
+  void* output;  // input * keep * dropout.scale, may be the input
+  DType dtype;
+  int64_t elements;
+  Dropout dropout;
+  RngSource rng;
+  int64_t* rng_used;  // [2] or null: receives seed and offset
+  bool scaled;  // the input is probabilities that were multiplied by dropout.scale before rounding
+};
+
 void launch_cpu(const DropoutSoftmaxArguments& arguments);
 void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments);
 void launch_cpu(const DropoutMaskArguments& arguments);
@@ -59,19 +71,9 @@ cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments, Worksp
                         cudaStream_t stream);
 cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& workspace,
                         cudaStream_t stream);
+cudaError_t launch_cuda(const DropElementsArguments& arguments, cudaStream_t stream);
 
 // --- the CPU kernels, once per instruction set ------------------------------------------------
-
-/// output = input * keep * dropout.scale; they may be the same. scaled: the input is probabilities
-/// that were multiplied by dropout.scale before they were rounded.
-struct DropElementsArguments {
-  const void* input;
-  void* output;
-  DType dtype;
-  Dropout dropout;
-  Rng rng;
-  bool scaled;
-};
 
 /// output = softmax(input) * scale.
 struct ScaledSoftmaxArguments {

@@ -130,6 +130,7 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
     using T = decltype(zero);
     using C = Compute<T>;
     constexpr int64_t kPiece = kDropoutChunk * kDropoutBlock;
+    const Rng rng = arguments.rng.get();
     alignas(64) C factors[kPiece];
     // An infinite input that is dropped becomes NaN; a scaled probability is no such input where it
     // overflowed T.
@@ -137,7 +138,7 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
         arguments.scaled ? std::numeric_limits<C>::max() : std::numeric_limits<C>::infinity();
     for (int64_t at = begin; at < end; at += kPiece) {
       const int64_t count = std::min(kPiece, end - at);
-      draw_factors(arguments.dropout, arguments.rng, at, count,
+      draw_factors(arguments.dropout, rng, at, count,
                    arguments.scaled ? C(1) : static_cast<C>(arguments.dropout.scale), factors);
       // One element after the other: a pack that is done twice would be dropped twice in place.
       const T* from = static_cast<const T*>(arguments.input) + at;
