@@ -96,8 +96,9 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
     if constexpr (std::is_same_v<Result, at::Tensor>) {
       return *wrapped[0];
     } else {
-      return [&]<size_t... i>(std::index_sequence<i...>) { return Result(*wrapped[i]...); }
-      (std::make_index_sequence<std::tuple_size_v<Result>>());
+      return [&]<size_t... i>(std::index_sequence<i...>) {
+        return Result(*wrapped[i]...);
+      }(std::make_index_sequence<std::tuple_size_v<Result>>());
     }
   }
 
