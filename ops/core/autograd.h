@@ -75,9 +75,9 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
 
     variable_list outputs = forward(args...);
     Node::save(&node->ctx_, outputs, args...);
-    const auto jvp = [&](const variable_list&, const variable_list& of_inputs) {
+    const auto jvp = [&](const variable_list&, const variable_list& input_tangents) {
       variable_list tangents;
-      auto next = of_inputs.begin();
+      auto next = input_tangents.begin();
       for (const bool given : node->is_variable_input_) {
         tangents.push_back(given ? *next++ : at::Tensor());
       }
