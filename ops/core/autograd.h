@@ -25,17 +25,16 @@ bool differentiates(const T& /*no tensor*/) {
   return false;
 }
 
-/// The Autograd kernel of operator Node::kName, Signature without the forward's tensors changed.
-/// Node has
+/// The Autograd kernel of the operator Node::kName with this signature (core/calls.h). Node has
 ///
 ///   static void save(AutogradContext*, const variable_list& outputs, args...)
 ///   static variable_list backward(AutogradContext*, const variable_list& grads)
 ///   static variable_list jvp(const variable_list& outputs, const variable_list& tangents, args...)
 ///
-/// backward() returns a gradient per tensor argument (optional ones too), and jvp() takes as many
-/// tangents, undefined where there is none; it returns a tangent per output, undefined where that
-/// has no gradient. The forward is the operator itself below autograd. No node is made where
-/// nothing differentiates.
+/// The forward is the operator itself below autograd. save() keeps what backward() needs.
+/// backward() returns a gradient per tensor argument, optional ones included; jvp() takes as many
+/// tangents and returns one per output. Gradients and tangents are undefined where there is none. A
+/// call that nothing differentiates makes no node.
 ///
 /// torch::autograd::Function has no forward-mode AD in C++ and refuses functorch's transforms
 /// (torch.func). functorch calls Autograd kernels once per level of its transforms, with that
@@ -56,7 +55,7 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
     m.impl(Node::kName, TORCH_FN(kernel_of<&autograd>));
   }
 
-  /// The operator for callers that autograd does not follow, with the Autograd kernel's keys.
+  /// The operator without a node; `keys` are those that the Autograd kernel was called with.
   static Result below_autograd(c10::DispatchKeySet keys, const Args&... args) {
     at::AutoDispatchBelowADInplaceOrView below;
     return Node::redispatch(keys & c10::after_autograd_keyset, args...);
@@ -76,29 +75,31 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
 
     variable_list outputs = forward(args...);
     Node::save(&node->ctx_, outputs, args...);
-    const auto jvp = [&](const variable_list&, const variable_list& of_inputs) {
+    const auto jvp = [&](const variable_list&, const variable_list& input_tangents) {
       variable_list tangents;
-      auto next = of_inputs.begin();
+      auto next = input_tangents.begin();
       for (const bool given : node->is_variable_input_) {
         tangents.push_back(given ? *next++ : at::Tensor());
       }
       return Node::jvp(outputs, tangents, args...);
     };
-    const auto wrapped = torch::autograd::_wrap_outputs(
+    auto wrapped = torch::autograd::_wrap_outputs(
         inputs, node->ctx_.get_non_differentiable(), node->ctx_.get_and_bump_dirty(),
         torch::autograd::to_optional(outputs), recorded ? node : nullptr, jvp, {},
         [](const at::Tensor& x) { return x.view_as(x); }, /*pure_view=*/false);
+    const auto results = torch::autograd::to_output_type<variable_list>(wrapped);
     if (recorded) {
-      for (const auto& output : wrapped) {
-        node->output_info_.emplace_back(*output);
+      for (const at::Tensor& result : results) {
+        node->output_info_.emplace_back(result);
       }
       node->save_variables_to_ctx();
     }
     if constexpr (std::is_same_v<Result, at::Tensor>) {
-      return *wrapped[0];
+      return results[0];
     } else {
-      return [&]<size_t... i>(std::index_sequence<i...>) { return Result(*wrapped[i]...); }
-      (std::make_index_sequence<std::tuple_size_v<Result>>());
+      return [&]<size_t... i>(std::index_sequence<i...>) {
+        return Result(results[i]...);
+      }(std::make_index_sequence<std::tuple_size_v<Result>>());
     }
   }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "common/workspace.h"
+#include "core/kernel.h"
 #include "rowwise/cuda/ahead.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
