@@ -25,7 +25,7 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
 template <typename T>
 __global__ void __launch_bounds__(256)
     drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned, bool scaled,
-                         Drop<Compute<T>> drop, RngSource source, int64_t* used) {
+                         DropoutMask<Compute<T>> drop, RngSource source, int64_t* used) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   const Rng rng = rng_of_kernel(source, used);
@@ -88,7 +88,7 @@ cudaError_t drop_elements(DType dtype, const void* input, void* output, int64_t 
     using T = decltype(zero);
     return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream,
                          static_cast<const T*>(input), static_cast<T*>(output), elements, aligned,
-                         scaled == Scaled::before, Drop<Compute<T>>(dropout), source, used);
+                         scaled == Scaled::before, DropoutMask<Compute<T>>(dropout), source, used);
   });
 }
 

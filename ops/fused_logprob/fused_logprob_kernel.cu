@@ -6,9 +6,9 @@
 #include "fused_logprob/logprob_row.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse {
 namespace {
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   BlockGroup group(blocks);
   if constexpr (sizeof(T) == 2) {  // others have no registers for it
     // What its warps read first, where rows are few: where they are many it takes 1 % longer.
-    if (blocks > 1 && prefetches()) {
+    if (blocks > 1 && should_prefetch()) {
       const int columns = static_cast<int>(blockDim.x / 32) * kPieceColumns<T>;
       const int first = group.block() * columns;
       if (first + columns <= arguments.layout.columns) {

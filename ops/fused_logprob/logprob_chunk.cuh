@@ -31,7 +31,7 @@ constexpr int kWordColumns = sizeof(T) == 2 ? 2 : 1;
 template <typename T>
 constexpr int kPieceWords = sizeof(T) == 8 ? 8 : 16;
 template <typename T>
-constexpr int kPieceColumns = 32 * kPieceWords<T> * kWordColumns<T>;
+constexpr int kPieceColumns = 32 * kPieceWords<T>* kWordColumns<T>;
 
 // --- columns of a word ------------------------------------------------------------------------
 
@@ -50,8 +50,8 @@ __device__ __forceinline__ unsigned long long empty_word(double) { return 0xfff0
 
 /// The larger of two in each column; drops a NaN, which comes back through the sum.
 template <typename T>
-  requires(sizeof(T) == 2)
-__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, T) {
+requires(sizeof(T) == 2) __device__ __forceinline__
+    unsigned larger_word(unsigned a, unsigned b, T) {
   return combine_pairs<T>(a, b, [](auto x, auto y) { return __hmax2(x, y); });
 }
 __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, float) {
@@ -192,7 +192,7 @@ __device__ Summary<Compute<T>, kEntropy> summarize(const Piece<T>& piece, Comput
 #pragma unroll
     for (int j = 0; j < kWordColumns<T>; ++j) {
       const C d = (values[j] - reference) * scale;
-      const C power = power_of_two(d);
+      const C power = fast_exp2(d);
       const int which = (i * kWordColumns<T> + j) % kSums;
       sums[which] += power;
       if constexpr (kEntropy) {

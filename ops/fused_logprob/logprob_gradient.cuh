@@ -32,7 +32,7 @@ class RowGradient {
       of_entropy = some ? of_entropy : C(0);
     }
     // The lse of a row of -inf throughout is flat, so that a masked shard does not spoil others.
-    zero_ = !some && (arguments.grad_lse == nullptr || max_ == lowest<C>());
+    zero_ = !some && (arguments.grad_lse == nullptr || max_ == negative_infinity<C>());
     of_target_ = of_logprob * temperature.inverse;
     of_lse_ = of_row(arguments.grad_lse, row) * temperature.inverse;
     if constexpr (kEntropy) {
@@ -80,9 +80,9 @@ class RowGradient {
   /// larger the smaller p is, would show it.
   __device__ static C probability(C exponent) {
     if constexpr (kEntropy) {
-      return power_of_two(exponent + C(24)) * C(0x1p-24);
+      return fast_exp2(exponent + C(24)) * C(0x1p-24);
     } else {
-      return power_of_two(exponent);
+      return fast_exp2(exponent);
     }
   }
 

@@ -48,7 +48,7 @@ __device__ void write_row(const FusedLogprobArguments& arguments, int64_t row,
   } else if (target.kind == RowTarget::ignored) {
     logprob = 0;
   } else if (target.kind == RowTarget::of_other_shard) {
-    logprob = lowest<C>();
+    logprob = negative_infinity<C>();
   }
   static_cast<C*>(arguments.logprob)[row] = logprob;
   if (arguments.lse != nullptr) {

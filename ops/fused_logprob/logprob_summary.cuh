@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
 
@@ -24,7 +24,7 @@ Temperature<C> make_temperature(double temperature) {
   return {bounded(1.44269504088896340736 / temperature), bounded(1 / temperature)};
 }
 
-__device__ __forceinline__ double power_of_two(double exponent) { return exp2(exponent); }
+__device__ __forceinline__ double fast_exp2(double exponent) { return exp2(exponent); }
 
 /// What some columns of a row add up to. Kept as it is found: `sum` in units of 2^(scale * max).
 template <typename C, bool kEntropy>
@@ -33,7 +33,7 @@ struct Summary {
   C sum;       // of 2^d, d = scale * (x - reference(max))
   C weighted;  // of 2^d * d; with kEntropy alone
 
-  __device__ static Summary nothing() { return {lowest<C>(), C(0), C(0)}; }
+  __device__ static Summary nothing() { return {negative_infinity<C>(), C(0), C(0)}; }
 
   /// Of a row that is not read: its statistics are zeros.
   __device__ static Summary of_ignored() { return {C(0), C(1), C(0)}; }
@@ -58,7 +58,7 @@ struct Summary {
   /// name: were it the compiler's choice, kernels might differ in the last bit.
   __device__ void add(const Summary& other, C scale) {
     const C d = (other.max - reference(max)) * scale;
-    const C factor = power_of_two(d);
+    const C factor = fast_exp2(d);
     sum = fma(other.sum, factor, sum);
     if constexpr (kEntropy) {
       weighted = fma(fma(other.sum, bounded(d), other.weighted), factor, weighted);

@@ -40,7 +40,7 @@ struct Parameters {
 
 /// A block has kTileColumns columns of all rows. Its logits never leave the registers: blocks tell
 /// each other the sums of their parts of the rows, at one barrier of the grid, as of
-/// resident_kernel().
+/// cooperative_kernel().
 template <typename T>
 __global__ void __launch_bounds__(TileProduct<T>::kThreads + kFetchers, 1)
     linear_dropout_softmax_kernel(const __grid_constant__ CUtensorMap input,
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(TileProduct<T>::kThreads + kFetchers, 1)
       const int row = Product::row(i);
       const RowSum<T> total = totals.of_row[row];
       // Where all is minus infinity, 0 / 0.
-      const float factor = decay<T>(max_of_row[i] - RowSum<T>::reference(total.max)) / total.sum;
+      const float factor =
+          rescale_factor<T>(max_of_row[i] - RowSum<T>::reference(total.max)) / total.sum;
       // All lanes of a row take part, those of no row too.
       product.store(i, factor, p.output + int64_t{row} * p.columns + first_column,
                     row < p.rows ? columns : 0);

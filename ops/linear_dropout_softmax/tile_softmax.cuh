@@ -4,7 +4,7 @@
 
 #include "common/dropout.h"
 #include "linear_dropout_softmax/tile_product.cuh"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
 
@@ -28,11 +28,11 @@ struct alignas(8) RowSum {
     for (const RowSum& part : parts) {
       new_max = larger(new_max, part.max);
     }
-    sum *= decay<T>(max - reference(new_max));
+    sum *= rescale_factor<T>(max - reference(new_max));
     max = new_max;
 #pragma unroll
     for (const RowSum& part : parts) {
-      sum += part.sum * decay<T>(part.max - reference(max));
+      sum += part.sum * rescale_factor<T>(part.max - reference(max));
     }
   }
 };

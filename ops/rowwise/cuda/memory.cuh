@@ -59,7 +59,7 @@ __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits)
 
 /// Makes the compiler forget what it derived from these bits, which it would else keep in twice the
 /// registers.
-__device__ __forceinline__ void forget(uint4& bits) {
+__device__ __forceinline__ void block_rematerialization(uint4& bits) {
   asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
 }
 
