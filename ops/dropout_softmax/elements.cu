@@ -25,7 +25,7 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
 template <typename T>
 __global__ void __launch_bounds__(256)
     drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned, bool scaled,
-                         Drop<Compute<T>> drop, RngSource source, int64_t* used) {
+                         DropoutMask<Compute<T>> drop, RngSource source, int64_t* used) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   const Rng rng = rng_of_kernel(source, used);
@@ -93,7 +93,7 @@ cudaError_t launch_cuda(const DropElementsArguments& arguments, cudaStream_t str
     using T = decltype(zero);
     return launch_kernel(drop_elements_kernel<T>, elements_shape(a.elements), stream,
                          static_cast<const T*>(a.input), static_cast<T*>(a.output), a.elements,
-                         aligned, a.scaled, Drop<Compute<T>>(a.dropout), a.rng, a.rng_used);
+                         aligned, a.scaled, DropoutMask<Compute<T>>(a.dropout), a.rng, a.rng_used);
   });
 }
 

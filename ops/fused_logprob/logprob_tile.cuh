@@ -198,7 +198,7 @@ __device__ LogprobPartial<Compute<T>, kEntropy> reduce_tile(const WarpTile<T>& t
 #pragma unroll
     for (int j = 0; j < kWordColumns<T>; ++j) {
       const C d = (values[j] - base) * scale;
-      const C power = power_of_two(d);
+      const C power = fast_exp2(d);
       const int k = (i * kWordColumns<T> + j) % kAccumulators;
       sums[k] += power;
       if constexpr (kEntropy) {

@@ -3,8 +3,8 @@
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/forward.cuh"
+#include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "rowwise/cuda/naive.cuh"
 #include "softmax/softmax.h"
 
 namespace warpfuse {

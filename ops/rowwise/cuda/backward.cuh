@@ -3,11 +3,11 @@
 #include <type_traits>
 
 #include "common/cascade_sum.h"
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
+#include "rowwise/cuda/interval.cuh"
+#include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/mask.cuh"
-#include "rowwise/cuda/span.cuh"
-#include "rowwise/cuda/span_functions.cuh"
+#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse::cuda {
 
@@ -18,7 +18,7 @@ namespace warpfuse::cuda {
 struct PlainInputs {
   static constexpr bool kChanges = false;
   static constexpr bool kFinishes = false;
-  using Drawn = NothingDrawn;
+  using KeepMask = NoKeepMask;
 };
 
 /// The gradient of a row, for the same tiers as Forward:
@@ -29,19 +29,19 @@ struct Backward {
   using T = T_;
   using C = Compute<T>;
 
-  struct Bits {
+  struct RawPack {
     uint4 y, g;
   };
   /// The two inputs as they came, with zeros for what is hidden: half the registers of values.
-  using Kept = Bits;
+  using Fragment = RawPack;
   struct Edge {
     C y, g;
   };
-  static constexpr bool kKeptInBits = true;
-  static constexpr bool kMaxOfBits = false;
+  static constexpr bool kFragmentFitsRaw = true;
+  static constexpr bool kMaxOfRaw = false;
   static constexpr bool kRules = Mask::kRules;
   static constexpr bool kRowReads = Mask::kReads;
-  static constexpr bool kDrawsAhead = false;
+  static constexpr bool kDrawsBeforeWait = false;
   static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
                                  !Inputs::kChanges && !Inputs::kFinishes;
 
@@ -73,8 +73,8 @@ struct Backward {
   [[no_unique_address]] Inputs inputs;
   C scale;
   int64_t columns;
-  bool inputs_alike;  // packs of grad_output are aligned where those of output are
-  bool result_alike;  // and those of grad_input
+  bool inputs_same_alignment;  // packs of grad_output are aligned where those of output are
+  bool output_same_alignment;  // and those of grad_input
 
   Backward(const T* output, const T* grad_output, T* grad_input, const Mask& mask, C scale,
            int64_t columns, const Inputs& inputs = {})
@@ -85,19 +85,20 @@ struct Backward {
         inputs(inputs),
         scale(scale),
         columns(columns),
-        inputs_alike(aligned_alike(output, columns, grad_output, columns)),
-        result_alike(aligned_alike(output, columns, static_cast<const T*>(grad_input), columns)) {}
+        inputs_same_alignment(same_alignment(output, columns, grad_output, columns)),
+        output_same_alignment(
+            same_alignment(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
   int64_t arrange(int64_t rows, int rows_of_block) { return mask.arrange(rows, rows_of_block); }
 
   bool spans(int64_t rows) const {
     if constexpr (kSpans) {
-      return inputs_alike && result_alike && is_aligned(output, columns) &&
-             SpanOrder::fits(mask.rules, rows);
+      return inputs_same_alignment && output_same_alignment && is_aligned(output, columns) &&
+             IntervalOrder::fits(mask.rules, rows);
     }
     return false;
   }
-  SpanBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
+  IntervalBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
   const KeyRules& rules() const { return mask.rules; }
 
   __device__ Row row(int64_t step) const {
@@ -120,16 +121,17 @@ struct Backward {
   __device__ void prefetch(const Row& row, int pack, int64_t elements) const {
     const int64_t bytes = elements * static_cast<int64_t>(sizeof(T));
     prefetch_bytes(row.y + row.layout.column(pack), bytes);
-    if (inputs_alike) {
+    if (inputs_same_alignment) {
       prefetch_bytes(row.g + row.layout.column(pack), bytes);
     }
   }
 
   template <typename... Policy>
-  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
+  __device__ void fetch(const Row& row, int pack, RawPack& bits, Policy... policy) const {
     const int64_t column = row.layout.column(pack);
     bits.y = load_16_bytes(row.y + column, policy...);
-    bits.g = inputs_alike ? load_16_bytes(row.g + column, policy...) : gather_pack(row.g + column);
+    bits.g = inputs_same_alignment ? load_16_bytes(row.g + column, policy...)
+                                   : load_unaligned(row.g + column);
   }
 
   template <typename... Policy>
@@ -137,19 +139,19 @@ struct Backward {
                         Policy... policy) const {
     const int64_t column = row.layout.column(pack);
     copy_16_bytes(staging.at(slot, 0), row.y + column, policy...);
-    if (inputs_alike) {
+    if (inputs_same_alignment) {
       copy_16_bytes(staging.at(slot, 1), row.g + column, policy...);
     } else {
-      staging.store(slot, 1, gather_pack(row.g + column));
+      staging.store(slot, 1, load_unaligned(row.g + column));
     }
   }
 
   /// What is drawn for a pack: not before it is there, when registers are few.
-  using Drawn = typename Inputs::Drawn;
+  using KeepMask = typename Inputs::KeepMask;
   static constexpr bool kDrawsEarly = false;
   /// Draws for packs `apart` packs from one another.
   template <int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&drawn)[kPacks]) const {
     draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
                             drawn);
   }
@@ -158,8 +160,8 @@ struct Backward {
 
   /// Zeros what must not reach the sum: what lies outside the interval, and g where it is NaN for a
   /// hidden key.
-  __device__ void keep(const Row& row, int pack, const Bits& bits, Kept& kept,
-                       [[maybe_unused]] const Drawn& drawn) const {
+  __device__ void keep(const Row& row, int pack, const RawPack& bits, Fragment& kept,
+                       [[maybe_unused]] const KeepMask& drawn) const {
     kept = bits;
     const bool full = row.layout.full(pack);
     const int64_t column = row.layout.column(pack);
@@ -195,19 +197,19 @@ struct Backward {
     return {y[0], hidden ? C(0) : g[0]};
   }
 
-  __device__ static bool saw_visible(const Row&) { return true; }
-  __device__ static void see_visible(Row&, bool) {}
+  __device__ static bool visible_flag(const Row&) { return true; }
+  __device__ static void merge_visible(Row&, bool) {}
 
-  __device__ static Bits staged(const Staging& staging, int slot) {
+  __device__ static RawPack staged(const Staging& staging, int slot) {
     return {staging.load(slot, 0), staging.load(slot, 1)};
   }
-  __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
+  __device__ static void stage_fragment(const Fragment& kept, const Staging& staging, int slot) {
     if constexpr (Mask::kRules || Inputs::kChanges) {
       staging.store(slot, 0, kept.y);
       staging.store(slot, 1, kept.g);
     }
   }
-  __device__ static void kept_in_bits(const Bits& bits, Kept& kept) { kept = bits; }
+  __device__ static void fragment_from_raw(const RawPack& bits, Fragment& kept) { kept = bits; }
 
   __device__ static Summary nothing() { return {C(0)}; }
 
@@ -242,14 +244,14 @@ struct Backward {
   template <typename K>
   __device__ void prepare(K&, const Result&) const {}
 
-  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result,
-                        [[maybe_unused]] const Drawn& drawn) const {
+  __device__ void write(const Row& row, int pack, const Fragment& kept, const Result& result,
+                        [[maybe_unused]] const KeepMask& drawn) const {
     const int64_t column = row.layout.column(pack);
     uint4 bits{0, 0, 0, 0};
     if (!kRules || row.layout.read(pack)) {
-      Kept again = kept;
-      forget(again.y);
-      forget(again.g);
+      Fragment again = kept;
+      block_rematerialization(again.y);
+      block_rematerialization(again.g);
       C y[kPack<T>], g[kPack<T>], values[kPack<T>];
       unpack<T>(again.y, y);
       unpack<T>(again.g, g);
@@ -262,10 +264,10 @@ struct Backward {
       }
       bits = pack_bits<T>(values);
     }
-    if (result_alike) {
+    if (output_same_alignment) {
       store_16_bytes(row.dx + column, bits);
     } else {
-      scatter_pack(row.dx + column, bits);
+      store_unaligned(row.dx + column, bits);
     }
   }
 
@@ -283,13 +285,13 @@ struct Backward {
   template <int kCount, int kPacks>
   __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
                                 [[maybe_unused]] int64_t apart,
-                                [[maybe_unused]] Drawn (&drawn)[kPacks]) const {
+                                [[maybe_unused]] KeepMask (&drawn)[kPacks]) const {
     if constexpr (Inputs::kChanges || Inputs::kFinishes) {
       inputs.drop.template draw<kCount>(row.interval, column, apart, drawn);
     }
   }
-  __device__ Drawn draw_element(const Row& row, int64_t column) const {
-    Drawn drawn[1];
+  __device__ KeepMask draw_element(const Row& row, int64_t column) const {
+    KeepMask drawn[1];
     draw_elements<1>(row, column, 0, drawn);
     return drawn[0];
   }
@@ -305,7 +307,7 @@ struct Backward {
 
   __device__ static C sum_of(const Edge& edge) { return kLog ? edge.g : edge.y * edge.g; }
 
-  __device__ static C sum_of(const Kept& kept) {
+  __device__ static C sum_of(const Fragment& kept) {
     C y[kPack<T>], g[kPack<T>];
     unpack<T>(kept.g, g);
     unpack<T>(kept.y, y);

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "rowwise/cuda/column_ahead.cuh"
-#include "rowwise/cuda/column_stream.cuh"
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/strided.cuh"
+#include "rowwise/cuda/strided_persistent.cuh"
 
 namespace warpfuse::cuda {
 namespace {
@@ -29,7 +29,7 @@ LaunchShape launch_shape(const ColumnPlan& plan) {
 template <typename Function>
 cudaError_t launch_ahead(const Function& function, const ColumnPlan& plan, const RowLayout& layout,
                          cudaStream_t stream) {
-  const auto kernel = column_ahead_kernel<Function, kColumnAheadPacks / Function::kInputs>;
+  const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
   LaunchShape shape = launch_shape(plan);
   shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
   const int64_t clusters = max_active_clusters(kernel, shape);
@@ -44,14 +44,14 @@ cudaError_t forward(const T* input, T* output, Compute<T> scale, const RowLayout
   const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
   const LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
-    return launch_kernel(column_stream_forward_kernel<T, kLog>, shape, stream, input, output,
+    return launch_kernel(strided_two_pass_forward_kernel<T, kLog>, shape, stream, input, output,
                          layout, plan.width, scale);
   }
   if (plan.ahead) {
-    return launch_ahead(ColumnForward<T, kLog>{input, output, scale}, plan, layout, stream);
+    return launch_ahead(StridedForward<T, kLog>{input, output, scale}, plan, layout, stream);
   }
-  const auto kernel = plan.vector > 1 ? column_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
-                                      : column_forward_kernel<T, kLog, 1, kColumnSlots>;
+  const auto kernel = plan.vector > 1 ? strided_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
+                                      : strided_forward_kernel<T, kLog, 1, kColumnSlots>;
   return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks,
                        scale);
 }
@@ -63,15 +63,15 @@ cudaError_t backward(const T* grad_output, const T* output, T* grad_input, const
       column_plan<T>(Direction::backward, layout, grad_output, output, grad_input);
   const LaunchShape shape = launch_shape(plan);
   if (plan.ahead) {
-    return launch_ahead(ColumnBackward<T, kLog>{grad_output, output, grad_input}, plan, layout,
+    return launch_ahead(StridedBackward<T, kLog>{grad_output, output, grad_input}, plan, layout,
                         stream);
   }
   if (plan.lane_packs == 0) {
-    return launch_kernel(column_stream_backward_kernel<T, kLog>, shape, stream, grad_output, output,
-                         grad_input, layout, plan.width);
+    return launch_kernel(strided_two_pass_backward_kernel<T, kLog>, shape, stream, grad_output,
+                         output, grad_input, layout, plan.width);
   }
-  const auto kernel = plan.vector > 1 ? column_backward_kernel<T, kLog, kPack<T>, kColumnSlots>
-                                      : column_backward_kernel<T, kLog, 1, kColumnSlots>;
+  const auto kernel = plan.vector > 1 ? strided_backward_kernel<T, kLog, kPack<T>, kColumnSlots>
+                                      : strided_backward_kernel<T, kLog, 1, kColumnSlots>;
   return launch_kernel(kernel, shape, stream, grad_output, output, grad_input, layout, plan.width,
                        plan.blocks);
 }

@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/forward_sums.cuh"
-#include "rowwise/cuda/span.cuh"
-#include "rowwise/cuda/span_functions.cuh"
+#include "rowwise/cuda/interval.cuh"
+#include "rowwise/cuda/interval_functions.cuh"
+#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse::cuda {
 
@@ -23,21 +23,21 @@ struct Forward : ForwardSums<Load, Store> {
   using Sums = ForwardSums<Load, Store>;
   using T = typename Sums::T;
   using C = typename Sums::C;
-  using Bits = typename Sums::Bits;
-  using Kept = typename Sums::Kept;
+  using RawPack = typename Sums::RawPack;
+  using Fragment = typename Sums::Fragment;
   using Edge = typename Sums::Edge;
   using Result = typename Sums::Result;
   using Sums::load;
   using Sums::store;
 
   /// The bits of a pack have room for what is kept of it.
-  static constexpr bool kKeptInBits = sizeof(Kept) == sizeof(Bits);
+  static constexpr bool kFragmentFitsRaw = sizeof(Fragment) == sizeof(RawPack);
   /// Parts of a row may be left out.
   static constexpr bool kRules = Load::Mask::kRules;
   /// row() reads memory.
   static constexpr bool kRowReads = Load::Mask::kReads;
-  /// There is row_ahead() too, if draws_ahead() says so.
-  static constexpr bool kDrawsAhead = (Load::kAlters || Store::kFinishes) && !kRules;
+  /// There is row_before_wait() too, if draws_before_wait() says so.
+  static constexpr bool kDrawsBeforeWait = (Load::kAlters || Store::kFinishes) && !kRules;
   /// The tier span has this function.
   static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
                                  !Store::kFinishes && sizeof(T) <= 4;
@@ -57,7 +57,7 @@ struct Forward : ForwardSums<Load, Store> {
   T* output;       // [rows, columns]
   int64_t columns;
   int64_t input_stride;
-  bool alike;  // packs of output are aligned where those of input are
+  bool output_same_alignment;  // packs of output are aligned where those of input are
 
   Forward(const Load& load, const Store& store, const T* input, T* output, int64_t columns,
           int64_t input_stride)
@@ -66,7 +66,7 @@ struct Forward : ForwardSums<Load, Store> {
         output(output),
         columns(columns),
         input_stride(input_stride),
-        alike(aligned_alike(input, input_stride, output, columns)) {}
+        output_same_alignment(same_alignment(input, input_stride, output, columns)) {}
 
   int64_t arrange(int64_t rows, int rows_of_block) {
     return load.mask.arrange(rows, rows_of_block);
@@ -76,23 +76,24 @@ struct Forward : ForwardSums<Load, Store> {
   /// largest before the scale.
   bool spans(int64_t rows) const {
     if constexpr (kSpans) {
-      return alike && is_aligned(input, columns) && input_stride == columns && load.scale > 0 &&
-             load.scale < C(INFINITY) && SpanOrder::fits(load.mask.rules, rows);
+      return output_same_alignment && is_aligned(input, columns) && input_stride == columns &&
+             load.scale > 0 && load.scale < C(INFINITY) &&
+             IntervalOrder::fits(load.mask.rules, rows);
     }
     return false;
   }
-  SpanForward<T> for_spans() const { return {input, output, load.scale}; }
+  IntervalForward<T> for_spans() const { return {input, output, load.scale}; }
   const KeyRules& rules() const { return load.mask.rules; }
 
   /// Whether rows and draws can be made before the kernel before this one has ended.
-  bool draws_ahead() const {
-    if constexpr (kDrawsAhead) {
+  bool draws_before_wait() const {
+    if constexpr (kDrawsBeforeWait) {
       return load.mask.source.settled;
     }
     return false;
   }
-  __device__ Row row_ahead(int64_t step) const {
-    return row_of(load.mask.row_ahead(step, columns));
+  __device__ Row row_before_wait(int64_t step) const {
+    return row_of(load.mask.row_before_wait(step, columns));
   }
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
 
@@ -115,7 +116,7 @@ struct Forward : ForwardSums<Load, Store> {
 
   /// `policy` is what memory.cuh has for the L2 cache, or nothing.
   template <typename... Policy>
-  __device__ void fetch(const Row& row, int pack, Bits& bits, Policy... policy) const {
+  __device__ void fetch(const Row& row, int pack, RawPack& bits, Policy... policy) const {
     bits.x = load_16_bytes(row.in_packs + static_cast<int64_t>(pack) * kPack<T>, policy...);
   }
 
@@ -129,40 +130,42 @@ struct Forward : ForwardSums<Load, Store> {
 
   /// What is drawn for a pack. That needs none of its data: there is time while they are on their
   /// way.
-  using Drawn = std::conditional_t<Load::kAlters, typename Load::Drawn, typename Store::Drawn>;
+  using KeepMask =
+      std::conditional_t<Load::kAlters, typename Load::KeepMask, typename Store::KeepMask>;
   static constexpr bool kDrawsEarly = true;
   /// Draws for packs `apart` packs from one another. kByWarp: all lanes of a warp call it.
   template <bool kByWarp = false, int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, Drawn (&drawn)[kPacks]) const {
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&drawn)[kPacks]) const {
     draw_elements<kPack<T>, kByWarp>(row, row.layout.column(pack),
                                      static_cast<int64_t>(apart) * kPack<T>, drawn);
   }
 
   /// Where a row is read more than once from the bits of its packs, they are altered once.
-  static constexpr bool kAltersBits = Load::kAlters && !kKeptInBits;
-  __device__ static void alter(const Drawn& drawn, Bits& bits) {
+  static constexpr bool kAltersBits = Load::kAlters && !kFragmentFitsRaw;
+  __device__ static void alter(const KeepMask& drawn, RawPack& bits) {
     drawn.template multiply_pack<T>(bits.x);
   }
 
-  __device__ void keep(Row& row, int pack, Bits bits, Kept& kept, const Drawn& drawn) const {
+  __device__ void keep(Row& row, int pack, RawPack bits, Fragment& kept,
+                       const KeepMask& drawn) const {
     if constexpr (Load::kAlters) {
       alter(drawn, bits);
     }
     keep_altered(row, pack, bits, kept);
   }
-  __device__ void keep_altered(Row& row, int pack, const Bits& bits, Kept& kept) const {
+  __device__ void keep_altered(Row& row, int pack, const RawPack& bits, Fragment& kept) const {
     unpack<T>(bits.x, kept.value);
     load.scores(row.interval, row.layout.column(pack), row.layout.full(pack), kept.value,
                 row.visible);
   }
 
   /// What adds nothing to the sum.
-  __device__ static Edge no_edge() { return {{lowest<C>()}}; }
+  __device__ static Edge no_edge() { return {{negative_infinity<C>()}}; }
 
   __device__ Edge edge(Row& row, int edge) const {
     const int64_t column = row.layout.edge_column(edge);
     const bool visible = column >= row.interval.begin && column < row.interval.end;
-    Edge value{{visible ? to_compute(row.in[column]) : lowest<C>()}};
+    Edge value{{visible ? to_compute(row.in[column]) : negative_infinity<C>()}};
     if (visible) {
       if constexpr (Load::kAlters) {
         draw_element(row, column).multiply(value.value);
@@ -173,25 +176,25 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   /// This lane's part in row.visible, for a row that is made anew.
-  __device__ static bool saw_visible(const Row& row) { return row.visible; }
-  __device__ static void see_visible(Row& row, bool visible) { row.visible |= visible; }
+  __device__ static bool visible_flag(const Row& row) { return row.visible; }
+  __device__ static void merge_visible(Row& row, bool visible) { row.visible |= visible; }
 
-  __device__ static Bits staged(const Staging& staging, int slot) {
+  __device__ static RawPack staged(const Staging& staging, int slot) {
     return {staging.load(slot, 0)};
   }
-  __device__ static void keep_staged(const Kept& kept, const Staging& staging, int slot) {
+  __device__ static void stage_fragment(const Fragment& kept, const Staging& staging, int slot) {
     uint4 bits;
     memcpy(&bits, &kept, sizeof(bits));
     staging.store(slot, 0, bits);
   }
-  __device__ static void kept_in_bits(const Bits& bits, Kept& kept) {
+  __device__ static void fragment_from_raw(const RawPack& bits, Fragment& kept) {
     memcpy(&kept, &bits, sizeof(bits));
   }
 
   // --- the result ---
 
-  __device__ void write(const Row& row, int pack, const Kept& kept, const Result& result,
-                        const Drawn& drawn) const {
+  __device__ void write(const Row& row, int pack, const Fragment& kept, const Result& result,
+                        const KeepMask& drawn) const {
     uint4 bits{0, 0, 0, 0};
     if (!Load::Mask::kRules || (row.layout.read(pack) && !result.empty)) {
       C values[kPack<T>];
@@ -199,10 +202,10 @@ struct Forward : ForwardSums<Load, Store> {
       bits = pack_bits<T>(values);
     }
     T* to = row.out_packs + static_cast<int64_t>(pack) * kPack<T>;
-    if (alike) {
+    if (output_same_alignment) {
       store_16_bytes(to, bits);
     } else {
-      scatter_pack(to, bits);
+      store_unaligned(to, bits);
     }
   }
 
@@ -234,15 +237,15 @@ struct Forward : ForwardSums<Load, Store> {
   template <int kCount, bool kByWarp = false, int kPacks>
   __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
                                 [[maybe_unused]] int64_t apart,
-                                [[maybe_unused]] Drawn (&drawn)[kPacks]) const {
+                                [[maybe_unused]] KeepMask (&drawn)[kPacks]) const {
     if constexpr (Load::kAlters) {
       load.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
     } else if constexpr (Store::kFinishes) {
       store.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
     }
   }
-  __device__ Drawn draw_element(const Row& row, int64_t column) const {
-    Drawn drawn[1];
+  __device__ KeepMask draw_element(const Row& row, int64_t column) const {
+    KeepMask drawn[1];
     draw_elements<1>(row, column, 0, drawn);
     return drawn[0];
   }
@@ -250,7 +253,7 @@ struct Forward : ForwardSums<Load, Store> {
   template <int kCount>
   __device__ void finished(const Row& row, int64_t column,
                            const typename Sums::template Values<kCount>& kept, const Result& result,
-                           const Drawn& drawn, C (&values)[kCount]) const {
+                           const KeepMask& drawn, C (&values)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] = Store::value(kept.value[i], result.max, result.factor);

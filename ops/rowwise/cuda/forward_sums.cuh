@@ -4,10 +4,41 @@
 
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/load.cuh"
-#include "rowwise/cuda/store.cuh"
+#include "rowwise/cuda/mask.cuh"
+#include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
+
+/// A Store functor says what becomes of a score x of type T when the row's maximum m and its sum s
+/// of exp(x - m), both exponentials in units of kExponentialUnit<T>, are known. One that kFinishes
+/// also has note(row, m, s, empty), called once or more a row, and finish(drawn, zero, values) for
+/// neighbouring results, by what its `drop` has drawn for them; zero is 0 times any of the row.
+
+/// exp(x - m) / s
+template <typename T>
+struct ProbabilityStore {
+  static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
+  static constexpr bool kFinishes = false;
+  using KeepMask = NoKeepMask;
+
+  using C = Compute<T>;
+
+  __device__ static C factor(C sum) { return C(1) / sum; }
+  __device__ static C value(C exponential_of_x, C, C factor) { return exponential_of_x * factor; }
+};
+
+/// (x - m) - log s
+template <typename T>
+struct LogProbabilityStore {
+  static constexpr bool kKeepsExponential = false;
+  static constexpr bool kFinishes = false;
+  using KeepMask = NoKeepMask;
+
+  using C = Compute<T>;
+
+  __device__ static C factor(C sum) { return logarithm(sum / kExponentialUnit<T>); }
+  __device__ static C value(C x, C max, C factor) { return (x - max) - factor; }
+};
 
 /// The part of Forward that finds a row's maximum and its sum of exponentials.
 template <typename Load, typename Store>
@@ -16,7 +47,7 @@ struct ForwardSums {
   using C = Compute<T>;
 
   /// A pack as it lies in memory.
-  struct Bits {
+  struct RawPack {
     uint4 x;
   };
   /// Neighbouring elements between their read and their write: scores, then what the store wants.
@@ -24,14 +55,14 @@ struct ForwardSums {
   struct Values {
     C value[kCount];
   };
-  using Kept = Values<kPack<T>>;
+  using Fragment = Values<kPack<T>>;
   using Edge = Values<1>;
   /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
-  static constexpr bool kMaxOfBits = sizeof(T) == 2 && Load::kPlain && !Load::kAlters;
+  static constexpr bool kMaxOfRaw = sizeof(T) == 2 && Load::kPlain && !Load::kAlters;
   /// Scores are of type T.
   static constexpr bool kAsRead = sizeof(T) == 2 && Load::kPlain;
-  /// What exponentials are relative to: Relative.
-  using Base = Relative<T, kAsRead>;
+  /// What exponentials are relative to: ExpBase.
+  using Base = ExpBase<T, kAsRead>;
 
   /// What lanes, warps and blocks tell each other of their part of the row.
   struct Summary {
@@ -52,7 +83,7 @@ struct ForwardSums {
   // Not [[no_unique_address]]: nvcc and g++ lay out what derives from this differently.
   Store store;
 
-  __device__ static Summary nothing() { return {lowest<C>(), C(0), false}; }
+  __device__ static Summary nothing() { return {negative_infinity<C>(), C(0), false}; }
 
   /// What two found together.
   __device__ Summary join(const Summary& a, const Summary& b) const {
@@ -71,7 +102,7 @@ struct ForwardSums {
   }
 
   /// each(first_time, f) calls f(kept) for what this lane keeps and leaves what f makes of it; the
-  /// first time it may pass bits where kMaxOfBits is set. One exponential an element, relative to
+  /// first time it may pass bits where kMaxOfRaw is set. One exponential an element, relative to
   /// the maximum of the warp; what is left to the maximum of the row goes into the factor.
   template <typename Row, typename Group, typename Each>
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
@@ -79,16 +110,16 @@ struct ForwardSums {
     each(std::true_type(), [&](const auto& kept) { of_lane.take(kept); });
     const C max = group.lanes().max(of_lane.value());
     // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
-    const auto base = relative_to<Base>(max == lowest<C>() ? C(0) : max);
+    const auto base = relative_to<Base>(max == negative_infinity<C>() ? C(0) : max);
     C sum = 0;
     each(std::false_type(), [&](auto& kept) { sum += exponentials(kept, base); });
-    sum = group.lanes().sum(sum) * base.correction();
+    sum = group.lanes().sum(sum) * base.rounding_correction();
     const bool visible = Load::Mask::kTensor && group.lanes().any(row.visible);
     const Summary total = group.total(*this, {max, sum, visible});
     Result result = finish(row, total);
     if constexpr (Store::kKeepsExponential) {
       result.base = base;
-      result.factor = factor_of(total) * base.correction();
+      result.factor = factor_of(total) * base.rounding_correction();
       if (max != total.max) {
         result.factor *= decayed(max - total.max);
       }
@@ -98,7 +129,7 @@ struct ForwardSums {
 
   /// The maximum and the sum so far of what one lane has seen, for rows that are seen twice.
   struct Partial {
-    C max = lowest<C>();
+    C max = negative_infinity<C>();
     CascadeSum<C> sum{C(0)};
   };
 
@@ -115,7 +146,7 @@ struct ForwardSums {
   __device__ void accumulate(Partial& partial, const Values<kCount>& kept) const {
     Values<kCount> copy = kept;
     const auto base =
-        relative_to<Relative<T, false>>(partial.max == lowest<C>() ? C(0) : partial.max);
+        relative_to<ExpBase<T, false>>(partial.max == negative_infinity<C>() ? C(0) : partial.max);
     partial.sum.add(exponentials(copy, base));
   }
 
@@ -127,7 +158,7 @@ struct ForwardSums {
 
   /// The same for several packs at once, by their bits.
   template <int kPacks>
-  __device__ void raise(Partial& partial, const Bits (&bits)[kPacks]) const {
+  __device__ void raise(Partial& partial, const RawPack (&bits)[kPacks]) const {
     C max = max_of(bits[0]);
 #pragma unroll
     for (int i = 1; i < kPacks; ++i) {
@@ -157,7 +188,8 @@ struct ForwardSums {
     }
     const auto base = relative_to<Base>(total.max);
     const C factor = factor_of(total);
-    return {total.max, base, Store::kKeepsExponential ? factor * base.correction() : factor, empty,
+    return {total.max, base,
+            Store::kKeepsExponential ? factor * base.rounding_correction() : factor, empty,
             total.sum > 0 && total.sum < C(INFINITY)};
   }
 
@@ -176,29 +208,29 @@ struct ForwardSums {
     }
     return store.factor(total.sum);
   }
-  template <typename Relative>
-  __device__ Relative relative_to(C max) const {
+  template <typename ExpBase>
+  __device__ ExpBase relative_to(C max) const {
     if constexpr (Load::kScales) {
-      return Relative(max, load.scale_of_exponent());
+      return ExpBase(max, load.scale_of_exponent());
     }
-    return Relative(max);
+    return ExpBase(max);
   }
   /// What a sum is multiplied by when its maximum grows.
   __device__ C decayed(C difference) const {
     if constexpr (Load::kScales) {
       difference *= load.scale_of_exponent();
     }
-    return decay<T>(difference);
+    return rescale_factor<T>(difference);
   }
 
   /// The maximum of a lane's values; of packs that are taken as bits, in pairs.
   struct Maximum {
     using Pair = PairOf<T>;
-    C max = lowest<C>();
+    C max = negative_infinity<C>();
     Pair pair;
     __device__ Maximum() {
-      if constexpr (kMaxOfBits) {
-        const T least = from_compute<T>(lowest<C>());
+      if constexpr (kMaxOfRaw) {
+        const T least = from_compute<T>(negative_infinity<C>());
         pair = Pair(least, least);
       }
     }
@@ -207,7 +239,7 @@ struct ForwardSums {
     __device__ void take(const Values<kCount>& values) {
       max = larger(max, max_of(values));
     }
-    __device__ void take(const Bits& bits) {
+    __device__ void take(const RawPack& bits) {
       Pair pairs[4];
       memcpy(pairs, &bits, sizeof(bits));
 #pragma unroll
@@ -216,7 +248,7 @@ struct ForwardSums {
       }
     }
     __device__ C value() const {
-      if constexpr (kMaxOfBits) {
+      if constexpr (kMaxOfRaw) {
         return larger(max, larger(to_compute(pair.x), to_compute(pair.y)));
       }
       return max;
@@ -233,7 +265,7 @@ struct ForwardSums {
     return max;
   }
 
-  __device__ static C max_of(const Bits& bits) {
+  __device__ static C max_of(const RawPack& bits) {
     using Pair = PairOf<T>;
     Pair pairs[4];
     memcpy(pairs, &bits, sizeof(bits));

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
 
@@ -67,7 +67,7 @@ class Warp : public LaneGroup {
   __device__ C max(C value) const {
 #if __CUDA_ARCH__ >= 800
     if constexpr (std::is_same_v<C, float>) {  // one instruction for ten, five of them shuffles
-      const int order = in_order(__float_as_int(larger(value, lowest<float>())));
+      const int order = in_order(__float_as_int(larger(value, negative_infinity<float>())));
       return __int_as_float(in_order(__reduce_max_sync(0xffffffffu, order)));
     }
 #endif

@@ -4,11 +4,13 @@
 #include <bit>
 
 #include "core/kernel.h"
-#include "rowwise/cuda/ahead.cuh"
+#include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/in_registers.cuh"
+#include "rowwise/cuda/in_shared.cuh"
 #include "rowwise/cuda/kernel_launch.h"
-#include "rowwise/cuda/resident.cuh"
-#include "rowwise/cuda/stream.cuh"
+#include "rowwise/cuda/ladder.cuh"
+#include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
@@ -19,10 +21,10 @@ namespace warpfuse::cuda {
 /// needs hardly more registers than none, so it follows the lines without dropout.
 template <typename Function>
 constexpr RowKind kKind = {
-    sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
+    sizeof(typename Function::RawPack) == 16 ? Direction::forward : Direction::backward,
     sizeof(typename Function::T),
-    !Function::kRules && std::is_same_v<typename Function::Drawn, NothingDrawn>, Function::kRules,
-    !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
+    !Function::kRules && std::is_same_v<typename Function::KeepMask, NoKeepMask>, Function::kRules,
+    !std::is_same_v<typename Function::KeepMask, NoKeepMask> && !Function::kAltersBits};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -40,7 +42,7 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
                      stride % (kLinePacks * kPack<T>) == 0;
   return {kKind<Function>,
           columns / kPack<T>,
-          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
+          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
           function.spans(rows),
           lines ? 0 : kLinePacks - 1};
@@ -71,7 +73,7 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
                           plan.threads};
   return with_lane_packs<kKernels<Function>.warp>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
-      return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
+      return launch_kernel(warp_two_pass_kernel<Function>, shape, stream, function, steps);
     } else {
       return launch_kernel(warp_kernel<packs, Function>, shape, stream, function, steps, plan.lanes,
                            lanes_log2);
@@ -89,14 +91,14 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const auto spans = function.for_spans();
   using Spans = std::remove_const_t<decltype(spans)>;
   const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
+    return launch_kernel(kernel, shape, stream, spans, IntervalOrder(function.rules(), rows));
   };
   if (warps) {
     return with_lane_packs<kKernels<Function>.span_warp>(
-        plan.lane_packs, [&](auto packs) { return launch(span_warp_kernel<packs, Spans>); });
+        plan.lane_packs, [&](auto packs) { return launch(interval_warp_kernel<packs, Spans>); });
   }
   return with_lane_packs<kKernels<Function>.span_block>(
-      plan.lane_packs, [&](auto packs) { return launch(span_block_kernel<packs, Spans>); });
+      plan.lane_packs, [&](auto packs) { return launch(interval_block_kernel<packs, Spans>); });
 }
 
 /// Launches as many blocks as run at once: they stay for all rows.
@@ -111,10 +113,10 @@ cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan&
   return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
       return launch(shared_kernel<Function>,
-                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
                                      static_cast<size_t>(plan.threads)));
     } else {
-      return launch(ahead_kernel<packs, Function>);
+      return launch(persistent_kernel<packs, Function>);
     }
   });
 }
@@ -131,9 +133,9 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
   };
-  if constexpr (Function::kDrawsAhead) {
+  if constexpr (Function::kDrawsBeforeWait) {
     // Blocks that have no room at first had better have their data on its way while they draw.
-    if (plan.lane_packs == 4 && function.draws_ahead() && device_limits().dependent_launch &&
+    if (plan.lane_packs == 4 && function.draws_before_wait() && device_limits().dependent_launch &&
         shape.blocks <= device_limits().rows.multiprocessors) {
       draws_ahead_counter().add();
       return launch(block_kernel<4, Function, true>);
@@ -155,17 +157,18 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
       workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Summary))));
   if constexpr (kKernels<Function>.cooperative) {
     if (plan.ahead) {
-      const auto kernel = resident_kernel<Function>;
+      const auto kernel = cooperative_kernel<Function>;
       LaunchShape resident = shape;
       resident.shared_bytes = plan.shared_bytes;
       resident.cooperative = true;
       // Where the process may use a part of the GPU only, the two kernels run in any number of
       // waves.
       if (max_active_clusters(kernel, resident) >= resident.blocks) {
-        return launch_kernel(kernel, resident, stream, function, plan.blocks,
-                             static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
-                                              static_cast<size_t>(plan.threads)),
-                             summaries);
+        return launch_kernel(
+            kernel, resident, stream, function, plan.blocks,
+            static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
+                             static_cast<size_t>(plan.threads)),
+            summaries);
       }
     }
   }

@@ -7,7 +7,7 @@
 namespace warpfuse::cuda {
 
 /// What is drawn for a pack of a function without random numbers.
-struct NothingDrawn {};
+struct NoKeepMask {};
 
 /// Nothing is hidden: the mask of plain softmax.
 struct NoMask {
@@ -126,7 +126,7 @@ struct KeyMask {
     using C = Compute<T>;
     if (mask.kind == MaskKind::boolean) {
       const unsigned visible = visible_keys<kCount>(row, key, full);
-      const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : lowest<C>();
+      const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : negative_infinity<C>();
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         scores[i] = (visible >> i & 1) != 0 ? scores[i] : hidden;
@@ -143,7 +143,7 @@ struct KeyMask {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       scores[i] += added[i];
-      any_visible |= added[i] != lowest<C>();
+      any_visible |= added[i] != negative_infinity<C>();
     }
   }
 
@@ -173,7 +173,64 @@ struct KeyMask {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const bool inside = key + i >= row.begin && key + i < row.end;
-      added[i] = inside ? static_cast<C>(to_compute(at[i * mask.key_stride])) : lowest<C>();
+      added[i] =
+          inside ? static_cast<C>(to_compute(at[i * mask.key_stride])) : negative_infinity<C>();
+    }
+  }
+};
+
+/// A Load functor makes scores of kCount neighbouring elements, the first of them at `column`; -inf
+/// outside the visible interval. full: all lie in it. One that kAlters changes the elements first,
+/// within their type, by what its `drop` has drawn for them; the scores of one that
+/// kScales are to be multiplied by scale_of_exponent() yet.
+
+/// Scores as they are.
+template <typename T, typename Mask_ = NoMask>
+struct PlainLoad {
+  using Element = T;
+  using Mask = Mask_;
+  static constexpr bool kPlain = true;
+  static constexpr bool kAlters = false;
+  static constexpr bool kScales = false;
+  using KeepMask = NoKeepMask;
+  Mask mask;
+
+  template <int kCount>
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
+};
+
+/// Scores times scale, with the mask.
+template <typename T, bool kTensor, typename Mask_ = KeyMask<T, kTensor>>
+struct MaskedLoad {
+  using Element = T;
+  using Mask = Mask_;
+  static constexpr bool kPlain = false;
+  static constexpr bool kAlters = false;
+  static constexpr bool kScales = false;
+  using KeepMask = NoKeepMask;
+  Mask mask;
+  Compute<T> scale;
+
+  template <int kCount>
+  __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
+                         Compute<T> (&values)[kCount], bool& visible) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] *= scale;
+    }
+    if constexpr (kTensor) {
+      mask.apply(row, column, full, values, visible);
+    }
+    if (!full) {
+      const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));
+      const int last = static_cast<int>(min(row.end - column, static_cast<int64_t>(kCount)));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i < first || i >= last) {
+          values[i] = negative_infinity<Compute<T>>();
+        }
+      }
     }
   }
 };

@@ -59,7 +59,7 @@ __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits)
 
 /// Makes the compiler forget what it derived from these bits, which it would else keep in twice the
 /// registers.
-__device__ __forceinline__ void forget(uint4& bits) {
+__device__ __forceinline__ void block_rematerialization(uint4& bits) {
   asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
 }
 
@@ -130,7 +130,7 @@ class Staging {
 };
 
 /// Programmatic dependent launch: this kernel may have been started while the one before it on the
-/// stream was finishing, and must touch no memory that may be written before this (early.cuh).
+/// stream was finishing, and must touch no memory that may be written before this (pdl.cuh).
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

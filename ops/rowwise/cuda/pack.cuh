@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "rowwise/cuda/math.cuh"
 #include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/types.cuh"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
@@ -14,7 +14,7 @@ constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 /// Elements of a row at most that lie in no pack of it.
 template <typename T>
-constexpr int kEdges = 2 * (kPack<T> - 1);
+constexpr int kMaxEdges = 2 * (kPack<T> - 1);
 
 // --- bits <-> values --------------------------------------------------------------------------
 
@@ -142,15 +142,15 @@ __host__ __device__ inline bool is_aligned(const T* rows, int64_t stride) {
 /// Whether packs of two tensors whose rows are `stride_a` and `stride_b` elements apart are aligned
 /// alike in every row.
 template <typename T>
-__host__ __device__ inline bool aligned_alike(const T* a, int64_t stride_a, const T* b,
-                                              int64_t stride_b) {
+__host__ __device__ inline bool same_alignment(const T* a, int64_t stride_a, const T* b,
+                                               int64_t stride_b) {
   return reinterpret_cast<uintptr_t>(a) % 16 == reinterpret_cast<uintptr_t>(b) % 16 &&
          (stride_a - stride_b) % kPack<T> == 0;
 }
 
 /// The bits of the kPack elements at `from`, which need not be aligned.
 template <typename T>
-__device__ __forceinline__ uint4 gather_pack(const T* from) {
+__device__ __forceinline__ uint4 load_unaligned(const T* from) {
   T elements[kPack<T>];
 #pragma unroll
   for (int i = 0; i < kPack<T>; ++i) {
@@ -162,7 +162,7 @@ __device__ __forceinline__ uint4 gather_pack(const T* from) {
 }
 
 template <typename T>
-__device__ __forceinline__ void scatter_pack(T* to, const uint4& bits) {
+__device__ __forceinline__ void store_unaligned(T* to, const uint4& bits) {
   T elements[kPack<T>];
   memcpy(elements, &bits, sizeof(bits));
 #pragma unroll
@@ -170,5 +170,38 @@ __device__ __forceinline__ void scatter_pack(T* to, const uint4& bits) {
     to[i] = elements[i];
   }
 }
+
+/// The first elements of a pack: where the visible part of a row begins or ends inside one.
+template <typename T>
+class PackMask {
+ public:
+  /// So many; fewer than none are none, and more than a pack holds are all.
+  __device__ explicit PackMask(int elements)
+      : first_{bits(elements, 0), bits(elements, 1), bits(elements, 2), bits(elements, 3)} {}
+
+  /// `pack` with every word of the elements after the first ones that of `other`.
+  __device__ void keep_first(uint4& pack, unsigned other) const { mix(pack, first_, other); }
+  /// The same with the first ones.
+  __device__ void keep_rest(uint4& pack, unsigned other) const {
+    mix(pack, {~first_.x, ~first_.y, ~first_.z, ~first_.w}, other);
+  }
+
+ private:
+  __device__ static unsigned bits(int elements, int word) {
+    unsigned mask;  // as many low bits; 32 are all
+    asm("bmsk.clamp.b32 %0, 0, %1;"
+        : "=r"(mask)
+        : "r"(max(elements * 8 * static_cast<int>(sizeof(T)) - 32 * word, 0)));
+    return mask;
+  }
+  __device__ static void mix(uint4& pack, const uint4& kept, unsigned other) {
+    pack.x = (pack.x & kept.x) | (other & ~kept.x);
+    pack.y = (pack.y & kept.y) | (other & ~kept.y);
+    pack.z = (pack.z & kept.z) | (other & ~kept.z);
+    pack.w = (pack.w & kept.w) | (other & ~kept.w);
+  }
+
+  uint4 first_;
+};
 
 }  // namespace warpfuse::cuda

@@ -100,4 +100,51 @@ class RowOrder {
   FastDivisor by_head_rows_, by_queries_, by_heads_;
 };
 
+/// The visible keys [begin, end) of a row.
+struct Interval {
+  int begin, end;
+};
+
+/// Which row is worked on when: long rows and short ones in turn, from both ends of the queries, so
+/// that a multiprocessor has some of each, and so that neighbours in memory are neighbours in time.
+class IntervalOrder {
+ public:
+  IntervalOrder(const KeyRules& rules, int64_t rows)
+      : rules_(rules),
+        rows_(static_cast<int>(rows)),
+        by_queries_(rules.queries),
+        by_heads_(rules.heads) {}
+
+  /// All numbers but offsets are of 32 bits.
+  static bool fits(const KeyRules& rules, int64_t rows) {
+    return rows < (int64_t{1} << 30) && rules.fits_in_32_bits();
+  }
+
+  WARPFUSE_HOST_DEVICE int rows() const { return rows_; }
+  WARPFUSE_HOST_DEVICE int keys() const { return static_cast<int>(rules_.keys); }
+
+  /// Where a row lies; needs nothing from memory.
+  struct Place {
+    int64_t offset;  // of the row in the tensors
+    int batch, query;
+  };
+  WARPFUSE_HOST_DEVICE Place place(int step) const {
+    const int queries = static_cast<int>(rules_.queries);
+    const int head_row = by_queries_.quotient(step), turn = step - head_row * queries;
+    const int query = turn % 2 == 0 ? turn / 2 : queries - 1 - turn / 2;
+    return {static_cast<int64_t>(head_row * queries + query) * keys(), by_heads_.quotient(head_row),
+            query};
+  }
+
+  WARPFUSE_HOST_DEVICE Interval span(const Place& place) const {
+    const KeyInterval visible = rules_.visible<int>({place.batch, 0, place.query});
+    return {static_cast<int>(visible.begin), static_cast<int>(visible.end)};
+  }
+
+ private:
+  KeyRules rules_;
+  int rows_;
+  FastDivisor by_queries_, by_heads_;
+};
+
 }  // namespace warpfuse::cuda

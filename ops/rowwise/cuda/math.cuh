@@ -60,7 +60,7 @@ __device__ __forceinline__ __nv_bfloat16 from_compute<__nv_bfloat16>(float x) {
 template <typename T>
 constexpr float kExponentialUnit = sizeof(T) == 2 ? 16777216.0f : 1.0f;  // 2^24
 
-__device__ __forceinline__ float power_of_two(float exponent) {
+__device__ __forceinline__ float fast_exp2(float exponent) {
   float result;  // off by about |exponent| * 2^-24: the rounding to half precision hides it
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));
   return result;
@@ -72,7 +72,7 @@ __device__ __forceinline__ float power_of_two(float exponent) {
 template <typename T>
 __device__ __forceinline__ Compute<T> exponential(Compute<T> d) {
   if constexpr (sizeof(T) == 2) {
-    return power_of_two(fmaf(d, 1.4426950408889634f, 24.0f));
+    return fast_exp2(fmaf(d, 1.4426950408889634f, 24.0f));
   } else {
     return exp(d);
   }
@@ -82,7 +82,7 @@ __device__ __forceinline__ Compute<T> exponential(Compute<T> d) {
 template <typename T>
 __device__ __forceinline__ Compute<T> probability(Compute<T> d, Compute<T> log_sum) {
   if constexpr (sizeof(T) == 2) {
-    return power_of_two(fmaf(d, 1.4426950408889634f, log_sum * -1.4426950408889634f));
+    return fast_exp2(fmaf(d, 1.4426950408889634f, log_sum * -1.4426950408889634f));
   } else {
     return exp(d - log_sum);
   }
@@ -90,24 +90,24 @@ __device__ __forceinline__ Compute<T> probability(Compute<T> d, Compute<T> log_s
 
 /// e^d for d <= 0, in units of one: what a sum is multiplied by when the maximum grows.
 template <typename T>
-__device__ __forceinline__ Compute<T> decay(Compute<T> d) {
+__device__ __forceinline__ Compute<T> rescale_factor(Compute<T> d) {
   if constexpr (sizeof(T) == 2) {
-    return power_of_two(d * 1.4426950408889634f);
+    return fast_exp2(d * 1.4426950408889634f);
   } else {
     return exp(d);
   }
 }
 
 /// Exponentials relative to one maximum, in units of kExponentialUnit: operator() is
-/// e^(scale * (x - max)) but for a factor that is the same for all x, which correction() takes
-/// away.
+/// e^(scale * (x - max)) but for a factor that is the same for all x, which rounding_correction()
+/// takes away.
 template <typename T, bool kAsRead>
-struct Relative {
+struct ExpBase {
   Compute<T> max, scale;
 
-  __device__ explicit Relative(Compute<T> max, Compute<T> scale = 1) : max(max), scale(scale) {}
+  __device__ explicit ExpBase(Compute<T> max, Compute<T> scale = 1) : max(max), scale(scale) {}
   __device__ Compute<T> operator()(Compute<T> x) const { return exponential<T>((x - max) * scale); }
-  __device__ Compute<T> correction() const { return 1; }
+  __device__ Compute<T> rounding_correction() const { return 1; }
 };
 
 /// Scores that are of type T as they were read take one multiply-add: the product is exact in it,
@@ -116,15 +116,15 @@ struct Relative {
 /// does not overflow.
 template <typename T>
   requires(sizeof(T) == 2)
-struct Relative<T, true> {
+struct ExpBase<T, true> {
   float slope, offset, excess;
 
-  __device__ explicit Relative(float max, float scale = 1)
+  __device__ explicit ExpBase(float max, float scale = 1)
       : slope((fabsf(max) < 65536.0f ? 1.4426950408889634f : 1.0f) * scale),
         offset(fmaf(max, slope, -24.0f)),
         excess(fmaf(max, slope, -offset) - 24.0f) {}
-  __device__ float operator()(float x) const { return power_of_two(fmaf(x, slope, -offset)); }
-  __device__ float correction() const { return power_of_two(-excess); }
+  __device__ float operator()(float x) const { return fast_exp2(fmaf(x, slope, -offset)); }
+  __device__ float rounding_correction() const { return fast_exp2(-excess); }
 };
 
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
@@ -135,7 +135,7 @@ __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); 
 __device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
 
 template <typename C>
-__device__ __forceinline__ C lowest() {
+__device__ __forceinline__ C negative_infinity() {
   return -static_cast<C>(INFINITY);
 }
 

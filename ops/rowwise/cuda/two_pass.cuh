@@ -10,12 +10,12 @@ namespace warpfuse::cuda {
 
 /// One of `parts` of a row: a range of its packs, and the edges in the first part. Parts begin
 /// where cache lines do: warps that read across lines make many more requests of the L2 cache.
-struct RowPart {
+struct PackRange {
   int line;  // the pack at the start of the line in which the part begins; not above 0 in the first
   int begin, end, edges;
 
   template <typename Layout>
-  __device__ RowPart(const Layout& layout, int part, int parts) {
+  __device__ PackRange(const Layout& layout, int part, int parts) {
     const int lines = (layout.line + layout.packs + kLinePacks - 1) / kLinePacks;
     const int of_part = (lines + parts - 1) / parts * kLinePacks;
     line = min(layout.packs, part * of_part - layout.line);
@@ -27,15 +27,15 @@ struct RowPart {
 
 /// Adds what a thread has of the packs [from, to): pack i * size + pack in bits[i].
 template <typename Function>
-__device__ __forceinline__ void add_packs(const Function& function, typename Function::Row& row,
-                                          typename Function::Partial& partial,
-                                          const typename Function::Bits (&bits)[kStreamLanePacks],
-                                          int pack, int size, int from, int to) {
-  typename Function::Drawn drawn[kStreamLanePacks];
+__device__ __forceinline__ void add_packs(
+    const Function& function, typename Function::Row& row, typename Function::Partial& partial,
+    const typename Function::RawPack (&bits)[kStreamLanePacks], int pack, int size, int from,
+    int to) {
+  typename Function::KeepMask drawn[kStreamLanePacks];
   function.draw(row, pack, size, drawn);
-  typename Function::Kept kept;
+  typename Function::Fragment kept;
   bool raised = false;
-  if constexpr (Function::kMaxOfBits) {
+  if constexpr (Function::kMaxOfRaw) {
     raised = pack >= from && pack + (kStreamLanePacks - 1) * size < to;
     if (raised) {
       function.raise(partial, bits);
@@ -45,7 +45,7 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
   for (int i = 0; i < kStreamLanePacks; ++i) {
     if (pack + i * size >= from && pack + i * size < to) {
       function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
-      if constexpr (Function::kMaxOfBits) {
+      if constexpr (Function::kMaxOfRaw) {
         if (raised) {
           function.accumulate(partial, kept);
           continue;
@@ -59,10 +59,10 @@ __device__ __forceinline__ void add_packs(const Function& function, typename Fun
 /// What the lanes of a group find in a part of a row.
 template <typename Function, typename Group>
 __device__ typename Function::Partial read_part(const Function& function,
-                                                typename Function::Row& row, const RowPart& part,
+                                                typename Function::Row& row, const PackRange& part,
                                                 const Group& group) {
   typename Function::Partial partial{};
-  typename Function::Bits bits[kStreamLanePacks];
+  typename Function::RawPack bits[kStreamLanePacks];
   const int size = group.size();
   const int last = min(part.end, row.layout.last);
   for (int pack = max(part.begin, row.layout.first) + group.rank(); pack < last;
@@ -84,10 +84,10 @@ __device__ typename Function::Partial read_part(const Function& function,
 /// Reads the part again and writes it.
 template <typename Function, typename Group>
 __device__ void write_part(const Function& function, typename Function::Row& row,
-                           const RowPart& part, const Group& group,
+                           const PackRange& part, const Group& group,
                            const typename Function::Result& result) {
-  typename Function::Bits bits[kStreamLanePacks];
-  typename Function::Kept kept;
+  typename Function::RawPack bits[kStreamLanePacks];
+  typename Function::Fragment kept;
   const int size = group.size();
   for (int pack = part.begin + group.rank(); pack < part.end; pack += kStreamLanePacks * size) {
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ void write_part(const Function& function, typename Function::Row& row
         function.fetch(row, pack + i * size, bits[i]);
       }
     }
-    typename Function::Drawn drawn[kStreamLanePacks];
+    typename Function::KeepMask drawn[kStreamLanePacks];
     function.draw(row, pack, size, drawn);
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
@@ -120,31 +120,9 @@ __device__ void write_part(const Function& function, typename Function::Row& row
 template <typename Function, typename Group>
 __device__ __forceinline__ void read_and_write(const Function& function,
                                                typename Function::Row& row, Group& group) {
-  const RowPart all(row.layout, 0, 1);
+  const PackRange all(row.layout, 0, 1);
   const auto partial = read_part(function, row, all, group);
   write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
-}
-
-/// Tier warp for rows that do not fit its registers: a warp reads its row twice.
-template <typename Function>
-__global__ void __launch_bounds__(256) warp_stream_kernel(Function function, int64_t steps) {
-  wait_for_previous_kernel();
-  Warp group;
-  const int64_t step = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (step >= steps) {
-    return;
-  }
-  auto row = function.row(step);
-  read_and_write(function, row, group);
-}
-
-/// Tier stream: a block reads its row twice.
-template <typename Function>
-__global__ void __launch_bounds__(512) stream_kernel(Function function) {
-  wait_for_previous_kernel();
-  BlockGroup group(1);
-  auto row = function.row(blockIdx.x);
-  read_and_write(function, row, group);
 }
 
 /// Tier stream for few rows: `parts` blocks a row leave what they found in `summaries` [rows,
@@ -155,7 +133,7 @@ __global__ void __launch_bounds__(512)
   wait_for_previous_kernel();
   BlockGroup group(1);
   auto row = function.row(blockIdx.x / parts);
-  const RowPart part(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
+  const PackRange part(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
   const auto partial = read_part(function, row, part, group);
   const auto total = function.total(row, group, partial);
   if (threadIdx.x == 0) {
@@ -185,7 +163,7 @@ __global__ void __launch_bounds__(512)
   const int index = block / parts;
   auto row = function.row(index);
   const auto total = total_of_parts(function, group, summaries + index * parts, parts);
-  write_part(function, row, RowPart(row.layout, block % parts, parts), group,
+  write_part(function, row, PackRange(row.layout, block % parts, parts), group,
              function.finish(row, total));
 }
 

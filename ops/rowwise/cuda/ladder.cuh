@@ -1,8 +1,9 @@
 #pragma once
 
 #include "common/cascade_sum.h"
+#include "rowwise/cuda/math.cuh"
 #include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/layout.h"
 
 namespace warpfuse::cuda {
@@ -19,7 +20,7 @@ __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
   const int64_t offset = row / layout.inner * layout.columns * layout.inner + row % layout.inner;
   const T* x = input + offset;
   T* y = output + offset;
-  C max = lowest<C>();
+  C max = negative_infinity<C>();
   for (int64_t j = 0; j < layout.columns; ++j) {
     max = larger(max, to_compute(x[j * layout.inner]));
   }
@@ -32,6 +33,19 @@ __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
     const C shifted = to_compute(x[j * layout.inner]) - max;
     y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
   }
+}
+
+/// Tier warp for rows that do not fit its registers: a warp reads its row twice.
+template <typename Function>
+__global__ void __launch_bounds__(256) warp_two_pass_kernel(Function function, int64_t steps) {
+  wait_for_previous_kernel();
+  Warp group;
+  const int64_t step = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  if (step >= steps) {
+    return;
+  }
+  auto row = function.row(step);
+  read_and_write(function, row, group);
 }
 
 }  // namespace warpfuse::cuda

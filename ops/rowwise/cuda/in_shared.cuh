@@ -1,77 +1,8 @@
 #pragma once
 
-#include "rowwise/cuda/registers.cuh"
+#include "rowwise/cuda/in_registers.cuh"
 
 namespace warpfuse::cuda {
-
-// Tiers block and cluster for blocks that stay for many rows, with the next row on its way.
-
-/// Tiers block and cluster, for blocks that stay for many rows: while a row is in their registers,
-/// the next one is copied to their shared memory, each thread's packs by itself.
-template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Kept) <= 128 ? 1024 : 512)
-    ahead_kernel(Function function, int64_t steps, int blocks) {
-  extern __shared__ uint4 memory[];
-  BlockGroup group(blocks);
-  if constexpr (!Function::kRowReads) {
-    prefetch_row(function, function.row(group.index()), group);
-  }
-  wait_for_previous_kernel();
-  const int rank = group.rank(), size = group.size();
-  const Staging staging(memory, kLanePacks);
-  // Where a block with a row of half precision fills a multiprocessor, its exponentials take longer
-  // than the next row does to come: reads that begin with the writes are spread better, by 5 %.
-  constexpr bool kLate = kLanePacks * sizeof(typename Function::Kept) > 128 &&
-                         sizeof(typename Function::Kept) > sizeof(typename Function::Bits);
-  const int64_t stride = group.groups();
-  typename Function::Edge edge = Function::no_edge();
-  bool visible = false;  // the edge that was read ahead is
-  const auto start = [&](int64_t step) {
-    auto row = function.row(step);
-#pragma unroll
-    for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        function.stage(row, rank + i * size, staging, i);
-      }
-    }
-    commit_copies();
-    edge = rank < row.layout.edges ? function.edge(row, rank) : Function::no_edge();
-    visible = Function::saw_visible(row);
-  };
-  int64_t step = group.index();
-  start(step);
-  for (; step < steps; step += stride) {
-    auto row = function.row(step);
-    Function::see_visible(row, visible);
-    typename Function::Bits bits[kLanePacks];
-    typename Function::Kept kept[kLanePacks];
-    auto kept_edge = edge;
-    const LaneDraws<kLanePacks, Function> draws(function, row, rank, size);
-    wait_for_copies<0>();
-#pragma unroll
-    for (int i = 0; i < kLanePacks; ++i) {
-      bits[i] =
-          Function::staged(staging, i);  // empty slots too: all reads are on their way at once
-    }
-#pragma unroll
-    for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, bits[i], kept[i], draws.of(i));
-      }
-    }
-    const auto start_next = [&] {
-      if (step + stride < steps) {
-        start(step + stride);
-      }
-    };
-    if constexpr (kLate) {
-      reduce_and_write(function, row, group, kept, draws, kept_edge, start_next);
-    } else {
-      start_next();
-      reduce_and_write(function, row, group, kept, draws, kept_edge, [] {});
-    }
-  }
-}
 
 /// The copies to shared memory of a row are under way in so many groups: the first is worked on
 /// while the others come.
@@ -117,7 +48,7 @@ __device__ __forceinline__ void for_slots(int from, int to, const Whole& whole,
 /// lines cost 6 %. The blocks stay for other rows: as soon as a slot is read for the last time, the
 /// copy of the next row's pack is started there.
 template <typename Function>
-__global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint4) ? 1024 : 512)
+__global__ void __launch_bounds__(sizeof(typename Function::RawPack) == sizeof(uint4) ? 1024 : 512)
     shared_kernel(Function function, int64_t steps, int blocks, int slots) {
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
@@ -125,7 +56,7 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;
-  constexpr int kAtOnce = 64 / sizeof(typename Function::Bits);  // as registers have room for
+  constexpr int kAtOnce = 64 / sizeof(typename Function::RawPack);  // as registers have room for
   const auto pack_in = [&](const typename Function::Row& row, int slot) {
     return rank - row.layout.line + slot * size;
   };
@@ -168,17 +99,17 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
               if (count == 1 && !row.layout.read(pack)) {
                 return;
               }
-              typename Function::Bits bits[count];
+              typename Function::RawPack bits[count];
 #pragma unroll
               for (int i = 0; i < count; ++i) {
                 bits[i] = Function::staged(staging, slot + i);
               }
-              typename Function::Drawn drawn[count];
+              typename Function::KeepMask drawn[count];
               function.draw(row, pack, size, drawn);
 #pragma unroll
               for (int i = 0; i < count; ++i) {
-                typename Function::Kept kept;
-                if constexpr (first_time && Function::kMaxOfBits) {
+                typename Function::Fragment kept;
+                if constexpr (first_time && Function::kMaxOfRaw) {
                   visit(bits[i]);
                   continue;
                 }
@@ -188,16 +119,16 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
                     staging.store(slot + i, 0, bits[i].x);
                   }
                 }
-                if constexpr (!Function::kKeptInBits) {
+                if constexpr (!Function::kFragmentFitsRaw) {
                   function.keep_altered(row, pack + i * size, bits[i], kept);
                 } else if constexpr (first_time) {
                   function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
                 } else {
-                  Function::kept_in_bits(bits[i], kept);
+                  Function::fragment_from_raw(bits[i], kept);
                 }
                 visit(kept);
-                if constexpr (Function::kKeptInBits) {
-                  Function::keep_staged(kept, staging, slot + i);
+                if constexpr (Function::kFragmentFitsRaw) {
+                  Function::stage_fragment(kept, staging, slot + i);
                 }
               }
             });
@@ -215,9 +146,9 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
           part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
           [&](auto count, int slot) {
             const int pack = pack_in(row, slot), next_pack = pack_in(next, slot);
-            typename Function::Drawn drawn[count];
+            typename Function::KeepMask drawn[count];
             function.draw(row, pack, size, drawn);
-            typename Function::Bits bits[count];
+            typename Function::RawPack bits[count];
 #pragma unroll
             for (int i = 0; i < count; ++i) {
               if (count > 1 || row.layout.read(pack)) {
@@ -232,10 +163,10 @@ __global__ void __launch_bounds__(sizeof(typename Function::Bits) == sizeof(uint
             }
 #pragma unroll
             for (int i = 0; i < count; ++i) {
-              typename Function::Kept kept;
+              typename Function::Fragment kept;
               if (count > 1 || row.layout.read(pack)) {
-                if constexpr (Function::kKeptInBits) {
-                  Function::kept_in_bits(bits[i], kept);
+                if constexpr (Function::kFragmentFitsRaw) {
+                  Function::fragment_from_raw(bits[i], kept);
                 } else {
                   function.keep_altered(row, pack + i * size, bits[i], kept);
                   function.prepare(kept, result);

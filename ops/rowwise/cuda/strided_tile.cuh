@@ -16,14 +16,14 @@ namespace warpfuse::cuda {
 /// What a thread, a warp or a tile found of kVector rows: sums, and where they are of exponentials
 /// the maxima that these are relative to.
 template <typename T>
-struct Found {
+struct TilePartial {
   Compute<T> max[kPack<T>], sum[kPack<T>];
 };
 
 /// All threads of a tile; those that are `width` apart have the same rows.
-class TileGroup {
+class StridedTileGroup {
  public:
-  __device__ TileGroup(int width, int blocks) : width_(width), group_(blocks) {}
+  __device__ StridedTileGroup(int width, int blocks) : width_(width), group_(blocks) {}
 
   __device__ int width() const { return width_; }
   __device__ int blocks() const { return group_.blocks(); }
@@ -46,7 +46,7 @@ class TileGroup {
   /// Makes what the warps found, which their lanes have, what the tile found: one exchange for
   /// maxima and sums together. Without maxima the sums are added as they are.
   template <typename T, bool kMax>
-  __device__ void total(Found<T>& found) {
+  __device__ void total(TilePartial<T>& found) {
     using C = Compute<T>;
     constexpr int kVector = kPack<T>, kRows = kWidestBytes / static_cast<int>(sizeof(T));
     __shared__ C max_of_warps[kMax ? 16 : 1][kRows + 1], sum_of_warps[16][kRows + 1];
@@ -70,11 +70,11 @@ class TileGroup {
     // A warp a row, a lane for what each warp found of it, and then for each block to tell.
     const int warps = static_cast<int>(blockDim.x) / 32;
     for (int row = thread / 32; row < width_ * kVector; row += warps) {
-      C sum = lane < warps ? sum_of_warps[lane][row] : C(0), max = lowest<C>();
+      C sum = lane < warps ? sum_of_warps[lane][row] : C(0), max = negative_infinity<C>();
       if constexpr (kMax) {
-        const C mine = lane < warps ? max_of_warps[lane][row] : lowest<C>();
+        const C mine = lane < warps ? max_of_warps[lane][row] : negative_infinity<C>();
         max = group_.lanes().max(mine);
-        sum *= mine == max ? C(1) : decay<T>(mine - max);
+        sum *= mine == max ? C(1) : rescale_factor<T>(mine - max);
       }
       sum = group_.lanes().sum(sum);
       if (lane < blocks()) {
@@ -94,7 +94,7 @@ class TileGroup {
     }
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
-      C max = lowest<C>(), sum = C(0);
+      C max = negative_infinity<C>(), sum = C(0);
       if constexpr (kMax) {
         for (int i = 0; i < blocks(); ++i) {
           max = larger(max, max_of_blocks[turn_][i][column + v]);
@@ -104,7 +104,7 @@ class TileGroup {
         C of_block = sum_of_blocks[turn_][i][column + v];
         if constexpr (kMax) {
           const C block_max = max_of_blocks[turn_][i][column + v];
-          of_block *= block_max == max ? C(1) : decay<T>(block_max - max);
+          of_block *= block_max == max ? C(1) : rescale_factor<T>(block_max - max);
         }
         sum += of_block;
       }
@@ -192,12 +192,13 @@ class TileGroup {
 };
 
 /// Where a thread stands in its tile.
-struct TilePlace {
+struct StridedTilePlace {
   int64_t offset;     // of the thread's first row in the tensor
   bool inside;        // there is such a row
   int depth, depths;  // the thread's first column, and how far apart its columns are
 
-  __device__ TilePlace(const RowLayout& layout, int64_t tile, int vector, const TileGroup& group) {
+  __device__ StridedTilePlace(const RowLayout& layout, int64_t tile, int vector,
+                              const StridedTileGroup& group) {
     const int width = group.width();
     const int64_t across = static_cast<int64_t>(width) * vector;
     const int64_t tiles = (layout.inner + across - 1) / across;
@@ -212,7 +213,7 @@ struct TilePlace {
 
 /// kVector elements of neighbouring rows: 16 bytes, or one element.
 template <typename T, int kVector>
-struct Lanes {
+struct RowVector {
   using C = Compute<T>;
   std::conditional_t<(kVector > 1), uint4, T> held;
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/pack_mask.cuh"
+#include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/pdl.cuh"
 #include "rowwise/cuda/row_order.cuh"
 
 namespace warpfuse::cuda {
@@ -12,57 +12,11 @@ namespace warpfuse::cuda {
 // visible. A row takes the code for as many packs a lane as its span has: nothing else is loaded
 // or computed, and only the span's first and last pack are asked what of them is visible.
 
-/// The visible keys [begin, end) of a row.
-struct Span {
-  int begin, end;
-};
-
-/// Which row is worked on when: long rows and short ones in turn, from both ends of the queries, so
-/// that a multiprocessor has some of each, and so that neighbours in memory are neighbours in time.
-class SpanOrder {
- public:
-  SpanOrder(const KeyRules& rules, int64_t rows)
-      : rules_(rules),
-        rows_(static_cast<int>(rows)),
-        by_queries_(rules.queries),
-        by_heads_(rules.heads) {}
-
-  /// All numbers but offsets are of 32 bits.
-  static bool fits(const KeyRules& rules, int64_t rows) {
-    return rows < (int64_t{1} << 30) && rules.fits_in_32_bits();
-  }
-
-  __device__ int rows() const { return rows_; }
-  __device__ int keys() const { return static_cast<int>(rules_.keys); }
-
-  /// Where a row lies; needs nothing from memory.
-  struct Place {
-    int64_t offset;  // of the row in the tensors
-    int batch, query;
-  };
-  __device__ Place place(int step) const {
-    const int queries = static_cast<int>(rules_.queries);
-    const int head_row = by_queries_.quotient(step), turn = step - head_row * queries;
-    const int query = turn % 2 == 0 ? turn / 2 : queries - 1 - turn / 2;
-    return {static_cast<int64_t>(head_row * queries + query) * keys(), by_heads_.quotient(head_row),
-            query};
-  }
-
-  __device__ Span span(const Place& place) const {
-    const KeyInterval visible = rules_.visible<int>({place.batch, 0, place.query});
-    return {static_cast<int>(visible.begin), static_cast<int>(visible.end)};
-  }
-
- private:
-  KeyRules rules_;
-  int rows_;
-  FastDivisor by_queries_, by_heads_;
-};
-
-/// A row of at most kMost packs a lane, whose span takes kSlots of them; none are a row of zeros.
-template <int kSlots, int kMost, typename Function, typename Group>
-__device__ __forceinline__ void span_of_slots(const Function& function, int64_t offset,
-                                              const Span& span, int packs, Group& group) {
+/// A row of at most kMaxSlots packs a lane, whose span takes kSlots of them; none are a row of
+/// zeros.
+template <int kSlots, int kMaxSlots, typename Function, typename Group>
+__device__ __forceinline__ void interval_slots(const Function& function, int64_t offset,
+                                               const Interval& span, int packs, Group& group) {
   using T = typename Function::T;
   const int rank = group.rank(), size = group.size();
   const int first = span.begin / kPack<T>, last = (span.end + kPack<T> - 1) / kPack<T>;
@@ -76,7 +30,7 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
       store(pack, {0, 0, 0, 0});
     }
 #pragma unroll
-    for (int i = kSlots; i < kMost; ++i) {
+    for (int i = kSlots; i < kMaxSlots; ++i) {
       if (mine + i * size < packs) {
         store(mine + i * size, {0, 0, 0, 0});
       }
@@ -86,7 +40,7 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
     store_zeros();
   } else {
     constexpr int kLast = kSlots - 1;
-    typename Function::Bits bits[kSlots];
+    typename Function::RawPack bits[kSlots];
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
       Function::hide(bits[i],
@@ -105,7 +59,7 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
       Function::hide(bits[0],
                      [&](uint4& pack, unsigned hidden) { before_begin.keep_rest(pack, hidden); });
     }
-    typename Function::template Kept<kSlots> kept;
+    typename Function::template Fragment<kSlots> kept;
     const auto result = function.reduce(bits, kept, group);
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
@@ -125,40 +79,41 @@ __device__ __forceinline__ void span_of_slots(const Function& function, int64_t 
 }
 
 /// The same for a number of slots that is known when it runs, the same for the group.
-template <int kSlots, int kMost, typename Function, typename Group>
-__device__ __forceinline__ void span_of_slots(int slots, const Function& function, int64_t offset,
-                                              const Span& span, int packs, Group& group) {
+template <int kSlots, int kMaxSlots, typename Function, typename Group>
+__device__ __forceinline__ void interval_slots(int slots, const Function& function, int64_t offset,
+                                               const Interval& span, int packs, Group& group) {
   if (slots == kSlots) {
-    span_of_slots<kSlots, kMost>(function, offset, span, packs, group);
+    interval_slots<kSlots, kMaxSlots>(function, offset, span, packs, group);
   } else if constexpr (kSlots > 0) {
-    span_of_slots<kSlots - 1, kMost>(slots, function, offset, span, packs, group);
+    interval_slots<kSlots - 1, kMaxSlots>(slots, function, offset, span, packs, group);
   }
 }
 
 /// A row of at most one pack a lane, for few rows, whose time is that of their waits for memory:
 /// the loads do not wait for positions and lengths to say what of them is visible.
 template <typename Function, typename Group>
-__device__ __forceinline__ void span_at_once(const Function& function, const SpanOrder& order,
-                                             int step, Group& group) {
+__device__ __forceinline__ void interval_one_pack(const Function& function,
+                                                  const IntervalOrder& order, int step,
+                                                  Group& group) {
   using T = typename Function::T;
   const auto place = order.place(step);
-  if (prefetches()) {
+  if (should_prefetch()) {
     function.prefetch(place.offset, order.keys());
   }
   wait_for_previous_kernel();
   const int first_key = group.rank() * kPack<T>;
   const bool inside = first_key < order.keys();
-  typename Function::Bits bits[1];
+  typename Function::RawPack bits[1];
   Function::hide(bits[0],
                  [](uint4& pack, unsigned hidden) { pack = {hidden, hidden, hidden, hidden}; });
   function.load(place.offset + first_key, inside, bits[0]);
-  const Span span = order.span(place);
+  const Interval span = order.span(place);
   const PackMask<T> until_end(span.end - first_key), before_begin(span.begin - first_key);
   Function::hide(bits[0], [&](uint4& pack, unsigned hidden) {
     until_end.keep_first(pack, hidden);
     before_begin.keep_rest(pack, hidden);
   });
-  typename Function::template Kept<1> kept;
+  typename Function::template Fragment<1> kept;
   const auto result = function.reduce(bits, kept, group);
   uint4 written = function.result(kept, 0, result);
   until_end.keep_first(written, 0);
@@ -169,39 +124,41 @@ __device__ __forceinline__ void span_at_once(const Function& function, const Spa
 }
 
 template <int kLanePacks, typename Function, typename Group>
-__device__ __forceinline__ void span_row(const Function& function, const SpanOrder& order, int step,
-                                         Group& group) {
+__device__ __forceinline__ void interval_row(const Function& function, const IntervalOrder& order,
+                                             int step, Group& group) {
   if constexpr (kLanePacks == 1) {
-    span_at_once(function, order, step, group);
+    interval_one_pack(function, order, step, group);
   } else {
     constexpr int kKeys = kPack<typename Function::T>;
     const auto place = order.place(step);
     wait_for_previous_kernel();
-    const Span span = order.span(place);
+    const Interval span = order.span(place);
     const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
     const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
-    span_of_slots<kLanePacks, kLanePacks>(slots, function, place.offset, span, order.keys() / kKeys,
-                                          group);
+    interval_slots<kLanePacks, kLanePacks>(slots, function, place.offset, span,
+                                           order.keys() / kKeys, group);
   }
 }
 
 /// A warp a row.
 template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(256) span_warp_kernel(Function function, SpanOrder order) {
+__global__ void __launch_bounds__(256)
+    interval_warp_kernel(Function function, IntervalOrder order) {
   Warp group;
   // By way of a lane, so that the compiler sees that a warp has one row.
   const int step = __shfl_sync(
       0xffffffffu, static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32), 0);
   if (step < order.rows()) {
-    span_row<kLanePacks>(function, order, step, group);
+    interval_row<kLanePacks>(function, order, step, group);
   }
 }
 
 /// A block a row.
 template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(256) span_block_kernel(Function function, SpanOrder order) {
+__global__ void __launch_bounds__(256)
+    interval_block_kernel(Function function, IntervalOrder order) {
   BlockGroup group(1);
-  span_row<kLanePacks>(function, order, static_cast<int>(blockIdx.x), group);
+  interval_row<kLanePacks>(function, order, static_cast<int>(blockIdx.x), group);
 }
 
 }  // namespace warpfuse::cuda

@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse::cuda {
 
@@ -15,10 +15,10 @@ namespace warpfuse::cuda {
 
 /// softmax(scores * scale) for a positive scale, of dtypes of at most four bytes.
 template <typename T_>
-struct SpanForward {
+struct IntervalForward {
   using T = T_;
 
-  struct Bits {
+  struct RawPack {
     uint4 x;
   };
   static constexpr unsigned kHidden = sizeof(T) == 4              ? 0xff800000u
@@ -26,7 +26,7 @@ struct SpanForward {
                                                                   : 0xff80ff80u;  // -inf
   /// Exponentials.
   template <int kSlots>
-  struct Kept {
+  struct Fragment {
     float value[kSlots][kPack<T>];
   };
   struct Summary {
@@ -44,28 +44,29 @@ struct SpanForward {
   __device__ void prefetch(int64_t at, int64_t elements) const {
     prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
   }
-  __device__ void load(int64_t at, bool visible, Bits& bits) const {
+  __device__ void load(int64_t at, bool visible, RawPack& bits) const {
     load_16_bytes_if(visible, input + at, bits.x);
   }
 
   template <typename Hide>
-  __device__ static void hide(Bits& bits, const Hide& hide) {
+  __device__ static void hide(RawPack& bits, const Hide& hide) {
     hide(bits.x, kHidden);
   }
 
   template <int kSlots, typename Group>
-  __device__ Result reduce(const Bits (&bits)[kSlots], Kept<kSlots>& kept, Group& group) const {
+  __device__ Result reduce(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept,
+                           Group& group) const {
     const float raw_max = group.lanes().max(max_of(bits));
     const float max = raw_max * scale;
     const float of_lane = is_tame(raw_max) ? tame_exponentials(bits, raw_max, kept)
                                            : exponentials(bits, raw_max, kept);
     const Summary total = group.total(*this, {max, group.lanes().sum(of_lane)});
     const float factor = 1.0f / total.sum;
-    return {max == total.max ? factor : factor * decay<T>(max - total.max)};
+    return {max == total.max ? factor : factor * rescale_factor<T>(max - total.max)};
   }
 
   template <int kSlots>
-  __device__ uint4 result(const Kept<kSlots>& kept, int slot, const Result& result) const {
+  __device__ uint4 result(const Fragment<kSlots>& kept, int slot, const Result& result) const {
     float values[kPack<T>];
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
@@ -74,17 +75,18 @@ struct SpanForward {
     return pack_bits<T>(values);
   }
 
-  __device__ static Summary nothing() { return {lowest<float>(), 0.0f}; }
+  __device__ static Summary nothing() { return {negative_infinity<float>(), 0.0f}; }
   __device__ static Summary merge(const Warp& lanes, const Summary& of_lane) {
     const float max = lanes.max(of_lane.max);
-    return {max, lanes.sum(of_lane.max == max ? of_lane.sum
-                                              : of_lane.sum * decay<T>(of_lane.max - max))};
+    return {max,
+            lanes.sum(of_lane.max == max ? of_lane.sum
+                                         : of_lane.sum * rescale_factor<T>(of_lane.max - max))};
   }
 
  private:
   /// The scale is positive, so the largest score is the largest before it too.
   template <int kSlots>
-  __device__ static float max_of(const Bits (&bits)[kSlots]) {
+  __device__ static float max_of(const RawPack (&bits)[kSlots]) {
     if constexpr (sizeof(T) == 2) {
       using Pair = PairOf<T>;
       Pair max;
@@ -97,7 +99,7 @@ struct SpanForward {
       }
       return larger(to_compute(max.x), to_compute(max.y));
     } else {
-      float max = lowest<float>();
+      float max = negative_infinity<float>();
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {
         float x[kPack<T>];
@@ -119,24 +121,24 @@ struct SpanForward {
   }
 
   template <int kSlots>
-  __device__ float tame_exponentials(const Bits (&bits)[kSlots], float raw_max,
-                                     Kept<kSlots>& kept) const {
+  __device__ float tame_exponentials(const RawPack (&bits)[kSlots], float raw_max,
+                                     Fragment<kSlots>& kept) const {
     const float factor = scale * kLog2E, constant = 24.0f - raw_max * factor;
-    return each(bits, kept, [&](float x) { return power_of_two(fmaf(x, factor, constant)); });
+    return each(bits, kept, [&](float x) { return fast_exp2(fmaf(x, factor, constant)); });
   }
 
   /// As Forward has them, for scores of any size. Each product is rounded before the maximum is
   /// taken off: that of the maximum itself gives exactly 0.
   template <int kSlots>
-  __device__ float exponentials(const Bits (&bits)[kSlots], float raw_max,
-                                Kept<kSlots>& kept) const {
-    const float base = raw_max == lowest<float>() ? 0.0f : __fmul_rn(raw_max, scale);
+  __device__ float exponentials(const RawPack (&bits)[kSlots], float raw_max,
+                                Fragment<kSlots>& kept) const {
+    const float base = raw_max == negative_infinity<float>() ? 0.0f : __fmul_rn(raw_max, scale);
     return each(bits, kept, [&](float x) { return exponential<T>(__fmul_rn(x, scale) - base); });
   }
 
   /// kept = f(x); returns their sum.
   template <int kSlots, typename F>
-  __device__ static float each(const Bits (&bits)[kSlots], Kept<kSlots>& kept, const F& f) {
+  __device__ static float each(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept, const F& f) {
     float sum = 0.0f;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -158,15 +160,15 @@ struct SpanForward {
 
 /// The gradient scale * y * (g - sum(y * g)).
 template <typename T_>
-struct SpanBackward {
+struct IntervalBackward {
   using T = T_;
 
-  struct Bits {
+  struct RawPack {
     uint4 y, g;
   };
   template <int kSlots>
-  struct Kept {
-    Bits bits[kSlots];
+  struct Fragment {
+    RawPack bits[kSlots];
   };
   struct Summary {
     float sum;
@@ -183,19 +185,20 @@ struct SpanBackward {
     prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
     prefetch_bytes(grad_output + at, elements * static_cast<int64_t>(sizeof(T)));
   }
-  __device__ void load(int64_t at, bool visible, Bits& bits) const {
+  __device__ void load(int64_t at, bool visible, RawPack& bits) const {
     load_16_bytes_if(visible, input + at, bits.y);
     load_16_bytes_if(visible, grad_output + at, bits.g);
   }
 
   template <typename Hide>
-  __device__ static void hide(Bits& bits, const Hide& hide) {
+  __device__ static void hide(RawPack& bits, const Hide& hide) {
     hide(bits.y, kHidden);
     hide(bits.g, kHidden);
   }
 
   template <int kSlots, typename Group>
-  __device__ Result reduce(const Bits (&bits)[kSlots], Kept<kSlots>& kept, Group& group) const {
+  __device__ Result reduce(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept,
+                           Group& group) const {
     float sum = 0.0f;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -214,10 +217,10 @@ struct SpanBackward {
   }
 
   template <int kSlots>
-  __device__ uint4 result(const Kept<kSlots>& kept, int slot, const Result& result) const {
-    Bits bits = kept.bits[slot];
-    forget(bits.y);
-    forget(bits.g);
+  __device__ uint4 result(const Fragment<kSlots>& kept, int slot, const Result& result) const {
+    RawPack bits = kept.bits[slot];
+    block_rematerialization(bits.y);
+    block_rematerialization(bits.g);
     float y[kPack<T>], g[kPack<T>], values[kPack<T>];
     unpack<T>(bits.y, y);
     unpack<T>(bits.g, g);

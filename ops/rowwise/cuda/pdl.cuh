@@ -29,7 +29,7 @@ __device__ __forceinline__ void prefetch_bytes(const void* address, int64_t byte
 
 /// Whether this thread does so for its block. About so many blocks run at once, and for later ones
 /// nothing is left to wait for: to prefetch then takes longer than not to.
-__device__ __forceinline__ bool prefetches() {
+__device__ __forceinline__ bool should_prefetch() {
   constexpr unsigned kThreads = 1024;  // of a multiprocessor, with 64 registers each
   unsigned multiprocessors;
   asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
@@ -41,7 +41,7 @@ template <typename Function, typename Group>
 __device__ __forceinline__ void prefetch_row(const Function& function,
                                              const typename Function::Row& row,
                                              const Group& group) {
-  if (prefetches()) {
+  if (should_prefetch()) {
     const int first = row.layout.first, packs = row.layout.last - first;
     const int begin = first + packs / group.blocks() * group.block();
     const int end =
@@ -70,7 +70,7 @@ __device__ __forceinline__ typename Function::Row first_row(const Function& func
 template <typename Function>
 __device__ __forceinline__ void prefetch_rows(const Function& function,
                                               const typename Function::Row& first, int64_t rows) {
-  if (prefetches() && rows > 0) {
+  if (should_prefetch() && rows > 0) {
     const int64_t further = function.stride() == function.columns ? rows - 1 : 0;
     function.prefetch(
         first, 0,

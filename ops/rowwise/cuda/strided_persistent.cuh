@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rowwise/cuda/ahead.cuh"
-#include "rowwise/cuda/column.cuh"
+#include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/strided.cuh"
 
 namespace warpfuse::cuda {
 
@@ -11,7 +11,7 @@ namespace warpfuse::cuda {
 
 /// What the forward pass computes of a tile.
 template <typename T, bool kLog>
-struct ColumnForward {
+struct StridedForward {
   using Element = T;
   using C = Compute<T>;
   static constexpr int kInputs = 1;
@@ -32,12 +32,12 @@ struct ColumnForward {
     C values[kPack<T>];
 #pragma unroll
     for (int v = 0; v < kPack<T>; ++v) {
-      values[v] = lowest<C>();
+      values[v] = negative_infinity<C>();
     }
     return pack_bits<T>(values);
   }
 
-  __device__ static void look(const uint4 (&bits)[1], Found<T>& found) {
+  __device__ static void look(const uint4 (&bits)[1], TilePartial<T>& found) {
     C values[kPack<T>];
     unpack<T>(bits[0], values);
 #pragma unroll
@@ -45,12 +45,13 @@ struct ColumnForward {
       found.max[v] = larger(found.max[v], values[v]);
     }
   }
-  __device__ static void add(uint4 (&bits)[1], Found<T>& found) {
+  __device__ static void add(uint4 (&bits)[1], TilePartial<T>& found) {
     C values[kPack<T>];
     unpack<T>(bits[0], values);
 #pragma unroll
     for (int v = 0; v < kPack<T>; ++v) {
-      values[v] = exponential<T>(values[v] - (found.max[v] == lowest<C>() ? C(0) : found.max[v]));
+      values[v] = exponential<T>(values[v] -
+                                 (found.max[v] == negative_infinity<C>() ? C(0) : found.max[v]));
       found.sum[v] += values[v];
     }
     if constexpr (kKept) {
@@ -58,15 +59,15 @@ struct ColumnForward {
     }
   }
   /// Makes of what the tile found, and its warp, what write() needs.
-  __device__ void finish(const Found<T>& of_warp, Found<T>& found) const {
+  __device__ void finish(const TilePartial<T>& of_warp, TilePartial<T>& found) const {
 #pragma unroll
     for (int v = 0; v < kPack<T>; ++v) {
-      const C kept = kKept ? decay<T>(of_warp.max[v] - found.max[v]) : C(1);
+      const C kept = kKept ? rescale_factor<T>(of_warp.max[v] - found.max[v]) : C(1);
       found.sum[v] =
           kLog ? logarithm(found.sum[v] / kExponentialUnit<T>) : scale * kept / found.sum[v];
     }
   }
-  __device__ void write(const uint4 (&bits)[1], const Found<T>& found, int64_t at) const {
+  __device__ void write(const uint4 (&bits)[1], const TilePartial<T>& found, int64_t at) const {
     C values[kPack<T>];
     unpack<T>(bits[0], values);
 #pragma unroll
@@ -81,7 +82,7 @@ struct ColumnForward {
 
 /// What the backward pass computes of a tile.
 template <typename T, bool kLog>
-struct ColumnBackward {
+struct StridedBackward {
   using Element = T;
   using C = Compute<T>;
   static constexpr int kInputs = 2;
@@ -95,7 +96,7 @@ struct ColumnBackward {
 
   __device__ static uint4 nothing() { return {0, 0, 0, 0}; }
 
-  __device__ static void add(const uint4 (&bits)[2], Found<T>& found) {
+  __device__ static void add(const uint4 (&bits)[2], TilePartial<T>& found) {
     C grads[kPack<T>], outputs[kPack<T>];
     unpack<T>(bits[0], grads);
     unpack<T>(bits[1], outputs);
@@ -104,13 +105,13 @@ struct ColumnBackward {
       found.sum[v] += kLog ? grads[v] : grads[v] * outputs[v];
     }
   }
-  __device__ static void finish(const Found<T>&, Found<T>& found) {
+  __device__ static void finish(const TilePartial<T>&, TilePartial<T>& found) {
 #pragma unroll
     for (int v = 0; v < kPack<T>; ++v) {
       found.sum[v] /= kLog ? kExponentialUnit<T> : 1;
     }
   }
-  __device__ void write(const uint4 (&bits)[2], const Found<T>& found, int64_t at) const {
+  __device__ void write(const uint4 (&bits)[2], const TilePartial<T>& found, int64_t at) const {
     C grads[kPack<T>], outputs[kPack<T>];
     unpack<T>(bits[0], grads);
     unpack<T>(bits[1], outputs);
@@ -124,7 +125,7 @@ struct ColumnBackward {
 };
 
 /// The elements of a tile that a thread has: slot i is `i * apart` after the first.
-struct TileSlots {
+struct StridedTileSlots {
   int64_t first;
   int count;
 };
@@ -133,28 +134,29 @@ struct TileSlots {
 /// memory.
 template <typename Function, int kSlots>
 __global__ void __launch_bounds__(512)
-    column_ahead_kernel(Function function, RowLayout layout, int width, int blocks, int64_t tiles) {
+    strided_persistent_kernel(Function function, RowLayout layout, int width, int blocks,
+                              int64_t tiles) {
   using T = typename Function::Element;
   using C = Compute<T>;
   constexpr int kVector = kPack<T>, kInputs = Function::kInputs;
   constexpr int kGroup = kSlots / kCopyGroups;
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
-  TileGroup group(width, blocks);
+  StridedTileGroup group(width, blocks);
   const Staging staging(memory, kSlots);
   const int64_t stride = group.groups();
   const int64_t apart = static_cast<int64_t>(blockDim.x) / width * blocks * layout.inner;
 
-  const auto slots_of = [&](int64_t tile) -> TileSlots {
+  const auto slots_of = [&](int64_t tile) -> StridedTileSlots {
     if (tile >= tiles) {
       return {0, 0};
     }
-    const TilePlace place(layout, tile, kVector, group);
+    const StridedTilePlace place(layout, tile, kVector, group);
     const int left = place.inside ? static_cast<int>(layout.columns) - place.depth : 0;
     return {place.offset + place.depth * layout.inner,
             left > 0 ? (left + place.depths - 1) / place.depths : 0};
   };
-  const auto start = [&](const TileSlots& slots, int i) {
+  const auto start = [&](const StridedTileSlots& slots, int i) {
     if (i < slots.count) {
 #pragma unroll
       for (int plane = 0; plane < kInputs; ++plane) {
@@ -164,17 +166,17 @@ __global__ void __launch_bounds__(512)
     }
   };
 
-  Found<T> found;
+  TilePartial<T> found;
   const auto clear = [&] {
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
-      found.max[v] = lowest<C>();
+      found.max[v] = negative_infinity<C>();
       found.sum[v] = C(0);
     }
   };
   uint4 bits[kSlots][kInputs];
   // Moves a group of slots of the tile `here` to registers, and starts the copies of the next tile.
-  const auto take = [&](int first, const TileSlots& here, const TileSlots& next) {
+  const auto take = [&](int first, const StridedTileSlots& here, const StridedTileSlots& next) {
     wait_for_copies<kCopyGroups - 1>();
 #pragma unroll
     for (int i = first; i < first + kGroup; ++i) {
@@ -200,7 +202,7 @@ __global__ void __launch_bounds__(512)
   };
 
   int64_t tile = group.index();
-  TileSlots here = slots_of(tile), next = slots_of(tile + stride);
+  StridedTileSlots here = slots_of(tile), next = slots_of(tile + stride);
 #pragma unroll
   for (int i = 0; i < kSlots; ++i) {
     start(here, i);
@@ -224,10 +226,10 @@ __global__ void __launch_bounds__(512)
       }
     }
     group.of_warp(found.sum, [](C a, C b) { return a + b; });
-    Found<T> total = found;
+    TilePartial<T> total = found;
     group.template total<T, Function::kMax>(total);
     function.finish(found, total);
-    const TileSlots written = here;
+    const StridedTileSlots written = here;
     here = next;
     tile += stride;
     next = slots_of(tile + stride);

@@ -2,7 +2,7 @@
 
 #include <cooperative_groups.h>
 
-#include "rowwise/cuda/stream.cuh"
+#include "rowwise/cuda/two_pass.cuh"
 
 namespace warpfuse::cuda {
 
@@ -10,26 +10,26 @@ namespace warpfuse::cuda {
 
 /// The copies of a part are under way in so many groups: more than for shorter rows, as what is
 /// left to add after the last group has come is what all other blocks wait for.
-inline constexpr int kResidentGroups = 8;
+inline constexpr int kCooperativeCopyGroups = 8;
 
-/// Waits for the first group + 1 of kResidentGroups groups.
+/// Waits for the first group + 1 of kCooperativeCopyGroups groups.
 template <int kGroup = 0>
-__device__ __forceinline__ void wait_for_resident_group(int group) {
+__device__ __forceinline__ void wait_for_cooperative_group(int group) {
   if (group == kGroup) {
-    wait_for_copies<kResidentGroups - 1 - kGroup>();
-  } else if constexpr (kGroup + 1 < kResidentGroups) {
-    wait_for_resident_group<kGroup + 1>(group);
+    wait_for_copies<kCooperativeCopyGroups - 1 - kGroup>();
+  } else if constexpr (kGroup + 1 < kCooperativeCopyGroups) {
+    wait_for_cooperative_group<kGroup + 1>(group);
   }
 }
 
 /// The packs of a part that are to be read: [from, kept) are in shared memory, pack `line` + rank +
 /// slot * threads in a thread's slot, and [kept, to) are read in batches of kStreamLanePacks packs
 /// a thread.
-struct ResidentPart {
+struct CooperativePart {
   int line, from, kept, to;
 
   template <typename Layout>
-  __device__ ResidentPart(const Layout& layout, const RowPart& part, int slots_of_block) {
+  __device__ CooperativePart(const Layout& layout, const PackRange& part, int slots_of_block) {
     from = min(max(part.begin, layout.first), part.end);
     to = max(from, min(part.end, layout.last));
     line = part.line + (from - part.line) / kLinePacks * kLinePacks;
@@ -45,21 +45,21 @@ struct ResidentPart {
 /// barrier's memory is the driver's, which hands it to one launch at a time, and a barrier leaves
 /// it as it was found: kernels on other streams and replays of a graph cannot disturb each other.
 template <typename Function>
-__global__ void __launch_bounds__(512) resident_kernel(Function function, int parts, int slots,
-                                                       typename Function::Summary* summaries) {
+__global__ void __launch_bounds__(512) cooperative_kernel(Function function, int parts, int slots,
+                                                          typename Function::Summary* summaries) {
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(1);
   const int rank = group.rank(), threads = group.size();
   const int index = static_cast<int>(blockIdx.x) / parts;
   auto row = function.row(index);
-  const RowPart all(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
-  const ResidentPart part(row.layout, all, slots * threads);
+  const PackRange all(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
+  const CooperativePart part(row.layout, all, slots * threads);
   const Staging staging(memory, slots);
   // A thread adds up as many slots at once as there are packs in a batch.
-  const int group_slots = (slots + kResidentGroups * kStreamLanePacks - 1) /
-                          (kResidentGroups * kStreamLanePacks) * kStreamLanePacks;
-  for (int copies = 0; copies < kResidentGroups; ++copies) {
+  const int group_slots = (slots + kCooperativeCopyGroups * kStreamLanePacks - 1) /
+                          (kCooperativeCopyGroups * kStreamLanePacks) * kStreamLanePacks;
+  for (int copies = 0; copies < kCooperativeCopyGroups; ++copies) {
     for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots); ++slot) {
       const int pack = part.line + rank + slot * threads;
       if (part.is_kept(pack)) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   }
 
   typename Function::Partial partial{};
-  typename Function::Bits bits[kStreamLanePacks];
+  typename Function::RawPack bits[kStreamLanePacks];
   const int batch_packs = kStreamLanePacks * threads;
   const int batches = (part.to - part.kept + batch_packs - 1) / batch_packs;
   const int rounds = max(1, batches);
@@ -89,13 +89,13 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
     fetch(pack, round == rounds - 1 ? evict_first() : evict_last());
     // While a batch is on its way, what was copied is added.
 #pragma unroll 1
-    for (; copies < (round + 1) * kResidentGroups / rounds; ++copies) {
-      wait_for_resident_group(copies);
+    for (; copies < (round + 1) * kCooperativeCopyGroups / rounds; ++copies) {
+      wait_for_cooperative_group(copies);
 #pragma unroll 1
       for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots);
            slot += kStreamLanePacks) {
         const int first = part.line + rank + slot * threads;
-        typename Function::Bits copied[kStreamLanePacks];
+        typename Function::RawPack copied[kStreamLanePacks];
 #pragma unroll
         for (int i = 0; i < kStreamLanePacks; ++i) {
           if (part.is_kept(first + i * threads)) {
@@ -120,9 +120,9 @@ __global__ void __launch_bounds__(512) resident_kernel(Function function, int pa
   const auto result =
       function.finish(row, total_of_parts(function, group, summaries + index * parts, parts));
 
-  typename Function::Kept kept;
-  const auto write = [&](int pack, const typename Function::Bits& from) {
-    typename Function::Drawn drawn[1];
+  typename Function::Fragment kept;
+  const auto write = [&](int pack, const typename Function::RawPack& from) {
+    typename Function::KeepMask drawn[1];
     function.draw(row, pack, 0, drawn);
     function.keep(row, pack, from, kept, drawn[0]);
     function.prepare(kept, result);
