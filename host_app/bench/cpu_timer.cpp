@@ -50,6 +50,8 @@ class WarmPages {
   WarmPages& operator=(const WarmPages&) = delete;
 };
 
+int64_t last_level_cache_bytes() { return std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0); }
+
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -72,8 +74,7 @@ void parallel_copy(const at::Tensor& to, const at::Tensor& from) {
 
 class CpuTimer : public Timer {
  public:
-  explicit CpuTimer(Effort effort)
-      : effort_(effort), cache_bytes_(std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0)) {}
+  explicit CpuTimer(Effort effort) : effort_(effort), cache_bytes_(last_level_cache_bytes()) {}
 
   Json method() const override {
     return {
@@ -83,14 +84,6 @@ class CpuTimer : public Timer {
         {"p50_us", "freed memory is kept for the next tensor, as with malloc's thresholds raised"},
         {"default_malloc_p50_us", "malloc with its default thresholds"},
         {"copy", "memcpy by all threads between tensors that are there already"}};
-  }
-
-  Json device() const override {
-    return {{"type", "cpu"},
-            {"name", processor_name()},
-            {"threads", at::get_num_threads()},
-            {"capability", cpu_capability()},
-            {"cache_bytes", cache_bytes_}};
   }
 
   int64_t sets_for(int64_t bytes) const override {
@@ -212,6 +205,14 @@ Timer::LargeCopy CpuTimer::large_copy() {
 }
 
 }  // namespace
+
+Json describe_cpu() {
+  return {{"type", "cpu"},
+          {"name", processor_name()},
+          {"threads", at::get_num_threads()},
+          {"capability", cpu_capability()},
+          {"cache_bytes", last_level_cache_bytes()}};
+}
 
 std::unique_ptr<Timer> make_cpu_timer(Effort effort) { return std::make_unique<CpuTimer>(effort); }
 

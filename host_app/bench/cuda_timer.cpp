@@ -42,14 +42,6 @@ class CudaTimer : public Timer {
          "and a kernel"}};
   }
 
-  Json device() const override {
-    return {{"type", "cuda"},
-            {"name", facts_.name},
-            {"multiprocessors", facts_.multiprocessors},
-            {"memory_bytes", facts_.memory_bytes},
-            {"l2_bytes", facts_.l2_bytes}};
-  }
-
   int64_t sets_for(int64_t bytes) const override {
     return std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMostSets);
   }
@@ -260,6 +252,15 @@ std::optional<double> CudaTimer::empty_kernel_us() {
 }
 
 }  // namespace
+
+Json describe_gpu(const CudaRuntime& runtime) {
+  const CudaDevice facts = runtime.device();
+  return {{"type", "cuda"},
+          {"name", facts.name},
+          {"multiprocessors", facts.multiprocessors},
+          {"memory_bytes", facts.memory_bytes},
+          {"l2_bytes", facts.l2_bytes}};
+}
 
 std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort) {
   return std::make_unique<CudaTimer>(runtime, device, effort);

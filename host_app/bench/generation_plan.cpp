@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostBatch = 4096;
 constexpr int64_t kMostTokens = 1'000'000;
-constexpr int64_t kRandomLists = 8;
-constexpr int64_t kRandomLength = 1024;
+constexpr size_t kPromptLists = 8;
+constexpr size_t kPromptLength = 1024;                 // tokens
+constexpr size_t kMaxPromptBytes = 8 * kPromptLength;  // a token of a text has four on average
 constexpr const char* kPublished = "published";
 
 std::vector<int64_t> integers(const char* option, const std::vector<std::string>& items,
@@ -43,11 +44,13 @@ std::vector<int64_t> integers(const char* option, const std::vector<std::string>
 std::vector<bool> switches(const std::string& list) {
   std::vector<bool> graphs;
   for (const std::string& item : split_list(list)) {
-    if (item != "on" && item != "off") {
+    if (item != "on" && item != "off" && item != "both") {
       fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
     }
-    if (std::ranges::find(graphs, item == "on") == graphs.end()) {
-      graphs.push_back(item == "on");
+    for (const bool graph : {true, false}) {
+      if (item != (graph ? "off" : "on") && std::ranges::find(graphs, graph) == graphs.end()) {
+        graphs.push_back(graph);
+      }
     }
   }
   return graphs;
@@ -184,13 +187,36 @@ int64_t GenerationPlan::vocabulary() const {
 }
 
 PromptIds random_prompt_ids(int64_t vocabulary) {
-  std::vector<std::vector<int64_t>> lists(kRandomLists, std::vector<int64_t>(kRandomLength));
+  std::vector<std::vector<int64_t>> lists(kPromptLists, std::vector<int64_t>(kPromptLength));
   // NOLINTNEXTLINE(bugprone-random-generator-seed): the same ids on every machine.
   std::mt19937_64 generator(0);
   for (std::vector<int64_t>& list : lists) {
     std::ranges::generate(list, [&] {
       return static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
     });
+  }
+  return PromptIds(std::move(lists));
+}
+
+PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
+  const std::string text = read_file(path, ExitCode::usage);
+  const auto continues_character = [&](size_t i) {
+    return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+  };
+  if (text.size() < kPromptLists) {
+    fail(ExitCode::usage, "--text {}: expected at least {} bytes", path, kPromptLists);
+  }
+  std::vector<std::vector<int64_t>> lists;
+  for (size_t i = 0; i < kPromptLists; ++i) {
+    size_t begin = i * text.size() / kPromptLists;
+    while (continues_character(begin)) {
+      ++begin;
+    }
+    lists.push_back(tokenizer.encode(text.substr(std::min(begin, text.size()), kMaxPromptBytes)));
+    lists.back().resize(std::min<size_t>(lists.back().size(), kPromptLength));
+    if (lists.back().empty()) {
+      fail(ExitCode::usage, "--text {}: has no token at byte {}", path, begin);
+    }
   }
   return PromptIds(std::move(lists));
 }

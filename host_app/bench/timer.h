@@ -46,9 +46,8 @@ class Timer {
  public:
   virtual ~Timer() = default;
 
-  // How the figures come about, for the JSON, and the device.
+  // How the figures come about, for the JSON.
   virtual Json method() const = 0;
-  virtual Json device() const = 0;
 
   // The number of inputs of so many bytes to rotate over, so that no cache holds them all.
   virtual int64_t sets_for(int64_t bytes) const = 0;
@@ -77,6 +76,11 @@ class Timer {
   // meanwhile beyond those before; none on the CPU, where that is not counted.
   virtual std::optional<int64_t> peak_bytes(const std::function<void()>& action) = 0;
 };
+
+// The device of a run, for the JSON: a timer, which on a GPU takes twice the L2's size, is not
+// needed.
+Json describe_cpu();
+Json describe_gpu(const CudaRuntime& runtime);
 
 std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort);
 std::unique_ptr<Timer> make_cpu_timer(Effort effort);

@@ -9,7 +9,6 @@
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
 #include "bench/head.h"
-#include "bench/timer.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decoder.h"
@@ -47,14 +46,17 @@ cxxopts::Options make_options() {
                         "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
       "prompt", "tokens of a prompt; published: also three published prompts", value_option("32"),
       "LIST")("n,tokens", "tokens to generate", value_option("224"), "N")(
-      "graph", "CUDA graphs: on, off", value_option("on,off"), "LIST")(
+      "graph", "CUDA graphs: on, off or both", value_option("both"), "LIST")(
       "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
       "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
       "rounds", "timed runs of each row", value_option("5"), "N")(
       "prompts",
       "take prompts from this file, one per line, as text or as JSON (default: random tokens)",
       value_option(),
-      "F")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
+      "F")("text", "or from eight places of this text, such as WikiText-2's test.txt",
+           value_option(), "F")(
+      "tokenizer", "tokenizer of the prompts (default: that of the first bundle)", value_option(),
+      "DIR")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
       "json", "write the results as JSON, anew after each row", value_option(), "F");
   add_device_option(options);
   add_plugin_options(options);
@@ -75,15 +77,24 @@ GenerationRequest request_of(const Arguments& arguments) {
 // What the prompts are made of, and where that comes from.
 std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
                                              const GenerationPlan& plan) {
+  const auto given = [&](const char* name) { return arguments.has(name) ? 1 : 0; };
+  if (given("prompts") + given("text") + given("prompt-ids") > 1) {
+    fail(ExitCode::usage, "expected one of --prompts F, --text F and --prompt-ids F (see --help)");
+  }
   if (arguments.has("prompt-ids")) {
     const std::string path = arguments.text("prompt-ids");
     return {read_prompt_ids(path, plan.vocabulary()), path};
   }
-  if (!arguments.has("prompts")) {
+  if (!arguments.has("prompts") && !arguments.has("text")) {
     return {random_prompt_ids(plan.vocabulary()), "random"};
   }
+  const Tokenizer tokenizer = Tokenizer::load(
+      arguments.optional_text("tokenizer").value_or(plan.groups.front().front().folder));
+  if (arguments.has("text")) {
+    const std::string path = arguments.text("text");
+    return {text_prompt_ids(path, tokenizer), path};
+  }
   const std::string path = arguments.text("prompts");
-  const Tokenizer tokenizer = Tokenizer::load(plan.groups.front().front().folder);
   return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
@@ -268,11 +279,9 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
       .rounds = rounds,
       .prompts = prompts};
-  const std::unique_ptr<Timer> timer =
-      cuda ? make_cuda_timer(*runtime, session.device, {}) : make_cpu_timer({});
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, *session.plugin, runtime.get(), *timer);
+  Json head = identity_of(command, *session.plugin, runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   Document document(head, arguments.optional_text("json"));

@@ -5,6 +5,7 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
+#include "runtime/escapes.h"
 #include "runtime/files.h"
 #include "runtime/generation.h"
 #include "runtime/interrupt.h"
@@ -25,7 +26,7 @@ constexpr int64_t kMostLikeliest = 100;
 constexpr const char* kExamples =
     "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
     "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
-    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \". \" --json\n"
+    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
     "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
 
 cxxopts::Options make_options() {
@@ -39,8 +40,10 @@ cxxopts::Options make_options() {
       "prompts", "file with one prompt per line, as text or as JSON; - for stdin", value_option(),
       "F")("batch", "prompts that are continued at the same time", value_option("8"), "N")(
       "n,tokens", "tokens to generate at most, for each prompt", value_option("128"), "N")(
-      "stop", "end before this text; may be repeated", repeatable_option(), "TEXT")(
-      "ignore-eos", "do not end at the model's end tokens")(
+      "stop",
+      "end before this text, in which \\n, \\t, \\r, \\\\, \\\", \\' and \\xHH are escapes; may be "
+      "repeated",
+      repeatable_option(), "TEXT")("ignore-eos", "do not end at the model's end tokens")(
       "truncate", "take the end of a prompt that is too long for the context");
   options.add_options("Sampling")(
       "temperature", "0 takes the likeliest token, greater values vary more", value_option("0"),
@@ -96,15 +99,18 @@ Sampling sampling_of(const Arguments& arguments) {
 }
 
 OutputOptions output_options_of(const Arguments& arguments) {
-  OutputOptions options{.stop_texts = arguments.texts("stop"),
+  OutputOptions options{.stop_texts = {},
                         .show_prompt = !arguments.has("no-display-prompt"),
                         .json = arguments.has("json"),
                         .scores = arguments.has("logprobs")};
   if (options.scores && !options.json) {
     fail(ExitCode::usage, "--logprobs needs --json, where they are printed");
   }
-  if (std::ranges::find(options.stop_texts, "") != options.stop_texts.end()) {
-    fail(ExitCode::usage, "--stop: expected a text, got an empty one");
+  for (const std::string& text : arguments.texts("stop")) {
+    if (text.empty()) {
+      fail(ExitCode::usage, "--stop: expected a text, got an empty one");
+    }
+    options.stop_texts.push_back(unescape(text, "--stop"));
   }
   return options;
 }

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -88,7 +89,10 @@ bool has_cuda_runtime();
 void load_cuda_operators();
 
 // Opens the module for a GPU, once libtorch_cuda is loaded. Throws Error(device) where there is no
-// module.
+// module, or it cannot be opened.
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device);
+// The same with the module at `path`.
+std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device,
+                                               const std::filesystem::path& path);
 
 }  // namespace warpfuse::host

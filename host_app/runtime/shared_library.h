@@ -4,12 +4,15 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/errors.h"
+
 namespace warpfuse::host {
 
-// dlopen with RTLD_NOW and RTLD_LOCAL; never closed, since libtorch keeps pointers to what was
-// registered. Throws Error(plugin), also when the library's static initialisation throws, as a
-// TORCH_LIBRARY does that clashes with another; the process should then end.
-void open_library(const std::filesystem::path& path, std::string_view role);
+// The handle of dlopen with RTLD_NOW and RTLD_LOCAL; never closed, since libtorch keeps pointers to
+// what was registered. Throws Error(code), also when the library's static initialisation throws, as
+// a TORCH_LIBRARY does that clashes with another; the process should then end.
+void* open_library(const std::filesystem::path& path, std::string_view role,
+                   ExitCode code = ExitCode::plugin);
 
 // The same for a library that may be missing, by the name that the linker's search path has it
 // under.
