@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBatch = 4096;
-constexpr int64_t kMostTokens = 1'000'000;
+constexpr int64_t kMaxBatch = 4096;
+constexpr int64_t kMaxTokens = 1'000'000;
 constexpr size_t kPromptLists = 8;
 constexpr size_t kPromptLength = 1024;                 // tokens
 constexpr size_t kMaxPromptBytes = 8 * kPromptLength;  // a token of a text has four on average
@@ -61,7 +61,7 @@ std::vector<std::pair<int64_t, int64_t>> sizes(const std::string& list) {
   for (const std::string& item : split_list(list)) {
     const std::optional<Shape> shape = parse_shape(item);
     if (!shape || item.find('@') != std::string::npos || shape->sizes.size() != 2 ||
-        shape->sizes[0] > kMostBatch || shape->sizes[1] > kMostTokens) {
+        shape->sizes[0] > kMaxBatch || shape->sizes[1] > kMaxTokens) {
       fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
     }
     result.emplace_back(shape->sizes[0], shape->sizes[1]);
@@ -103,8 +103,8 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
   std::vector<std::string> lengths = split_list(request.prompts);
   const bool published = std::erase(lengths, kPublished) > 0;
   GenerationPlan plan{.groups = {},
-                      .batches = integers("--batch", split_list(request.batches), kMostBatch),
-                      .prompts = integers("--prompt", lengths, kMostTokens),
+                      .batches = integers("--batch", split_list(request.batches), kMaxBatch),
+                      .prompts = integers("--prompt", lengths, kMaxTokens),
                       .published = published,
                       .graphs = switches(request.graphs),
                       .prefills = {},

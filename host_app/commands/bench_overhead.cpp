@@ -54,7 +54,7 @@ cxxopts::Options make_options() {
   return options;
 }
 
-// How calls are made.
+// Autograd mode of the calls.
 struct Mode {
   const char* name;
   bool inference, requires_grad;
