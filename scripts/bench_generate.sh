@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# usage: scripts/bench_generate.sh [--preset NAME] [--quick] [--peers] [--json-only]
-# Measures what docs/performance.md shows of generation: `warpfuse bench generate` for distilgpt2 and
+# usage: scripts/bench_generate.sh [--preset NAME] [--text F --tokenizer DIR] [--quick] [--peers] [--json-only]
+# Measures what docs/benchmarks/<device>.md shows of generation: `warpfuse bench generate` for distilgpt2 and
 # gpt2 with random weights and for the shipped model, on a machine without a GPU for distilgpt2 in
 # float32 alone. Writes docs/benchmarks/<gpu>-generate.json or cpu-generate.json, and from them the
 # tables and the plot (scripts/report.py). Bundles that build/<preset>/bundles lacks are exported.
-# Prompts are of ../shared/data/wikitext-2 where that is there, else random. Exit code 1: a variant's
+# Prompts are random tokens, or of a text: the published tables have WikiText-2's (docs/bench.md says
+# where it and GPT-2's tokenizer are). Exit code 1: a variant's
 # logits were too far from the baseline's; the report names it.
+#   --text F, --tokenizer DIR  prompts from this text, by a folder with GPT-2's vocab.json and merges.txt
 #   --quick      fewer batches, models and tokens, and one minute for --peers
 #   --peers      then Hugging Face's GPT-2 on the same prompts (scripts/generate_peers.py)
 #   --json-only  measure, and leave tables and plot alone
@@ -14,14 +16,21 @@
 parse_options "$@"
 leave_out_kernels_without_gpu
 QUICK="" PEERS="" JSON_ONLY=""
-for argument in "${REST[@]}"; do
-  case "$argument" in
+prompts=()
+set -- "${REST[@]}"
+while [ $# -gt 0 ]; do
+  case "$1" in
     --quick) QUICK=1 ;;
     --peers) PEERS=1 ;;
     --json-only) JSON_ONLY=1 ;;
-    *) die "bench_generate.sh: unknown argument $argument; see --help" ;;
+    --text|--tokenizer)
+      [ -e "${2:-}" ] || die "bench_generate.sh: $1: expected a path, got '${2:-}'"
+      prompts+=("$1" "$(realpath "$2")"); shift ;;
+    *) die "bench_generate.sh: unknown argument $1; see --help" ;;
   esac
+  shift
 done
+[ ${#prompts[@]} -ne 2 ] || die "bench_generate.sh: --text and --tokenizer go together"
 host=$BUILD/bin/warpfuse
 bundles=$BUILD/bundles
 device=cpu
@@ -50,19 +59,6 @@ export_random() { # name dtypes
   done
 }
 
-# Eight pieces of a text as lists of token ids, each as long as GPT-2's context.
-prompt_ids() { # text tokenizer
-  "$python" -c '
-import json, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-for i in range(8):
-    print(json.dumps(text[i * len(text) // 8 :][:8000]))' "$1" |
-    "$host" tokenize --tokenizer "$2" --json |
-    "$python" -c '
-import json, sys
-json.dump([json.loads(line)[:1024] for line in sys.stdin], sys.stdout)'
-}
-
 # Measures models; the arguments are those of the command.
 measure() { # name arguments...
   local name=$1 code=0
@@ -77,16 +73,6 @@ measure() { # name arguments...
   parts+=("$runs/$name.json")
 }
 
-ids=()
-data=$ROOT/../shared/data
-if [ -f "$data/wikitext-2/valid.txt" ] && [ -f "$data/gpt2-bpe/encoder.json" ]; then
-  mkdir "$runs/tokenizer"
-  ln -s "$(realpath "$data/gpt2-bpe/encoder.json")" "$runs/tokenizer/vocab.json"
-  ln -s "$(realpath "$data/gpt2-bpe/vocab.bpe")" "$runs/tokenizer/merges.txt"
-  prompt_ids "$data/wikitext-2/valid.txt" "$runs/tokenizer" > "$runs/wikitext-2-valid.json"
-  ids=(--prompt-ids "$runs/wikitext-2-valid.json")
-fi
-
 if [ "$device" = cuda ]; then
   size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
@@ -98,7 +84,7 @@ if [ "$device" = cuda ]; then
     say "export wikitext-small ($SECONDS s so far)"
     export_small_model
   fi
-  measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${ids[@]}"
+  measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${prompts[@]}"
   # Its vocabulary is its own, so the ids are random.
   measure wikitext-small -m "$bundles/wikitext-small" --batch 1 --prompt 32
 else
@@ -108,7 +94,7 @@ else
   ln -s "$bundles"/distilgpt2-random/*-float32 "$runs/distilgpt2"
   tokens=()
   [ -z "$QUICK" ] || tokens=(-n 64)
-  measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${ids[@]}"
+  measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${prompts[@]}"
 fi
 json=$(report join --folder "$ROOT/docs/benchmarks" \
   --command "scripts/bench_generate.sh${QUICK:+ --quick}${PEERS:+ --peers}" "${parts[@]}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
-# Measures everything that docs/performance.md shows of a GPU, on a machine with one: the presets
-# table, seed, sweep, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
+# Measures everything that docs/benchmarks/<gpu>.md shows, on a machine with one: the presets
+# table, basic, sweep, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
 # traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
 # (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
@@ -43,7 +43,7 @@ measure() { # preset arguments...
 }
 
 measure table all
-measure seed all --dtype float32,bfloat16 --backward
+measure basic all --dtype float32,bfloat16 --backward
 measure sweep softmax
 measure logprob fused_logprob
 measure dropout all

@@ -4,7 +4,7 @@
     bench_peers.py --plugin build/release/lib/libwarpfuse.so
 
 Takes the rows of the preset `table` from docs/benchmarks/<gpu>.json and writes
-docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/performance.md. Peers are
+docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/benchmarks/<gpu>.md. Peers are
 ATen (its chain of kernels where there is a mask), torch.compile in its default and max-autotune
 modes, a Triton kernel after Triton's tutorial, and Liger-Kernel where it is installed
 (`pip install liger-kernel==0.8.5`). Each result is compared with float64 before it is timed; the

@@ -6,6 +6,16 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
+# The words as they can be pasted into a shell.
+quoted() {
+  local word words=()
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]] || word=${word@Q}
+    words+=("$word")
+  done
+  printf '%s' "${words[*]}"
+}
+
 # A set-up lives in a folder of its own: the default one, one for another torch release, or one
 # for a torch that was already there (WARPFUSE_PYTHON).
 setup_folder() { # torch-version-or-empty

@@ -4,7 +4,7 @@
     generate_peers.py --rows docs/benchmarks/nvidia-h200-generate.json
 
 Writes the file beside with -peers before its suffix, anew after each row, which scripts/report.py
-puts into docs/performance.md. What there is no time for is named in it as not measured. Exit code
+puts into docs/benchmarks/<gpu>.md. What there is no time for is named in it as not measured. Exit code
 2: unusable input; 3: transformers is not installed, or there is no such device.
 """
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: scripts/lint.sh [--all] [--fix] [--preset NAME]
-# clang-format on all C++ and CUDA files; clang-tidy on those that differ from the base (the
+# clang-format on all C++ and CUDA files; words that were replaced; clang-tidy on the files that differ from the base (the
 # environment variable LINT_BASE, else the commit before HEAD), or on all with --all.
 #   --fix   let clang-format rewrite the files
 
@@ -21,6 +21,19 @@ cd "$ROOT"
 say "clang-format"
 mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 if [ -n "$FIX" ]; then clang-format -i "${sources[@]}"; else clang-format --dry-run -Werror "${sources[@]}"; fi
+
+say "words"
+# Names and units that were replaced: the standard word is after the arrow in each comment.
+old='likeliest'                                      # -> most probable, top_logprobs
+old+='|\bk(Most|Least|Fewest)[A-Z]'                  # -> kMax, kMin
+old+='|[Cc]ontestant'                                # -> variant
+old+='|[Ss]oftmax_?[Cc]ensus'                        # -> SoftmaxCallCounter
+old+='|(--shapes|preset) `?seed\b'                   # -> basic
+old+='|\b(us|ms|nats) an? (call|token|row|step)\b'   # -> us/call, per token
+if git grep -nE "$old" -- README.md docs host_app scripts tests/host \
+  ':!docs/benchmarks/*.json' ':!scripts/lint.sh' ':!docs/sample_tokens.md'; then
+  die "lint.sh: old words"
+fi
 
 say "clang-tidy"
 if [ -n "$ALL" ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables and plots of docs/performance.md from the benchmark's JSON.
+"""Writes docs/benchmarks/<device>.md and the plots of docs/images from the benchmarks' JSON.
 
     report.py                                     docs/, from docs/benchmarks/
     report.py --check                             changes nothing; exit code 1 if it would
@@ -7,8 +7,7 @@
     report.py join --folder DIR FILE ...          the same of `warpfuse bench generate`
     report.py traffic --json FILE --host PATH     counts memory traffic with Nsight Compute
 
-In performance.md the text between <!-- begin generated: NAME --> and <!-- end generated: NAME -->
-is replaced; images/*.svg are written whole. Needs nothing but Python. Exit code 2: unusable input.
+Needs nothing but Python. Exit code 2: unusable input.
 """
 
 import argparse
@@ -106,7 +105,9 @@ def document(arguments: argparse.Namespace) -> int:
     )
     peers_file = arguments.peers or folder / "peers.json"
     peers = load_peers(peers_file, beside)
-    stories = Stories(*(load_story(path, peers_file) for path in (gpu.path, cpu_file)))
+    stories = Stories(
+        *(load_story(path, peers_file, arguments.allow_partial) for path in (gpu.path, cpu_file))
+    )
     files, skipped = generated_files(
         arguments.docs, gpu, cpu, peers, stories, arguments.allow_partial
     )
@@ -138,12 +139,12 @@ def load(path: Path, kind: str, allow_partial: bool) -> Bench:
     return bench
 
 
-def load_story(bench: Path, peers_file: Path) -> Story | None:
+def load_story(bench: Path, peers_file: Path, allow_partial: bool) -> Story | None:
     """The files with -generate and -generate-peers beside a benchmark's, None without the first."""
     path, others = (bench.with_name(f"{bench.stem}-generate{end}.json") for end in ("", "-peers"))
     if not path.exists():
         return None
-    run = load_generation(path)
+    run = load_generation(path, allow_partial)
     figures = load_figures(peers_file, run.source.device)
     return Story(run, load_peer_run(others) if others.exists() else None, figures)
 

@@ -12,7 +12,7 @@ namespace warpfuse::host::bench {
 struct Compared {
   Json key;
   double before;
-  double now;  // 0 where the plugin's result is wrong or refused
+  double now;  // 0 where the plugin's result is wrong or missing
   double relative() const { return now / before; }
 };
 

@@ -12,7 +12,7 @@ namespace {
 std::string dtype_name(const Case& c) { return name_in(kDtypeNames, Precision{c.dtype, c.tf32}); }
 
 // The product must fit 64 bits when it is counted in bytes too.
-constexpr int64_t kMostElements = std::numeric_limits<int64_t>::max() / 64;
+constexpr int64_t kMaxElements = std::numeric_limits<int64_t>::max() / 64;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::optional<Shape> parse_shape(std::string_view text) {
   for (bool more = true; more;) {
     const size_t x = rest.find('x');
     const std::optional<int64_t> size = parse_integer(rest.substr(0, x));
-    if (!size || *size < 1 || *size > kMostElements / elements) {
+    if (!size || *size < 1 || *size > kMaxElements / elements) {
       return std::nullopt;
     }
     elements *= *size;

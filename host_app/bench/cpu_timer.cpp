@@ -1,4 +1,4 @@
-// Times on the CPU: wall clock, with pages that stay mapped, and beside it with malloc as it is.
+// Times on the CPU: wall clock with pages that stay mapped, and with malloc's defaults.
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -22,18 +22,18 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr int64_t kMostSets = 16;
+constexpr int64_t kMaxSets = 16;
 constexpr int64_t kMebibyte = int64_t{1024} * 1024;
-constexpr int64_t kMostRotationBytes = 512 * kMebibyte;
+constexpr int64_t kMaxRotationBytes = 512 * kMebibyte;
 constexpr int64_t kCopyGrain = 65536;
-constexpr int kFewestRounds = 5;  // after an interrupt
-constexpr double kClockUs = 0.1;  // no call is taken to be shorter
+constexpr int kMinRounds = 5;     // after an interrupt
+constexpr double kClockUs = 0.1;  // minimum time of a call
 constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
 constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
 
-// glibc's defaults as they are once blocks of `bytes` were freed: its thresholds grow with freed
-// blocks up to 32 MiB, and larger blocks are mapped and unmapped each time. They are set here, so
-// that rows that came before make no difference.
+// Sets malloc's thresholds to glibc's values after blocks of `bytes` were freed: they grow with
+// freed blocks up to 32 MiB, and larger blocks are mapped and unmapped each time. Earlier rows then
+// make no difference.
 void reset_malloc(int64_t bytes) {
   const int64_t threshold = std::clamp(bytes, kMallocDefaultThreshold, kMallocLargestThreshold);
   mallopt(M_MMAP_THRESHOLD, static_cast<int>(threshold));
@@ -41,7 +41,7 @@ void reset_malloc(int64_t bytes) {
   malloc_trim(0);
 }
 
-// While one lives, freed tensors' pages stay mapped.
+// Keeps the pages of freed tensors mapped during its lifetime.
 class WarmPages {
  public:
   WarmPages() { KeepingAllocator::instance().keep(true); }
@@ -49,6 +49,8 @@ class WarmPages {
   WarmPages(const WarmPages&) = delete;
   WarmPages& operator=(const WarmPages&) = delete;
 };
+
+int64_t last_level_cache_bytes() { return std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0); }
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -72,30 +74,21 @@ void parallel_copy(const at::Tensor& to, const at::Tensor& from) {
 
 class CpuTimer : public Timer {
  public:
-  explicit CpuTimer(Effort effort)
-      : effort_(effort), cache_bytes_(std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0)) {}
+  explicit CpuTimer(Effort effort) : effort_(effort), cache_bytes_(last_level_cache_bytes()) {}
 
   Json method() const override {
     return {
         {"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
                              "in turn, calls rotate over inputs of up to {} MiB in all",
-                             effort_.rounds, effort_.sample_us, kMostRotationBytes / kMebibyte)},
+                             effort_.rounds, effort_.sample_us, kMaxRotationBytes / kMebibyte)},
         {"p50_us", "freed memory is kept for the next tensor, as with malloc's thresholds raised"},
         {"default_malloc_p50_us", "malloc with its default thresholds"},
         {"copy", "memcpy by all threads between tensors that are there already"}};
   }
 
-  Json device() const override {
-    return {{"type", "cpu"},
-            {"name", processor_name()},
-            {"threads", at::get_num_threads()},
-            {"capability", cpu_capability()},
-            {"cache_bytes", cache_bytes_}};
-  }
-
   int64_t sets_for(int64_t bytes) const override {
-    const int64_t wanted = std::min(2 * cache_bytes_, kMostRotationBytes) / bytes;
-    return std::clamp<int64_t>(wanted, 2, kMostSets);
+    const int64_t wanted = std::min(2 * cache_bytes_, kMaxRotationBytes) / bytes;
+    return std::clamp<int64_t>(wanted, 2, kMaxSets);
   }
 
   std::vector<Timing> time(const std::vector<Work>& works) override;
@@ -126,7 +119,7 @@ class CpuTimer : public Timer {
     }
   };
 
-  // Samples in turn until there are `rounds` of each.
+  // Interleaves the samples until there are `rounds` of each.
   static void sample_in_turn(std::vector<Paced*> order, int rounds) {
     for (Paced* paced : order) {
       paced->samples.clear();
@@ -134,7 +127,7 @@ class CpuTimer : public Timer {
     if (order.empty()) {
       return;
     }
-    for (int round = 0; round < rounds && (!interrupted() || round < kFewestRounds); ++round) {
+    for (int round = 0; round < rounds && (!interrupted() || round < kMinRounds); ++round) {
       for (Paced* paced : order) {
         paced->samples.push_back(paced->sample());
       }
@@ -212,6 +205,14 @@ Timer::LargeCopy CpuTimer::large_copy() {
 }
 
 }  // namespace
+
+Json describe_cpu() {
+  return {{"type", "cpu"},
+          {"name", processor_name()},
+          {"threads", at::get_num_threads()},
+          {"capability", cpu_capability()},
+          {"cache_bytes", last_level_cache_bytes()}};
+}
 
 std::unique_ptr<Timer> make_cpu_timer(Effort effort) { return std::make_unique<CpuTimer>(effort); }
 

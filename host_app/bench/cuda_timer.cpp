@@ -15,13 +15,13 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr int64_t kMostSets = 8192;
-constexpr int64_t kMostCalls = 8192;
-constexpr int kFewestRounds = 5;        // after an interrupt
-constexpr int64_t kProbeCalls = 3;      // for a first idea of how long a call takes
+constexpr int64_t kMaxSets = 8192;
+constexpr int64_t kMaxCalls = 8192;
+constexpr int kMinRounds = 5;           // after an interrupt
+constexpr int64_t kProbeCalls = 3;      // for a first estimate of a call's time
 constexpr int64_t kCopyAlignment = 16;  // of CudaRuntime::launch_copy
 constexpr int64_t kEmptyKernels = 1000;
-constexpr int64_t kMostMemoryShare = 8;  // the two tensors of the large copy take a quarter
+constexpr int64_t kMaxMemoryShare = 8;  // the two tensors of the large copy take a quarter
 
 class CudaTimer : public Timer {
  public:
@@ -42,16 +42,8 @@ class CudaTimer : public Timer {
          "and a kernel"}};
   }
 
-  Json device() const override {
-    return {{"type", "cuda"},
-            {"name", facts_.name},
-            {"multiprocessors", facts_.multiprocessors},
-            {"memory_bytes", facts_.memory_bytes},
-            {"l2_bytes", facts_.l2_bytes}};
-  }
-
   int64_t sets_for(int64_t bytes) const override {
-    return std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMostSets);
+    return std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMaxSets);
   }
 
   std::vector<Timing> time(const std::vector<Work>& works) override;
@@ -66,7 +58,7 @@ class CudaTimer : public Timer {
 
  private:
   struct Recorded {
-    std::unique_ptr<CudaGraph> graph;  // null where that failed
+    std::unique_ptr<CudaGraph> graph;  // null where the capture failed
     int64_t calls = 0;
     std::vector<double> samples;
     std::unique_ptr<CudaStopwatch> watch;
@@ -74,7 +66,7 @@ class CudaTimer : public Timer {
 
   at::TensorOptions bytes_here() const { return at::TensorOptions(at::kByte).device(device_); }
 
-  // `calls` calls as a graph. Outputs stay alive as long as it takes to make them rotate too.
+  // Captures `calls` calls. Outputs are kept long enough that they rotate too.
   std::unique_ptr<CudaGraph> capture(const Work& work, int64_t calls, const CudaGraph* memory) {
     return runtime_.capture(
         [&] {
@@ -95,7 +87,7 @@ class CudaTimer : public Timer {
         memory);
   }
 
-  // Microseconds of the GPU.
+  // GPU time in microseconds.
   template <typename Action>
   double time_once(const Action& action) {
     const std::unique_ptr<CudaStopwatch> watch = runtime_.stopwatch();
@@ -105,10 +97,10 @@ class CudaTimer : public Timer {
     return watch->microseconds();
   }
 
-  // How many calls a sample takes, a multiple of the inputs.
+  // Calls per sample, a multiple of the number of inputs.
   int64_t calls_for(double call_us, int64_t sets) const {
     const auto wanted = static_cast<int64_t>(std::ceil(effort_.sample_us / call_us));
-    const int64_t calls = std::clamp<int64_t>(wanted, 1, std::max(kMostCalls, sets));
+    const int64_t calls = std::clamp<int64_t>(wanted, 1, std::max(kMaxCalls, sets));
     return (calls + sets - 1) / sets * sets;
   }
 
@@ -121,7 +113,7 @@ class CudaTimer : public Timer {
         work.call(i % work.sets);
       }
     });
-    // A short call takes longer to launch than to run; the graph shows how long it takes.
+    // Launching a short call takes longer than running it; the graph has the true time.
     Recorded recorded;
     recorded.calls = calls_for(launched_us / kProbeCalls, work.sets);
     for (bool again = true; again;) {
@@ -162,7 +154,7 @@ class CudaTimer : public Timer {
 
 std::vector<Timing> CudaTimer::time(const std::vector<Work>& works) {
   std::vector<Timing> timings(works.size());
-  // The graphs run one after the other and share the memory of this one.
+  // The graphs run one at a time and share this one's memory.
   const auto memory = runtime_.capture([&] { runtime_.launch_empty_kernel(); });
   std::vector<Recorded> all;
   std::vector<size_t> order;  // of the works that could be captured
@@ -178,10 +170,10 @@ std::vector<Timing> CudaTimer::time(const std::vector<Work>& works) {
     }
   }
   for (int round = 0; round < effort_.rounds && !order.empty(); ++round) {
-    if (interrupted() && round >= kFewestRounds) {
+    if (interrupted() && round >= kMinRounds) {
       break;
     }
-    // Not timed: while it runs, the others are queued, so that no launch is waited for.
+    // Not timed: the others are queued while it runs, so that no sample includes a launch.
     all[order.front()].graph->replay();
     for (const size_t i : order) {
       all[i].watch->start();
@@ -225,7 +217,7 @@ std::vector<Work> CudaTimer::copies(int64_t bytes) {
 }
 
 Timer::LargeCopy CudaTimer::large_copy() {
-  const int64_t half = std::min(effort_.large_copy_bytes, facts_.free_bytes / kMostMemoryShare) /
+  const int64_t half = std::min(effort_.large_copy_bytes, facts_.free_bytes / kMaxMemoryShare) /
                        kCopyAlignment * kCopyAlignment;
   const auto from =
       at::randn({half / 4}, at::TensorOptions(at::kFloat).device(device_)).view(at::kByte);
@@ -260,6 +252,15 @@ std::optional<double> CudaTimer::empty_kernel_us() {
 }
 
 }  // namespace
+
+Json describe_gpu(const CudaRuntime& runtime) {
+  const CudaDevice facts = runtime.device();
+  return {{"type", "cuda"},
+          {"name", facts.name},
+          {"multiprocessors", facts.multiprocessors},
+          {"memory_bytes", facts.memory_bytes},
+          {"l2_bytes", facts.l2_bytes}};
+}
 
 std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort) {
   return std::make_unique<CudaTimer>(runtime, device, effort);

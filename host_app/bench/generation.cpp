@@ -21,7 +21,7 @@ constexpr int64_t kReadBytesCuda = 4096 * kMebibyte;
 constexpr int64_t kReadBytesCpu = 512 * kMebibyte;
 constexpr int kReads = 10;
 
-// Processor time of this thread.
+// CPU time of this thread.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -32,11 +32,11 @@ double thread_us() {
 struct Round {
   double first_token_us = 0;
   double decode_us = 0;
-  double host_us = 0;  // of a step
+  double host_us = 0;  // per step
   std::vector<double> latencies_us;
 };
 
-// Memory of the process, and what is in use on the GPU.
+// Bytes in use by the process, and on the GPU.
 struct MemoryInUse {
   int64_t host = 0, device = 0;
 
@@ -53,26 +53,26 @@ struct MemoryInUse {
   }
 };
 
-// A contestant with its caches, and what was measured of it.
+// A variant with its caches and measurements.
 struct Measured {
-  Measured(const Contestant& contestant, const GenerationCase& c, CudaRuntime* runtime)
-      : contestant(contestant),
-        loop(contestant.model,
-             {.rows = c.batch, .sampling = {}, .graphs = c.graph, .likeliest = {}}, runtime) {}
+  Measured(const ModelVariant& variant, const GenerationCase& c, CudaRuntime* runtime)
+      : variant(variant),
+        loop(variant.model,
+             {.rows = c.batch, .sampling = {}, .graphs = c.graph, .top_logprobs = {}}, runtime) {}
 
-  const Contestant& contestant;
+  const ModelVariant& variant;
   DecodeLoop loop;
   std::vector<Round> rounds;
 };
 
 using AllMeasured = std::vector<std::unique_ptr<Measured>>;
 
-AllMeasured with_caches(const std::vector<Contestant>& contestants, const GenerationCase& c,
+AllMeasured with_caches(const std::vector<ModelVariant>& variants, const GenerationCase& c,
                         CudaRuntime* runtime) {
   AllMeasured all;
-  all.reserve(contestants.size());
-  for (const Contestant& contestant : contestants) {
-    all.push_back(std::make_unique<Measured>(contestant, c, runtime));
+  all.reserve(variants.size());
+  for (const ModelVariant& variant : variants) {
+    all.push_back(std::make_unique<Measured>(variant, c, runtime));
   }
   return all;
 }
@@ -129,7 +129,7 @@ Json spread_of(const std::vector<double>& values) {
           {"max", *std::ranges::max_element(values)}};
 }
 
-// One figure of each round.
+// One value per round.
 template <typename Figure>
 std::vector<double> each_round(const Measured& measured, const Figure& figure) {
   std::vector<double> values;
@@ -143,10 +143,10 @@ std::vector<double> each_round(const Measured& measured, const Figure& figure) {
 double first_token_ms(const Round& round) { return round.first_token_us * 1e-3; }
 
 Json row_of(const GenerationBench& bench, const Measured& measured, const GenerationCase& c) {
-  const LanguageModel& model = measured.contestant.model;
+  const LanguageModel& model = measured.variant.model;
   const int64_t middle = c.prompt + c.tokens / 2;
   const int64_t cache_bytes = model.cache_bytes(c.batch, middle);
-  const auto least_bytes = static_cast<double>(measured.contestant.weight_bytes + cache_bytes);
+  const auto least_bytes = static_cast<double>(measured.variant.weight_bytes + cache_bytes);
   std::vector<double> latencies;
   for (const Round& round : measured.rounds) {
     latencies.insert(latencies.end(), round.latencies_us.begin(), round.latencies_us.end());
@@ -156,7 +156,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
       percentile(each_round(measured, [](const Round& r) { return r.decode_us; }), 0.5) /
       static_cast<double>(c.tokens - 1);
   const int64_t kernels = measured.loop.kernels_per_step();
-  Json row = name_of(measured.contestant);
+  Json row = name_of(measured.variant);
   row["graph"] = c.graph;
   row["batch"] = c.batch;
   row["prompt"] = c.prompt;
@@ -171,13 +171,13 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   row["latency_us"] = {{"p5", latency.p5}, {"p50", latency.p50}, {"p95", latency.p95}};
   row["host_us_per_token"] =
       percentile(each_round(measured, [](const Round& r) { return r.host_us; }), 0.5);
-  row["weight_bytes"] = measured.contestant.weight_bytes;
+  row["weight_bytes"] = measured.variant.weight_bytes;
   row["cache_bytes"] = cache_bytes;
   row["floor_us"] = least_bytes / bench.read_bytes_per_us;
   row["kernels_per_token"] = kernels > 0 ? Json(kernels) : Json();
   row["empty_graph_us"] = kernels > 0 ? Json(empty_kernels_us(*bench.runtime, kernels)) : Json();
   const std::optional<double> softmax_us =
-      softmaxes_us(measured.contestant.variant, model, measured.contestant.dtype, c.batch,
+      softmaxes_us(measured.variant.name, model, measured.variant.dtype, c.batch,
                    model.slots_for(middle), bench.runtime);
   row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / step_us) : Json();
   row["capture_note"] =
@@ -187,9 +187,8 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
 
 }  // namespace
 
-Json name_of(const Contestant& contestant) {
-  return {{"variant", contestant.variant},
-          {"dtype", name_in(kDtypeNames, Precision{contestant.dtype})}};
+Json name_of(const ModelVariant& variant) {
+  return {{"variant", variant.name}, {"dtype", name_in(kDtypeNames, Precision{variant.dtype})}};
 }
 
 std::vector<std::vector<int64_t>> PromptIds::batch(int64_t rows, int64_t length) const {
@@ -217,10 +216,10 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime) {
 }
 
 std::vector<Json> measure_generation(const GenerationBench& bench,
-                                     const std::vector<Contestant>& contestants,
+                                     const std::vector<ModelVariant>& variants,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids) {
-  const AllMeasured all = with_caches(contestants, c, bench.runtime);
+  const AllMeasured all = with_caches(variants, c, bench.runtime);
   const std::vector<std::vector<int64_t>> ids =
       c.published != nullptr ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
                              : bench.prompts.batch(c.batch, c.prompt);
@@ -240,7 +239,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
   rows.reserve(all.size());
   for (const std::unique_ptr<Measured>& each : all) {
     rows.push_back(row_of(bench, *each, c));
-    // Of all contestants' timed rounds together.
+    // Over the timed rounds of all variants together.
     rows.back()["host_growth_bytes"] = after.host - before.host;
     rows.back()["device_growth_bytes"] = after.device - before.device;
   }
@@ -248,10 +247,10 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
 }
 
 std::vector<Json> measure_prefill(const GenerationBench& bench,
-                                  const std::vector<Contestant>& contestants, int64_t batch,
+                                  const std::vector<ModelVariant>& variants, int64_t batch,
                                   int64_t prompt) {
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
-  const AllMeasured all = with_caches(contestants, c, bench.runtime);
+  const AllMeasured all = with_caches(variants, c, bench.runtime);
   const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
   const std::vector<Sequence> sequences = sequences_of(ids);
   constexpr int kWarmUps = 2;
@@ -266,7 +265,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
   std::vector<Json> rows;
   rows.reserve(all.size());
   for (const std::unique_ptr<Measured>& each : all) {
-    Json& row = rows.emplace_back(name_of(each->contestant));
+    Json& row = rows.emplace_back(name_of(each->variant));
     row["batch"] = batch;
     row["prompt"] = prompt;
     row["ms"] = spread_of(each_round(*each, first_token_ms));

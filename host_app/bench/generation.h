@@ -13,16 +13,16 @@
 
 namespace warpfuse::host::bench {
 
-// A variant of a model, one of several that are measured in turn.
-struct Contestant {
-  std::string variant;
+// A variant of a model; the variants of a model are measured interleaved.
+struct ModelVariant {
+  std::string name;
   c10::ScalarType dtype;
   LanguageModel model;
   int64_t weight_bytes;
 };
 
-// What tells its rows from the others'.
-Json name_of(const Contestant& contestant);
+// The fields of a row that name its variant.
+Json name_of(const ModelVariant& variant);
 
 struct GenerationCase {
   int64_t batch;
@@ -32,8 +32,8 @@ struct GenerationCase {
   const PublishedPrompt* published = nullptr;  // null: the run's prompts
 };
 
-// Token ids for the rows of a batch: row i takes the i-th list, and lists over again, each as often
-// as the prompt is long.
+// Token ids for the rows of a batch: row i takes list i modulo their number, repeated or cut to the
+// prompt's length.
 class PromptIds {
  public:
   explicit PromptIds(std::vector<std::vector<int64_t>> lists) : lists_(std::move(lists)) {}
@@ -44,28 +44,28 @@ class PromptIds {
   std::vector<std::vector<int64_t>> lists_;
 };
 
-// What all rows of a run share.
+// State shared by all rows of a run.
 struct GenerationBench {
   CudaRuntime* runtime;  // null on the CPU
   double read_bytes_per_us;
-  int rounds;  // timed ones, after one that warms up
+  int rounds;  // timed, after one to warm up
   PromptIds prompts;
 };
 
-// The rate at which the processor reads memory, by a sum over a large tensor: the best of several.
+// Read bandwidth: the best of several sums over a large tensor.
 double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime);
 
-// One row of JSON for each contestant; rounds go through all of them in turn, so that a drift of
+// One row of JSON for each variant; rounds interleave the variants, so that a drift of
 // the clocks meets all alike. Ends early, with the rounds that there are, when the user interrupts.
-// `first_ids`, one list each, are what they said in row 0.
+// `first_ids`, one list per variant, are the tokens generated in row 0.
 std::vector<Json> measure_generation(const GenerationBench& bench,
-                                     const std::vector<Contestant>& contestants,
+                                     const std::vector<ModelVariant>& variants,
                                      const GenerationCase& c,
                                      std::vector<std::vector<int64_t>>& first_ids);
 
 // The time from prompts to their first tokens.
 std::vector<Json> measure_prefill(const GenerationBench& bench,
-                                  const std::vector<Contestant>& contestants, int64_t batch,
+                                  const std::vector<ModelVariant>& variants, int64_t batch,
                                   int64_t prompt);
 
 }  // namespace warpfuse::host::bench

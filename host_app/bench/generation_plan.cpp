@@ -19,10 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBatch = 4096;
-constexpr int64_t kMostTokens = 1'000'000;
-constexpr int64_t kRandomLists = 8;
-constexpr int64_t kRandomLength = 1024;
+constexpr int64_t kMaxBatch = 4096;
+constexpr int64_t kMaxTokens = 1'000'000;
+constexpr size_t kPromptLists = 8;
+constexpr size_t kPromptLength = 1024;                 // tokens
+constexpr size_t kMaxPromptBytes = 8 * kPromptLength;  // a token of a text has four on average
 constexpr const char* kPublished = "published";
 
 std::vector<int64_t> integers(const char* option, const std::vector<std::string>& items,
@@ -43,11 +44,13 @@ std::vector<int64_t> integers(const char* option, const std::vector<std::string>
 std::vector<bool> switches(const std::string& list) {
   std::vector<bool> graphs;
   for (const std::string& item : split_list(list)) {
-    if (item != "on" && item != "off") {
+    if (item != "on" && item != "off" && item != "both") {
       fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
     }
-    if (std::ranges::find(graphs, item == "on") == graphs.end()) {
-      graphs.push_back(item == "on");
+    for (const bool graph : {true, false}) {
+      if (item != (graph ? "off" : "on") && std::ranges::find(graphs, graph) == graphs.end()) {
+        graphs.push_back(graph);
+      }
     }
   }
   return graphs;
@@ -58,7 +61,7 @@ std::vector<std::pair<int64_t, int64_t>> sizes(const std::string& list) {
   for (const std::string& item : split_list(list)) {
     const std::optional<Shape> shape = parse_shape(item);
     if (!shape || item.find('@') != std::string::npos || shape->sizes.size() != 2 ||
-        shape->sizes[0] > kMostBatch || shape->sizes[1] > kMostTokens) {
+        shape->sizes[0] > kMaxBatch || shape->sizes[1] > kMaxTokens) {
       fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
     }
     result.emplace_back(shape->sizes[0], shape->sizes[1]);
@@ -100,8 +103,8 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
   std::vector<std::string> lengths = split_list(request.prompts);
   const bool published = std::erase(lengths, kPublished) > 0;
   GenerationPlan plan{.groups = {},
-                      .batches = integers("--batch", split_list(request.batches), kMostBatch),
-                      .prompts = integers("--prompt", lengths, kMostTokens),
+                      .batches = integers("--batch", split_list(request.batches), kMaxBatch),
+                      .prompts = integers("--prompt", lengths, kMaxTokens),
                       .published = published,
                       .graphs = switches(request.graphs),
                       .prefills = {},
@@ -184,13 +187,36 @@ int64_t GenerationPlan::vocabulary() const {
 }
 
 PromptIds random_prompt_ids(int64_t vocabulary) {
-  std::vector<std::vector<int64_t>> lists(kRandomLists, std::vector<int64_t>(kRandomLength));
+  std::vector<std::vector<int64_t>> lists(kPromptLists, std::vector<int64_t>(kPromptLength));
   // NOLINTNEXTLINE(bugprone-random-generator-seed): the same ids on every machine.
   std::mt19937_64 generator(0);
   for (std::vector<int64_t>& list : lists) {
     std::ranges::generate(list, [&] {
       return static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
     });
+  }
+  return PromptIds(std::move(lists));
+}
+
+PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
+  const std::string text = read_file(path, ExitCode::usage);
+  const auto continues_character = [&](size_t i) {
+    return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+  };
+  if (text.size() < kPromptLists) {
+    fail(ExitCode::usage, "--text {}: expected at least {} bytes", path, kPromptLists);
+  }
+  std::vector<std::vector<int64_t>> lists;
+  for (size_t i = 0; i < kPromptLists; ++i) {
+    size_t begin = i * text.size() / kPromptLists;
+    while (continues_character(begin)) {
+      ++begin;
+    }
+    lists.push_back(tokenizer.encode(text.substr(std::min(begin, text.size()), kMaxPromptBytes)));
+    lists.back().resize(std::min<size_t>(lists.back().size(), kPromptLength));
+    if (lists.back().empty()) {
+      fail(ExitCode::usage, "--text {}: has no token at byte {}", path, begin);
+    }
   }
   return PromptIds(std::move(lists));
 }

@@ -7,10 +7,11 @@
 
 #include "bench/generation.h"
 #include "runtime/bundle.h"
+#include "runtime/tokenizer.h"
 
 namespace warpfuse::host::bench {
 
-// What the options of `bench generate` ask for, as they were written.
+// The options of `bench generate` as text.
 struct GenerationRequest {
   std::vector<std::string> folders;
   std::optional<std::string> dtypes;
@@ -25,19 +26,19 @@ using BundleGroup = std::vector<Bundle>;
 struct GenerationPlan {
   std::vector<BundleGroup> groups;
   std::vector<int64_t> batches, prompts;
-  bool published;  // and the published prompts
+  bool published;  // also the published prompts
   std::vector<bool> graphs;
   std::vector<std::pair<int64_t, int64_t>> prefills;  // batches and lengths
   int64_t tokens;
 
-  // What fits the model's context. Without graphs, on a GPU, the smallest batch alone. Published
-  // prompts one at a time, with the tokens that were published, where the vocabulary is GPT-2's.
+  // Cases that fit the model's context. On a GPU without graphs only the smallest batch. Published
+  // prompts run one at a time to their published length, if the vocabulary is GPT-2's.
   std::vector<GenerationCase> cases(const LanguageModelSpec& model, bool cuda) const;
   std::vector<std::pair<int64_t, int64_t>> prefills_within(int64_t context) const;
-  // Whether there is any of these for any model.
+  // Whether any model has a case or a prefill.
   bool has_work(bool cuda) const;
   std::vector<Bundle> bundles() const;
-  // Token ids that every model has.
+  // Size of the smallest vocabulary: its ids are valid for every model.
   int64_t vocabulary() const;
 };
 
@@ -47,6 +48,9 @@ GenerationPlan plan_generation(const GenerationRequest& request);
 
 // The same ids on every machine.
 PromptIds random_prompt_ids(int64_t vocabulary);
+// The first 1024 tokens from each of eight places, evenly spaced in the text of a file. Throws
+// Error(usage) for a file that cannot be read, or too short to have eight.
+PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer);
 // A JSON list of lists of ids below `vocabulary`. Throws Error(usage) for another file.
 PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary);
 

@@ -35,17 +35,16 @@ Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
 
 }  // namespace
 
-Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
-                 const Timer& timer) {
+Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime) {
   return {{"date", today()},
           {"command", command},
           {"versions", versions_of(plugin, runtime)},
-          {"device", timer.device()}};
+          {"device", runtime != nullptr ? describe_gpu(*runtime) : describe_cpu()}};
 }
 
 Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
              Timer& timer, const Timer::LargeCopy& copy) {
-  Json head = identity_of(command, plugin, runtime, timer);
+  Json head = identity_of(command, plugin, runtime);
   head["timing"] = timer.method();
   head["large_copy"] = {
       {"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}};

@@ -12,11 +12,10 @@ class CudaRuntime;
 
 namespace warpfuse::host::bench {
 
-// When, with what and on what a run measured. `runtime` is null on the CPU.
-Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
-                 const Timer& timer);
+// Date, command, versions and device of a run. `runtime` is null on the CPU.
+Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime);
 
-// All of the JSON but the rows: when, with what and how a run measured.
+// The same with timing method, tuning table and large copy: all of the JSON but the rows.
 Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
              Timer& timer, const Timer::LargeCopy& copy);
 

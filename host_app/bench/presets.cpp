@@ -52,7 +52,7 @@ std::vector<Shape> sweep_shapes() {
   return sweep;
 }
 
-std::vector<Entry> seed_rows() {
+std::vector<Entry> basic_rows() {
   return {{softmax(), shapes({"1024x8192"}), {kFloat32}, {Mask::none}, forward()},
           {masked(),
            shapes({"1x512x512", "1x1024x1024"}),
@@ -136,10 +136,10 @@ std::vector<Entry> sweep_rows() {
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all{
-      {"seed",
+      {"basic",
        "1024x8192, attention's 512 and 1024 with none, causal, padding, and a head of 512x50257",
-       seed_rows()},
-      {"table", "the shapes of docs/performance.md, forward and backward, for a GPU", table_rows()},
+       basic_rows()},
+      {"table", "the shapes of docs/benchmarks, forward and backward, for a GPU", table_rows()},
       {"cpu", "smaller shapes, every kind of mask, for the CPU", cpu_rows()},
       {"sweep", "32 to 262144 columns and odd neighbours, 64M elements each", sweep_rows()},
       {"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", logprob_rows()},

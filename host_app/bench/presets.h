@@ -23,7 +23,7 @@ struct Preset {
   std::vector<Entry> entries;
 };
 
-// seed, table, cpu, sweep, logprob, dropout.
+// basic, table, cpu, sweep, logprob, dropout.
 const std::vector<Preset>& presets();
 
 }  // namespace warpfuse::host::bench

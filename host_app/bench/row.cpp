@@ -19,16 +19,16 @@ namespace {
 
 constexpr const char* kNoMemory = "out of memory";
 
-// A variant on its way through the row.
+// A variant, its result and its row of JSON.
 struct Candidate {
   Variant variant;
   Json json;
   bool right = false;
 };
 
-// A call before the one that is checked. It leaves NaN in the memory that the next outputs are
-// likely to get, so that an element that is never written does not pass for one; and the workspaces
-// that libraries keep are there then, and not counted as the call's.
+// Runs once before the checked call. It leaves NaN in the memory that the next outputs are likely
+// to get, so that an element that is never written does not pass; and libraries allocate their
+// workspaces, which then do not count as the call's.
 void prepare(const Variant& variant, const InputSet& inputs) {
   if (variant.gives != Variant::Gives::overwritten) {
     variant.call(inputs).fill(std::numeric_limits<double>::quiet_NaN());
@@ -67,11 +67,11 @@ void check(Candidate& candidate, const Case& c, const InputSet& inputs, Timer& t
       if (!of_aten) {
         throw;
       }
-      mark(candidate, "refused", kNoMemory);
+      mark(candidate, "unsupported", kNoMemory);
       return;
     }
     const std::string reason = one_line(error.what_without_backtrace());
-    mark(candidate, of_aten || is_refusal(reason) ? "refused" : "wrong", reason);
+    mark(candidate, of_aten || is_refusal(reason) ? "unsupported" : "wrong", reason);
     return;
   }
   if (variant.gives == Variant::Gives::negated) {
@@ -107,7 +107,7 @@ void add_optional(Json& json, const char* key, const std::optional<double>& valu
   }
 }
 
-// The figures of a variant, before its launches.
+// The times of a variant, before its launches.
 void add_figures(Json& json, const Timing& timing, double least_bytes, double floor_us,
                  double copy_us) {
   Json launches = json.contains("launches") ? json["launches"] : Json();
@@ -126,7 +126,7 @@ void add_figures(Json& json, const Timing& timing, double least_bytes, double fl
   }
 }
 
-// The time of ATen's operator or chain over each variant's.
+// The time of ATen's operator or chain divided by each variant's.
 void add_speedups(std::vector<Candidate>& candidates) {
   const auto peer = std::ranges::find_if(candidates, [](const Candidate& candidate) {
     return candidate.variant.kind == Variant::Kind::aten && candidate.json.contains("p50_us");
@@ -142,7 +142,7 @@ void add_speedups(std::vector<Candidate>& candidates) {
   }
 }
 
-// Of several copies of the same bytes, that with the least median.
+// The copy with the smallest median.
 Percentiles fastest(const std::vector<Timing>& timings, size_t first) {
   Percentiles best;
   for (size_t i = first; i < timings.size(); ++i) {
@@ -192,7 +192,7 @@ Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10:
     } else {
       const bool fault_of_plugin = timed[i]->variant.kind != Variant::Kind::aten &&
                                    timings[i].failure.find(kNoMemory) == std::string::npos;
-      mark(*timed[i], fault_of_plugin ? "wrong" : "refused", timings[i].failure);
+      mark(*timed[i], fault_of_plugin ? "wrong" : "unsupported", timings[i].failure);
     }
   }
   add_speedups(candidates);

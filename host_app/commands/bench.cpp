@@ -79,7 +79,7 @@ cxxopts::Options make_options() {
       "shapes",
       "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
       "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
-      value_option("seed"),
+      value_option("basic"),
       "LIST")("dtype",
               "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
               "(default: the preset's, else float32)",

@@ -9,7 +9,6 @@
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
 #include "bench/head.h"
-#include "bench/timer.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decoder.h"
@@ -47,14 +46,17 @@ cxxopts::Options make_options() {
                         "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
       "prompt", "tokens of a prompt; published: also three published prompts", value_option("32"),
       "LIST")("n,tokens", "tokens to generate", value_option("224"), "N")(
-      "graph", "CUDA graphs: on, off", value_option("on,off"), "LIST")(
+      "graph", "CUDA graphs: on, off or both", value_option("both"), "LIST")(
       "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
       "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
       "rounds", "timed runs of each row", value_option("5"), "N")(
       "prompts",
       "take prompts from this file, one per line, as text or as JSON (default: random tokens)",
       value_option(),
-      "F")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
+      "F")("text", "or from eight places of this text, such as WikiText-2's test.txt",
+           value_option(), "F")(
+      "tokenizer", "tokenizer of the prompts (default: that of the first bundle)", value_option(),
+      "DIR")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
       "json", "write the results as JSON, anew after each row", value_option(), "F");
   add_device_option(options);
   add_plugin_options(options);
@@ -72,18 +74,27 @@ GenerationRequest request_of(const Arguments& arguments) {
           .tokens = arguments.integer("tokens", 2)};
 }
 
-// What the prompts are made of, and where that comes from.
+// Prompts, and their source for the JSON.
 std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
                                              const GenerationPlan& plan) {
+  const auto given = [&](const char* name) { return arguments.has(name) ? 1 : 0; };
+  if (given("prompts") + given("text") + given("prompt-ids") > 1) {
+    fail(ExitCode::usage, "expected one of --prompts F, --text F and --prompt-ids F (see --help)");
+  }
   if (arguments.has("prompt-ids")) {
     const std::string path = arguments.text("prompt-ids");
     return {read_prompt_ids(path, plan.vocabulary()), path};
   }
-  if (!arguments.has("prompts")) {
+  if (!arguments.has("prompts") && !arguments.has("text")) {
     return {random_prompt_ids(plan.vocabulary()), "random"};
   }
+  const Tokenizer tokenizer = Tokenizer::load(
+      arguments.optional_text("tokenizer").value_or(plan.groups.front().front().folder));
+  if (arguments.has("text")) {
+    const std::string path = arguments.text("text");
+    return {text_prompt_ids(path, tokenizer), path};
+  }
   const std::string path = arguments.text("prompts");
-  const Tokenizer tokenizer = Tokenizer::load(plan.groups.front().front().folder);
   return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
@@ -95,7 +106,7 @@ int64_t weight_bytes_of(const torch::jit::Module& module) {
   return bytes;
 }
 
-// The run's JSON, and its file.
+// The run's JSON, and the file that it is saved to.
 class Document {
  public:
   Document(const Json& head, std::optional<std::string> path)
@@ -129,7 +140,7 @@ class Document {
 void print_row(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   print(
-      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us a step, "
+      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step, "
       "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
       row["model"].get<std::string>(), row["variant"].get<std::string>(),
       row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
@@ -148,7 +159,7 @@ void print_prefill(const Json& row) {
   flush_output();
 }
 
-// The first place where two lists differ; none where one is the other's start.
+// Index of the first difference; null if one list is a prefix of the other.
 Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   const auto [one, other] = std::ranges::mismatch(a, b);
   return one == a.end() || other == b.end() ? Json() : Json(one - a.begin());
@@ -163,19 +174,19 @@ class GroupRun {
     for (const Bundle& bundle : group) {
       const torch::jit::Module module = load_module(bundle, device);
       const int64_t weight_bytes = weight_bytes_of(module);  // as in the file
-      contestants_.push_back({.variant = bundle.variant,
-                              .dtype = bundle.dtype,
-                              .model = LanguageModel(bundle, module, device),
-                              .weight_bytes = weight_bytes});
+      variants_.push_back({.name = bundle.variant,
+                           .dtype = bundle.dtype,
+                           .model = LanguageModel(bundle, module, device),
+                           .weight_bytes = weight_bytes});
     }
     std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
-      contestants_.front().model.require_known(ids);
+      variants_.front().model.require_known(ids);
     });
   }
 
   void decode(const GenerationCase& c) {
     std::vector<std::vector<int64_t>> ids;
-    for (Json& row : measure_generation(bench_, contestants_, c, ids)) {
+    for (Json& row : measure_generation(bench_, variants_, c, ids)) {
       Json named = with_model(row);
       print_row(named);
       document_.add("rows", std::move(named));
@@ -187,24 +198,24 @@ class GroupRun {
   }
 
   void prefill(int64_t batch, int64_t prompt) {
-    for (Json& row : measure_prefill(bench_, contestants_, batch, prompt)) {
+    for (Json& row : measure_prefill(bench_, variants_, batch, prompt)) {
       Json named = with_model(row);
       print_prefill(named);
       document_.add("prefill", std::move(named));
     }
   }
 
-  // Compares the others with the baseline: logits on equal tokens, and what they said in the first
-  // measured row. False where logits are too far apart.
+  // Compares the other variants with the baseline: logits on equal tokens, and the tokens generated
+  // in the first measured row. Returns false if logits are too far apart.
   bool compare() {
-    if (contestants_.front().variant != "baseline" || first_ids_.empty()) {
+    if (variants_.front().name != "baseline" || first_ids_.empty()) {
       return true;
     }
     bool close = true;
-    const double tolerance = default_tolerance(contestants_.front().dtype);
-    for (size_t i = 1; i < contestants_.size(); ++i) {
-      Decoder model(contestants_[i].model);
-      Decoder reference(contestants_.front().model);
+    const double tolerance = default_tolerance(variants_.front().dtype);
+    for (size_t i = 1; i < variants_.size(); ++i) {
+      Decoder model(variants_[i].model);
+      Decoder reference(variants_.front().model);
       Difference difference;
       for (const StepComparison& step :
            compare_language_models(model, reference, bench_.prompts.batch(1, first_prompt_),
@@ -212,7 +223,7 @@ class GroupRun {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
-      Json row = name_of(contestants_[i]);
+      Json row = name_of(variants_[i]);
       row["largest_logit_difference"] = difference.largest;
       row["relative_logit_difference"] = difference.relative;
       row["tolerance"] = tolerance;
@@ -233,7 +244,7 @@ class GroupRun {
   std::string name_;
   const GenerationBench& bench_;
   Document& document_;
-  std::vector<Contestant> contestants_;
+  std::vector<ModelVariant> variants_;
   std::vector<std::vector<int64_t>> first_ids_;
   int64_t first_prompt_ = 0;
 };
@@ -268,11 +279,9 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
       .rounds = rounds,
       .prompts = prompts};
-  const std::unique_ptr<Timer> timer =
-      cuda ? make_cuda_timer(*runtime, session.device, {}) : make_cpu_timer({});
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, *session.plugin, runtime.get(), *timer);
+  Json head = identity_of(command, *session.plugin, runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   Document document(head, arguments.optional_text("json"));

@@ -15,7 +15,6 @@
 
 #include "bench/head.h"
 #include "bench/percentiles.h"
-#include "bench/timer.h"
 #include "bench/wall_clock.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
@@ -55,7 +54,7 @@ cxxopts::Options make_options() {
   return options;
 }
 
-// How calls are made.
+// Autograd mode of the calls.
 struct Mode {
   const char* name;
   bool inference, requires_grad;
@@ -133,12 +132,10 @@ ExitCode run_bench_overhead(int argc, const char* const* argv) {
   require_operators({"warpfuse::softmax", "warpfuse::log_softmax"}, "bench overhead");
   CudaRuntime* const runtime = bench.runtime.get();
   const InterruptGuard guard;
-  const std::unique_ptr<Timer> timer =
-      runtime != nullptr ? make_cuda_timer(*runtime, bench.device, {}) : make_cpu_timer({});
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
   Json document{{"format", "warpfuse-overhead-1"}, {"complete", false}};
-  document.update(identity_of(command, bench.plugin, runtime, *timer));
+  document.update(identity_of(command, bench.plugin, runtime));
   document["rows"] = Json::array();
   const auto save = [&] {
     if (arguments.has("json")) {

@@ -5,6 +5,7 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
+#include "runtime/escapes.h"
 #include "runtime/files.h"
 #include "runtime/generation.h"
 #include "runtime/interrupt.h"
@@ -12,20 +13,20 @@
 #include "runtime/output.h"
 #include "runtime/prompts.h"
 #include "runtime/session.h"
-#include "runtime/softmax_census.h"
+#include "runtime/softmax_call_counter.h"
 #include "runtime/threads.h"
 #include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {
 
-constexpr int64_t kMostRows = 4096;
-constexpr int64_t kMostLikeliest = 100;
+constexpr int64_t kMaxRows = 4096;
+constexpr int64_t kMaxTopLogprobs = 100;
 
 constexpr const char* kExamples =
     "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
     "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
-    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \". \" --json\n"
+    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
     "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
 
 cxxopts::Options make_options() {
@@ -39,18 +40,21 @@ cxxopts::Options make_options() {
       "prompts", "file with one prompt per line, as text or as JSON; - for stdin", value_option(),
       "F")("batch", "prompts that are continued at the same time", value_option("8"), "N")(
       "n,tokens", "tokens to generate at most, for each prompt", value_option("128"), "N")(
-      "stop", "end before this text; may be repeated", repeatable_option(), "TEXT")(
-      "ignore-eos", "do not end at the model's end tokens")(
+      "stop",
+      "end before this text, in which \\n, \\t, \\r, \\\\, \\\", \\' and \\xHH are escapes; may be "
+      "repeated",
+      repeatable_option(), "TEXT")("ignore-eos", "do not end at the model's end tokens")(
       "truncate", "take the end of a prompt that is too long for the context");
   options.add_options("Sampling")(
-      "temperature", "0 takes the likeliest token, greater values vary more", value_option("0"),
-      "T")("top-k", "sample from the K likeliest tokens only; 0: from all", value_option("0"), "K")(
-      "top-p", "from the likeliest that make up this probability", value_option("1"), "P")(
-      "min-p", "from those with this share of the likeliest one's probability", value_option("0"),
-      "P")("seed", "the same seed gives the same text", value_option("0"), "SEED");
+      "temperature", "0 takes the most probable token, greater values vary more", value_option("0"),
+      "T")("top-k", "sample from the K most probable tokens only; 0: from all", value_option("0"),
+           "K")("top-p", "from the most probable that make up this probability", value_option("1"),
+                "P")("min-p", "from those with this share of the most probable one's probability",
+                     value_option("0"),
+                     "P")("seed", "the same seed gives the same text", value_option("0"), "SEED");
   options.add_options("Output")("no-display-prompt", "print the continuation only")(
       "json", "print a line of JSON for each prompt")(
-      "logprobs", "with --json: log-probabilities of the tokens, and the N likeliest each time",
+      "logprobs", "with --json: log-probabilities of the tokens, and the N most probable each time",
       value_option(), "N");
   options.add_options("Execution")("no-graph", "on a GPU: no CUDA graphs")(
       "freeze", "let TorchScript fold what is constant in the model");
@@ -88,29 +92,32 @@ Sampling sampling_of(const Arguments& arguments) {
   }
   for (const char* name : {"top-k", "top-p", "min-p", "seed"}) {
     if (sampling.temperature == 0.0 && arguments.has(name)) {
-      fail(ExitCode::usage, "--{} has no meaning at --temperature 0, which takes the likeliest",
-           name);
+      fail(ExitCode::usage,
+           "--{} has no meaning at --temperature 0, which takes the most probable token", name);
     }
   }
   return sampling;
 }
 
 OutputOptions output_options_of(const Arguments& arguments) {
-  OutputOptions options{.stop_texts = arguments.texts("stop"),
+  OutputOptions options{.stop_texts = {},
                         .show_prompt = !arguments.has("no-display-prompt"),
                         .json = arguments.has("json"),
                         .scores = arguments.has("logprobs")};
   if (options.scores && !options.json) {
     fail(ExitCode::usage, "--logprobs needs --json, where they are printed");
   }
-  if (std::ranges::find(options.stop_texts, "") != options.stop_texts.end()) {
-    fail(ExitCode::usage, "--stop: expected a text, got an empty one");
+  for (const std::string& text : arguments.texts("stop")) {
+    if (text.empty()) {
+      fail(ExitCode::usage, "--stop: expected a text, got an empty one");
+    }
+    options.stop_texts.push_back(unescape(text, "--stop"));
   }
   return options;
 }
 
-// Ids of every prompt. One that is too long is an error, or loses its start: as many tokens as
-// leave room for those that are to come, but no more than half of the context.
+// Ids of every prompt. A prompt longer than the context is an error, or with `truncate` keeps only
+// its end: context - tokens + 1 tokens, at least half of the context.
 std::vector<std::vector<int64_t>> encode_within(const LanguageModel& model,
                                                 const Tokenizer& tokenizer,
                                                 const std::vector<Prompt>& prompts, bool truncate,
@@ -136,7 +143,7 @@ std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenize
   return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : std::vector<int64_t>();
 }
 
-void report(const GenerationTotals& totals, const SoftmaxCensus& census, const DecodeLoop& loop,
+void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, const DecodeLoop& loop,
             int64_t context) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
@@ -152,7 +159,7 @@ void report(const GenerationTotals& totals, const SoftmaxCensus& census, const D
               rate(totals.prompt_tokens, totals.prefill_seconds));
   print_error("decode: {} tokens, {:.1f} tokens/s\n", totals.decoded_tokens,
               rate(totals.decoded_tokens, totals.decode_seconds));
-  print_error("plugin: {} of {} softmax calls\n", census.by_plugin(), census.total());
+  print_error("plugin: {} of {} softmax calls\n", calls.by_plugin(), calls.total());
 }
 
 }  // namespace
@@ -166,13 +173,13 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const std::string folder = arguments.text("model");
   const std::vector<Prompt> prompts = prompts_of(arguments);
   GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_tokens = {}};
-  const int64_t batch = arguments.integer("batch", 1, kMostRows);
+  const int64_t batch = arguments.integer("batch", 1, kMaxRows);
   DecodeOptions decoding{.rows = std::min(batch, static_cast<int64_t>(prompts.size())),
                          .sampling = sampling_of(arguments),
                          .graphs = !arguments.has("no-graph"),
-                         .likeliest = {}};
+                         .top_logprobs = {}};
   if (arguments.has("logprobs")) {
-    decoding.likeliest = arguments.integer("logprobs", 0, kMostLikeliest);
+    decoding.top_logprobs = arguments.integer("logprobs", 0, kMaxTopLogprobs);
   }
   const OutputOptions output_options = output_options_of(arguments);
 
@@ -192,9 +199,9 @@ ExitCode run_generate(int argc, const char* const* argv) {
       session.device.is_cuda() ? open_cuda_runtime(session.device) : nullptr;
   DecodeLoop loop(model, decoding, runtime.get());
   GenerationOutput output(tokenizer, prompts, ids, output_options);
-  const SoftmaxCensus census;
+  const SoftmaxCallCounter calls;
   const GenerationTotals totals = generate(loop, ids, model.spec().context, options, output);
-  report(totals, census, loop, model.spec().context);
+  report(totals, calls, loop, model.spec().context);
   if (totals.interrupted) {
     fail(ExitCode::interrupted, "interrupted; what had been generated is printed");
   }

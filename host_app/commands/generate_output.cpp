@@ -14,9 +14,9 @@ constexpr double kMilliseconds = 1e3;
 
 Json json_of(const Choice& choice) {
   Json result{{"id", choice.id}, {"logprob", choice.logprob}};
-  Json& likeliest = result["likeliest"] = Json::array();
-  for (const ScoredToken& token : choice.likeliest) {
-    likeliest.push_back({{"id", token.id}, {"logprob", token.logprob}});
+  Json& top_logprobs = result["top_logprobs"] = Json::array();
+  for (const ScoredToken& token : choice.top_logprobs) {
+    top_logprobs.push_back({{"id", token.id}, {"logprob", token.logprob}});
   }
   return result;
 }

@@ -22,7 +22,7 @@
 namespace warpfuse::host {
 namespace {
 
-constexpr int64_t kMostBatch = 65'536;
+constexpr int64_t kMaxBatch = 65'536;
 
 constexpr const char* kExamples =
     "  warpfuse perplexity -m bundles/wikitext-small/fused-float32 --text wikitext-2/valid.txt\n"
@@ -51,7 +51,7 @@ ScoringOptions scoring_options(const Arguments& arguments, int64_t context) {
       arguments.has("window") ? arguments.integer("window", 2, context) : context;
   const int64_t stride = arguments.has("stride") ? arguments.integer("stride", 1, window)
                                                  : std::max<int64_t>(window / 2, 1);
-  return {.window = window, .stride = stride, .batch = arguments.integer("batch", 1, kMostBatch)};
+  return {.window = window, .stride = stride, .batch = arguments.integer("batch", 1, kMaxBatch)};
 }
 
 std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& text,
@@ -74,7 +74,7 @@ int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
 
 void print_text(const Score& score, double bits_per_byte) {
   print("perplexity: {:.4f}\n", score.perplexity());
-  print("mean negative log-likelihood: {:.6f} nats a token\n", score.mean());
+  print("mean negative log-likelihood: {:.6f} nats per token\n", score.mean());
   print("bits a byte: {:.4f}\n", bits_per_byte);
   print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
 }

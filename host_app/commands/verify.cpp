@@ -16,7 +16,7 @@
 namespace warpfuse::host {
 namespace {
 
-constexpr int64_t kMostSteps = 1'000'000;
+constexpr int64_t kMaxSteps = 1'000'000;
 
 constexpr const char* kExamples =
     "  warpfuse verify bundles/wikitext-small/fused-float32 "
@@ -127,7 +127,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
   const Bundle model = read_bundle(arguments.text("model"));
   const Bundle reference = read_bundle(arguments.text("reference"));
   require_same_kind(model, reference);
-  const int64_t steps = arguments.integer("steps", 1, kMostSteps);
+  const int64_t steps = arguments.integer("steps", 1, kMaxSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const double tolerance = tolerance_of(arguments, model, reference);
   const std::vector<Prompt> prompts = prompts_of(arguments);

@@ -35,7 +35,7 @@ std::optional<cudaDataType_t> type_of(const at::Tensor& x) {
   }
 }
 
-// What is [rows, columns] here lies as what cuBLAS calls a matrix of columns x rows.
+// Row-major [rows, columns] is column-major columns x rows to cuBLAS.
 cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, int64_t rows, int64_t columns) {
   cublasLtMatrixLayoutOpaque_t layout;
   check(cublasLtMatrixLayoutInit(&layout, type, columns, rows, columns),
@@ -43,16 +43,16 @@ cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, int64_t rows, int64_
   return layout;
 }
 
-// By cuBLASLt's function for the kind of object.
+// Sets an attribute by cuBLASLt's setter for the kind of object.
 template <auto kSetter, typename Object, typename Name, typename Value>
 void set(Object& object, Name name, const Value& value) {
   check(kSetter(&object, name, static_cast<const void*>(&value), sizeof(value)), "an attribute");
 }
 
-// Bytes that an address is a multiple of, as far as cuBLASLt makes a difference.
+// Alignment of an address in bytes, up to the largest that cuBLASLt distinguishes.
 uint32_t alignment_of(const void* address) {
-  constexpr uintptr_t kMost = 256;
-  const auto at = reinterpret_cast<uintptr_t>(address) | kMost;
+  constexpr uintptr_t kMax = 256;
+  const auto at = reinterpret_cast<uintptr_t>(address) | kMax;
   return static_cast<uint32_t>(at & (~at + 1));
 }
 
@@ -104,7 +104,7 @@ bool launch(cudaDataType_t type, const at::Tensor& bias, const at::Tensor& input
   return true;
 }
 
-// Whether these are what launch() takes; addmm and the addition take more.
+// Whether launch() supports these operands; addmm and the addition support more.
 bool is_plain(const at::Tensor& bias, const at::Tensor& input, const at::Tensor& weight,
               at::IntArrayRef sizes, const at::Tensor& residual) {
   const auto fits = [&](const at::Tensor& x) {

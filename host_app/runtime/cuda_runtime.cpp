@@ -31,14 +31,16 @@ std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device) {
          "{}: this program was built without CUDA ({} is neither beside it nor in ../lib)",
          device.str(), kModule);
   }
-  void* module = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed, as libtorch
-  if (module == nullptr) {
-    fail(ExitCode::device, "{} cannot be loaded: {}", kModule, dlerror());
-  }
+  return open_cuda_runtime(device, *path);
+}
+
+std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device,
+                                               const std::filesystem::path& path) {
+  void* module = open_library(path, "module", ExitCode::device);
   using Factory = CudaRuntime*(int);
   auto* factory = reinterpret_cast<Factory*>(dlsym(module, kFactory));
   if (factory == nullptr) {
-    fail(ExitCode::device, "{}: has no {}", path->string(), kFactory);
+    fail(ExitCode::device, "{}: has no {}", path.string(), kFactory);
   }
   return std::unique_ptr<CudaRuntime>(factory(device.has_index() ? device.index() : 0));
 }

@@ -3,15 +3,15 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace warpfuse::host {
 
-// What the host needs of CUDA beyond libtorch's operators: graphs, times, facts of the device. The
-// program links no CUDA library; a module of its own, libwarpfuse_host_cuda.so, implements this and
-// is opened when a GPU was chosen.
+// The host's own CUDA code: graphs, timers, device properties. The program links no CUDA library;
+// libwarpfuse_host_cuda.so implements this interface and is loaded only when a GPU is selected.
 
 struct CudaDevice {
   std::string name;
@@ -24,17 +24,17 @@ struct CudaDevice {
 
 struct StepState;
 
-// Work that was captured once and runs again, with the same addresses, at each replay.
+// Captured work; each replay uses the same addresses.
 class CudaGraph {
  public:
   virtual ~CudaGraph() = default;
-  // On the current stream; returns before the work is done.
+  // Launches on the current stream and does not wait.
   virtual void replay() = 0;
-  // Kernels of one replay.
+  // Kernels per replay.
   virtual int64_t kernels() const = 0;
 };
 
-// The GPU's time between two points of the current stream.
+// GPU time between two points of the current stream.
 class CudaStopwatch {
  public:
   virtual ~CudaStopwatch() = default;
@@ -49,33 +49,33 @@ class CudaRuntime {
   virtual ~CudaRuntime() = default;
   virtual CudaDevice device() const = 0;
 
-  // Calls `work` once on a stream of its own; what it would launch becomes the graph. It must not
-  // wait for the device. Tensors that it makes live in the graph's memory, which a later graph may
-  // use too: `memory_of` must then live as long as that graph, and no two of them may be in use at
-  // once. Warm up first: what a library sets up at its first call cannot be captured.
+  // Captures the launches of `work` on a separate stream. `work` must not synchronise. Its tensors
+  // live in the graph's memory, which a later graph may share: `memory_of` must then outlive that
+  // graph, and no two of them may run at once. Warm up first: lazy library initialisation cannot be
+  // captured.
   virtual std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
                                              const CudaGraph* memory_of = nullptr) = 0;
-  // Runs `work` on the stream of captures and waits for it: what a library sets up for a stream is
-  // then there.
+  // Runs `work` on the capture stream and waits for it, so that libraries initialise for that
+  // stream.
   virtual void warm_up(const std::function<void()>& work) = 0;
   virtual std::unique_ptr<CudaStopwatch> stopwatch() = 0;
   virtual void synchronize() = 0;
-  // Whether the current stream has nothing left to do. Throws what its work failed with.
+  // Whether the current stream is empty. Throws the error of its work.
   virtual bool idle() = 0;
-  // Runs `action` and waits for the device. The most bytes that were asked of libtorch's allocator
-  // at once, beyond those of before.
+  // Runs `action` and synchronises. Returns the allocator's peak of requested bytes above the value
+  // before.
   virtual int64_t peak_bytes(const std::function<void()>& action) = 0;
-  // Gives the memory that no tensor uses back to the device.
+  // Returns cached memory to the device.
   virtual void release_memory() = 0;
 
-  // On the current stream: a kernel that does nothing; a copy of so many bytes (a multiple of 16,
-  // as are the addresses) by a kernel.
+  // Launch on the current stream: an empty kernel; a copy by a kernel (bytes and addresses are
+  // multiples of 16).
   virtual void launch_empty_kernel() = 0;
   virtual void launch_copy(void* to, const void* from, int64_t bytes) = 0;
-  // The same as advance() of step_state.h; `state.published` is host memory that the GPU can reach.
+  // advance() of step_state.h as a kernel; `state.published` is host memory that the GPU can reach.
   virtual void launch_advance(const StepState& state, const int64_t* tokens) = 0;
 
-  // What a profiler that is told not to start by itself records.
+  // Marks the region for `ncu --profile-from-start off`.
   virtual void start_profiler() = 0;
   virtual void stop_profiler() = 0;
 };
@@ -83,12 +83,15 @@ class CudaRuntime {
 // Whether the module was built and is beside this program or in ../lib.
 bool has_cuda_runtime();
 
-// Opens the module where there is one: operators of its own, which product_epilogues.h takes, are
-// there then. libtorch_cuda must be loaded.
+// Loads the module, if it was built, for its operators, which product_epilogues.h uses.
+// libtorch_cuda must be loaded.
 void load_cuda_operators();
 
-// Opens the module for a GPU, once libtorch_cuda is loaded. Throws Error(device) where there is no
-// module.
+// Loads the module for a GPU; libtorch_cuda must be loaded. Throws Error(device) if the module is
+// missing or cannot be loaded.
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device);
+// The same with the module at `path`.
+std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device,
+                                               const std::filesystem::path& path);
 
 }  // namespace warpfuse::host

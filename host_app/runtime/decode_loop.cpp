@@ -18,11 +18,11 @@
 namespace warpfuse::host {
 namespace {
 
-// Tokens that one call of the model takes in: what bounds the memory for a prompt's scores.
+// Maximum tokens per call of the model: bounds the memory of a prompt's scores.
 constexpr int64_t kPrefillTokens = 8192;
-// Enough to keep a GPU busy while the host looks at tokens, few to throw away when a row ends.
+// Enough to keep a GPU busy while the host reads tokens, few to discard when a row ends.
 constexpr int64_t kStepsAhead = 4;
-// What libraries set up at their first calls, they have then.
+// Enough calls for lazy library initialisation, which cannot be captured.
 constexpr int kWarmUps = 3;
 constexpr std::chrono::microseconds kPollInterval{20};
 constexpr int kPollsBetweenChecks = 1000;
@@ -64,7 +64,7 @@ DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
   count_ = at::zeros({1}, integers);
   ring_ = at::zeros({kRingSteps, options.rows}, shared);
   published_ = at::zeros({1}, shared);
-  scores_ = at::zeros({options.rows, score_columns(options.likeliest.value_or(0))},
+  scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
                       integers.dtype(at::kFloat));
   const auto data = [](const at::Tensor& tensor) { return tensor.mutable_data_ptr<int64_t>(); };
   state_ = {.rows = options.rows,
@@ -83,7 +83,7 @@ DecodeLoop::~DecodeLoop() {
     try {
       runtime_->synchronize();
     } catch (const c10::Error&) {
-      return;  // whoever reads the tokens is told
+      return;  // read() reports it
     }
   }
 }
@@ -143,8 +143,8 @@ std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& 
     lengths_[i] = length;
   }
   at::Tensor scores;
-  if (options_.likeliest) {
-    scores = score_choices(logits, tokens, *options_.likeliest);
+  if (options_.top_logprobs) {
+    scores = score_choices(logits, tokens, *options_.top_logprobs);
   }
   const at::Tensor drawn = tokens.to(at::kCPU);
   const auto* first = drawn.const_data_ptr<int64_t>();
@@ -164,8 +164,8 @@ void DecodeLoop::stop(int64_t row) {
 void DecodeLoop::step(int64_t slots, bool advancing) {
   const at::Tensor logits = model_.decode(ids_, positions_, cache_.slots(slots));
   const at::Tensor tokens = draw(logits, draws_, names_);
-  if (options_.likeliest) {
-    scores_.copy_(score_choices(logits, tokens, *options_.likeliest));
+  if (options_.top_logprobs) {
+    scores_.copy_(score_choices(logits, tokens, *options_.top_logprobs));
   }
   if (!advancing) {
     return;
@@ -208,7 +208,7 @@ const DecodeLoop::StepGraph* DecodeLoop::graph_of(int64_t slots) {
 
 int64_t DecodeLoop::steps_ahead() const {
   // The scores of a step are those of the last one.
-  return runtime_ == nullptr || options_.likeliest ? 1 : kStepsAhead;
+  return runtime_ == nullptr || options_.top_logprobs ? 1 : kStepsAhead;
 }
 
 void DecodeLoop::launch() {
@@ -230,8 +230,7 @@ void DecodeLoop::launch() {
   ++launched_;
 }
 
-// Sleeps until the token is due before it looks: each look costs the host as much as to launch a
-// step.
+// Sleeps until the token is due, then polls: a poll costs the host as much as launching a step.
 void DecodeLoop::wait_for(int64_t step) {
   using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
@@ -268,7 +267,7 @@ std::vector<Choice> DecodeLoop::read() {
 
 std::vector<Choice> DecodeLoop::choices_of(const std::vector<int64_t>& tokens,
                                            const at::Tensor& scores) const {
-  if (options_.likeliest) {
+  if (options_.top_logprobs) {
     return read_choices(scores, tokens);
   }
   std::vector<Choice> choices(tokens.size());

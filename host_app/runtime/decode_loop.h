@@ -13,7 +13,7 @@
 #include "runtime/cuda_runtime.h"
 #include "runtime/language_model.h"
 #include "runtime/sampling.h"
-#include "runtime/softmax_census.h"
+#include "runtime/softmax_call_counter.h"
 #include "runtime/step_clock.h"
 #include "runtime/step_state.h"
 
@@ -22,24 +22,24 @@ namespace warpfuse::host {
 struct DecodeOptions {
   int64_t rows;  // sequences at a time
   Sampling sampling;
-  bool graphs = true;                // on a GPU
-  std::optional<int64_t> likeliest;  // score each token, and so many of the likeliest
+  bool graphs = true;                   // on a GPU
+  std::optional<int64_t> top_logprobs;  // score each token, and so many of the most probable
 };
 
-// A sequence to continue. Its name stands for it in the random numbers, so that what is drawn
-// depends neither on its row nor on its neighbours.
+// A sequence to continue. Its name selects its random stream, so that samples depend on neither row
+// nor batch.
 struct Sequence {
   int64_t name;
   std::span<const int64_t> ids;
 };
 
-// Sequences in the rows of a cache, all taking a step at a time. A step feeds each row
-// its last token, draws the next one and leaves it for the step after, without the host: steps may
-// be launched before the tokens of earlier ones are read.
+// Decodes sequences in the rows of a cache, one step for all rows at a time. A step feeds each row
+// its last token, samples the next one and leaves it for the following step, without the host:
+// steps may be launched before the tokens of earlier ones are read.
 //
 // On a GPU a step is a CUDA graph, one for each bucket of the cache, captured when it is first
-// needed; they share memory and read and write the same tensors, so that to change from one to
-// another moves nothing. On the CPU the same step runs as it is.
+// needed; they share memory and read and write the same tensors, so that a change of bucket moves
+// nothing. On the CPU the same step runs as it is.
 class DecodeLoop {
  public:
   // `runtime` is needed on a GPU, and outlives the loop.
@@ -48,27 +48,27 @@ class DecodeLoop {
   DecodeLoop(const DecodeLoop&) = delete;
   DecodeLoop& operator=(const DecodeLoop&) = delete;
 
-  // Puts sequences of one length into the rows from `row` on; their first tokens.
+  // Puts sequences of one length into the rows from `row` on; returns their first tokens.
   std::vector<Choice> start(int64_t row, const std::vector<Sequence>& sequences);
-  // The row takes no part in later steps, until it is started again.
+  // Excludes the row from later steps until it is started again.
   void stop(int64_t row);
 
   // Starts a step; no row may be at the end of the context, and at most steps_ahead() steps may
   // have been launched and not read.
   void launch();
-  // The tokens of the next step that was launched, by row; waits for them. Rows that had been
-  // stopped have tokens without a meaning.
+  // Waits for the oldest unread step and returns its tokens, by row. Tokens of stopped rows have no
+  // meaning.
   std::vector<Choice> read();
 
   int64_t unread() const { return launched_ - read_; }
   int64_t steps_ahead() const;
   int64_t rows() const { return options_.rows; }
-  // Tokens in a row, with those of steps that were launched; 0 after stop().
+  // Tokens in a row, launched steps included; 0 after stop().
   int64_t length(int64_t row) const { return lengths_[row]; }
 
-  // Why steps run without graphs although they were asked for; empty if they do not.
+  // Why requested graphs are not used; empty if they are.
   const std::string& graph_failure() const { return graph_failure_; }
-  // Kernels of the step that was launched last; 0 where it was no graph.
+  // Kernels of the last launched step; 0 without a graph.
   int64_t kernels_per_step() const { return kernels_per_step_; }
 
  private:
@@ -79,7 +79,7 @@ class DecodeLoop {
 
   at::Tensor prefill(int64_t row, const std::vector<Sequence>& sequences) const;
   at::Tensor draw(const at::Tensor& logits, const at::Tensor& draws, const at::Tensor& names) const;
-  // What a step computes; without `advancing` it may be run any number of times.
+  // Computes a step; without `advancing` it may run any number of times.
   void step(int64_t slots, bool advancing);
   const StepGraph* graph_of(int64_t slots);
   void wait_for(int64_t step);

@@ -21,17 +21,19 @@ void* (*volatile const throwing_dlopen)(const char*, int) = dlopen;
 
 }  // namespace
 
-void open_library(const fs::path& path, std::string_view role) {
+void* open_library(const fs::path& path, std::string_view role, ExitCode code) {
   // A path without a slash would be searched for in the system's folders.
   const fs::path absolute = fs::absolute(path);
   if (!fs::is_regular_file(absolute)) {
-    fail(ExitCode::plugin, "{} {}: no such file", role, path.string());
+    fail(code, "{} {}: no such file", role, path.string());
   }
   const auto open = [&] { return throwing_dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
-  if (!translating_errors(ExitCode::plugin, fmt::format("{} {}", role, path.string()), open)) {
+  void* library = translating_errors(code, fmt::format("{} {}", role, path.string()), open);
+  if (!library) {
     const char* reason = dlerror();
-    fail(ExitCode::plugin, "{} cannot be loaded: {}", role, reason ? reason : path.string());
+    fail(code, "{} cannot be loaded: {}", role, reason ? reason : path.string());
   }
+  return library;
 }
 
 bool try_open_library(const char* name) {

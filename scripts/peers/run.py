@@ -48,7 +48,7 @@ def _compile(case: Case) -> str:
     for name, call in compiled_calls(case, rules).items():
         try:
             call(*inputs)
-        except Exception as error:  # the run itself reports it as refused
+        except Exception as error:  # the run itself reports it as unsupported
             failed = f"{name}: {_reason(error)}"
     return failed
 
@@ -141,7 +141,7 @@ def _checked(
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # whatever an implementation says to a case that it cannot take
-        return {"status": "refused", "reason": _reason(error)}
+        return {"status": "unsupported", "reason": _reason(error)}
     error = error_of(case, rules, inputs, result)
     if math.isnan(error) or error > 1:
         return {"status": "wrong", "reason": f"an element is off by {error:.3g} times the allowed"}

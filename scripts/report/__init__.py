@@ -1,1 +1,1 @@
-"""Turns benchmark JSON into the tables and plots of docs/performance.md."""
+"""Turns benchmark JSON into docs/benchmarks/<device>.md and the plots."""

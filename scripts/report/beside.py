@@ -49,7 +49,7 @@ class Beside:
         return self.bench.device_name == bench.device_name
 
     def holds(self, row: Row, name: str) -> bool:
-        """Whether a peer was run here on that row; that it was wrong or refused is an answer."""
+        """Whether a peer was run here on that row; that it was wrong or unsupported is an answer."""
         found = self.rows.get((row.key, row.direction))
         return found is not None and name in {DISPLAYED.get(v, v) for v in found.variants}
 

@@ -1,10 +1,9 @@
-"""The files that are generated whole or in part: blocks of performance.md, and the plots."""
+"""The generated files: a page of tables for each device, and the plots."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from .dropout import dropout_table
 from .errors import ReportError
@@ -19,58 +18,127 @@ from .generate import (
     steps_block,
 )
 from .generate_plot import drawn, generate_plot
-from .kernels import launch_table, seed_table, traffic_table
+from .kernels import launch_table, basic_table, traffic_table
 from .logprob import logprob_table
 from .model import Bench
 from .peers_table import peers_text
 from .plots import PLOTS
-from .tables import (
-    cpu_table,
-    masked_table,
-    setup_table,
-    softmax_table,
-    targets_summary,
-)
+from .tables import cpu_table, masked_table, setup_table, softmax_table, targets_summary
 from .targets import Peers, for_device
 
-DOCUMENT = "performance.md"
 NOT_MEASURED = "Not measured in this run."
-MARKER = re.compile(r"<!-- (begin|end) generated: ([a-z-]+) -->")
-BLOCK = re.compile(
-    r"(<!-- begin generated: ([a-z-]+) -->).*?(<!-- end generated: \2 -->)", re.DOTALL
+HEADER = (
+    "Written by `scripts/report.py` from the JSON beside it; not to be edited. "
+    "[performance.md](../performance.md) is the summary, [bench.md](../bench.md) says how times are taken."
 )
 
-Block = Callable[[Bench, Peers], str]
-GPU_BLOCKS: dict[str, Block] = {
-    "gpu-setup": setup_table,
-    "gpu-figures": targets_summary,
-    "softmax": softmax_table,
-    "masked": masked_table,
-    "logprob": logprob_table,
-    "dropout": dropout_table,
-    "peers": peers_text,
-    "seed": seed_table,
-    "traffic": traffic_table,
-    "launches": launch_table,
+Block = TypeVar("Block")
+
+
+@dataclass(frozen=True)
+class Section(Generic[Block]):
+    """A heading, what the reader must know, and the tables. A run may leave an optional one out."""
+
+    title: str
+    text: str
+    block: Block
+    optional: bool = False
+
+
+GPU_SECTIONS: dict[str, Section[Callable[[Bench, Peers], str]]] = {
+    "gpu-setup": Section(
+        "The run", "![share of the large copy's bandwidth over columns](../images/share.svg)", setup_table
+    ),
+    "gpu-figures": Section("Targets", "", targets_summary),
+    "softmax": Section(
+        "softmax",
+        "`floor` is the least bytes over the bandwidth of the large copy; `share` is floor / time; `of a copy` is the "
+        "time of a copy of the same bytes / time.",
+        softmax_table,
+    ),
+    "masked": Section(
+        "scaled_masked_softmax", "The chain is ATen's: scale, mask and softmax as kernels of their own.", masked_table
+    ),
+    "logprob": Section(
+        "fused_logprob",
+        "log p(target) of logits [rows, V]. `both` is a forward and its backward as a trainer calls them: its floor is "
+        "two reads and one write. `in place` writes the gradient over the logits. ATen's two ways are log_softmax with "
+        "gather, and log_softmax with nll_loss, both with the backward kernels that autograd calls. Extra MB is the "
+        "peak allocation beyond inputs and result.",
+        logprob_table,
+        optional=True,
+    ),
+    "dropout": Section(
+        "Dropout",
+        "Training, p = 0.2. `linear_dropout_softmax` is of [rows, in, out] with a bias; `both` is a training step: the "
+        "forward, and the gradients of input, weight and bias. ATen is native_dropout and softmax (after at::linear for "
+        "the last operator). `alone` is the plugin's softmax, or at::linear with its gradients, in the same run; "
+        "`on top` is our time less that. tf32 is float32 with TF32 matmuls. Extra MB is the peak allocation beyond "
+        "inputs and results, workspaces of matmuls included.",
+        dropout_table,
+        optional=True,
+    ),
+    "peers": Section(
+        "Other implementations",
+        "`scripts/bench_peers.py` times public kernels beside ours in one run: same inputs, results checked against "
+        "float64, replays interleaved. torch.compile is warmed up and tuned first; a backward is the gradient's kernels "
+        "without autograd. Kernels that the script cannot run keep a time of another run, in a column of its own.",
+        peers_text,
+    ),
+    "basic": Section(
+        "Algorithms",
+        "Each algorithm of the row engine by itself, on the shapes of the preset `basic`.\n\n"
+        "![the algorithms on 1024 x 8192](../images/ladder.svg)",
+        basic_table,
+    ),
+    "traffic": Section(
+        "Memory traffic", "Counted by Nsight Compute.\n\n![roofline](../images/roofline.svg)", traffic_table
+    ),
+    "launches": Section("Launches", "The kernels of the plugin that ran, and for which rows.", launch_table),
 }
-# Of a preset of their own, which a run may leave out.
-OPTIONAL = ("logprob", "dropout")
-CPU_BLOCKS: dict[str, Block] = {
-    "cpu-setup": setup_table,
-    "cpu-figures": targets_summary,
-    "cpu": cpu_table,
+GENERATE_SECTIONS: dict[str, Section[Callable[[Story], str]]] = {
+    "generate-setup": Section(
+        "Generation: the run",
+        "`scripts/bench_generate.sh --peers`: GPT-2 with random weights, which cost the same as trained ones, and the "
+        "model that ships; then Hugging Face's GPT-2 on the same prompts. Decoding is greedy, for a fixed number of "
+        "tokens.",
+        setup_block,
+    ),
+    "generate-figures": Section("Generation: targets", "", figures_block),
+    "generate": Section(
+        "Generation: tokens per second",
+        "Of all sequences of a batch after their first token, over the time of the decode; in brackets the least and "
+        "the most of several runs. Ours run a step as a CUDA graph unless a column says otherwise. `hf eager` and "
+        "`hf sdpa` are `generate()` with its defaults; `hf static+compile` is `generate()` with a static cache, which "
+        "compiles the decode; `hf compiled loop` is a loop over the compiled model without the work that `generate()` "
+        "does between steps.",
+        speed_block,
+    ),
+    "generate-steps": Section(
+        "Generation: a step",
+        "The floor is the bytes of weights and cache over the read bandwidth measured in the same run; the empty graph "
+        "has as many kernels, which do nothing. `softmax` is the share of its kernels, with those of scale and mask "
+        "where these are not fused. p5 and p95 are the host's view: it sleeps until a token is due.",
+        steps_block,
+    ),
+    "generate-prefill": Section("Generation: the prompt", "", prefill_block),
+    "generate-accuracy": Section(
+        "Generation: accuracy", "Against the baseline of the same dtype, on the same tokens.", accuracy_block
+    ),
 }
-# Of runs of their own, for which a device may have no file.
-GENERATE_BLOCKS: dict[str, Callable[[Story], str]] = {
-    "generate-setup": setup_block,
-    "generate-figures": figures_block,
-    "generate": speed_block,
-    "generate-steps": steps_block,
-    "generate-prefill": prefill_block,
-    "generate-accuracy": accuracy_block,
+CPU_SECTIONS: dict[str, Section[Callable[[Bench, Peers], str]]] = {
+    "cpu-setup": Section("The run", "", setup_table),
+    "cpu-figures": Section("Targets", "", targets_summary),
+    "cpu": Section(
+        "Operators",
+        "With warm pages: both allocation thresholds of malloc are raised. `default malloc` is ours and ATen's (or the "
+        "chain's) with malloc's defaults.",
+        cpu_table,
+    ),
 }
-GENERATE_CPU_BLOCKS: dict[str, Callable[[Story], str]] = {"generate-cpu": cpu_block}
-NAMES = (*GPU_BLOCKS, *CPU_BLOCKS, *GENERATE_BLOCKS, *GENERATE_CPU_BLOCKS)
+GENERATE_CPU_SECTIONS: dict[str, Section[Callable[[Story], str]]] = {
+    "generate-cpu": Section("Generation", "", cpu_block),
+}
 
 
 @dataclass(frozen=True)
@@ -81,57 +149,36 @@ class Stories:
     cpu: Story | None
 
 
-def texts_of(
-    blocks: dict[str, Block], bench: Bench, peers: Peers, allow_partial: bool
-) -> dict[str, str]:
-    """The text of each block; one without rows means that its preset was left out of the run."""
+def _rendered(section: Section, text: str) -> str:
+    return "\n\n".join(part for part in (f"## {section.title}", section.text, text) if part)
+
+
+def _bench_sections(
+    sections: dict[str, Section], bench: Bench, peers: Peers, allow_partial: bool
+) -> list[str]:
     own = for_device(peers, bench)
-    texts = {name: block(bench, own) for name, block in blocks.items()}
-    empty = [name for name, text in texts.items() if not text and name not in OPTIONAL]
+    texts = {name: section.block(bench, own) for name, section in sections.items()}
+    empty = [name for name, text in texts.items() if not text and not sections[name].optional]
     if empty and not allow_partial:
         raise ReportError(
             f"{bench.path}: no rows for: {', '.join(empty)} (--allow-partial writes the rest)"
         )
-    return {name: text or NOT_MEASURED for name, text in texts.items()}
+    return [_rendered(sections[name], text or NOT_MEASURED) for name, text in texts.items()]
 
 
-def fill(document: str, texts: dict[str, str], where: Path) -> str:
-    """The document with the blocks between markers replaced; each must be there once."""
-    names = [match[2] for match in BLOCK.finditer(document)]
-    pairs = [(kind, name) for name in names for kind in ("begin", "end")]
-    for found, expected in zip_longest(MARKER.findall(document), pairs):
-        if found != expected:
-            kind, name = found or expected
-            raise ReportError(
-                f"{where}: the {kind} marker of {name} has no partner, or holds another block"
-            )
-    for name in names:
-        if names.count(name) > 1:
-            raise ReportError(f"{where}: the block {name} is there twice")
-        if name not in NAMES:
-            raise ReportError(f"{where}: there is no generated block {name}")
-    for name in texts:
-        if name not in names:
-            raise ReportError(
-                f"{where}: no place for the block {name}: "
-                f"<!-- begin generated: {name} --> and <!-- end generated: {name} -->"
-            )
-
-    def replaced(match: re.Match[str]) -> str:
-        if match[2] not in texts:  # the other device's, whose file was not given
-            return match[0]
-        return f"{match[1]}\n\n{texts[match[2]]}\n\n{match[3]}"
-
-    return BLOCK.sub(replaced, document)
-
-
-def generate_texts(stories: Stories) -> dict[str, str]:
-    """The text of each block about generation."""
-    return {
-        name: (block(story) if story else "") or NOT_MEASURED
-        for blocks, story in ((GENERATE_BLOCKS, stories.gpu), (GENERATE_CPU_BLOCKS, stories.cpu))
-        for name, block in blocks.items()
-    }
+def _page(
+    sections: dict[str, Section],
+    generation: dict[str, Section],
+    bench: Bench,
+    peers: Peers,
+    story: Story | None,
+    allow_partial: bool,
+) -> str:
+    parts = [f"# Benchmarks: {bench.device_name}", HEADER]
+    parts += _bench_sections(sections, bench, peers, allow_partial)
+    for section in generation.values():
+        parts.append(_rendered(section, (section.block(story) if story else "") or NOT_MEASURED))
+    return "\n\n".join(parts) + "\n"
 
 
 def generated_files(
@@ -143,12 +190,14 @@ def generated_files(
     allow_partial: bool,
 ) -> tuple[dict[Path, str], list[str]]:
     """Every generated file with its contents, and the plots that a partial run leaves alone."""
-    texts = generate_texts(stories)
-    for blocks, bench in ((GPU_BLOCKS, gpu), (CPU_BLOCKS, cpu)):
-        if bench:
-            texts |= texts_of(blocks, bench, peers, allow_partial)
-    path = docs / DOCUMENT
-    files = {path: fill(read_text(path), texts, path)}
+    page = docs / "benchmarks" / f"{gpu.path.stem}.md"
+    files = {
+        page: _page(GPU_SECTIONS, GENERATE_SECTIONS, gpu, peers, stories.gpu, allow_partial)
+    }
+    if cpu:
+        files[page.with_name(f"{cpu.path.stem}.md")] = _page(
+            CPU_SECTIONS, GENERATE_CPU_SECTIONS, cpu, peers, stories.cpu, allow_partial
+        )
     skipped = []
     for name, plot in PLOTS.items():
         try:
@@ -160,11 +209,3 @@ def generated_files(
     if stories.gpu and drawn(stories.gpu.run):
         files[docs / "images" / "generate.svg"] = generate_plot(stories.gpu.run, stories.gpu.hf)
     return files, skipped
-
-
-def read_text(path: Path) -> str:
-    """A file's text; a ReportError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error

@@ -40,6 +40,6 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
         (">MB beside", memory_beside("warpfuse")),
         (">ATen", memory_beside("aten")),
         (">alone", _memory_alone),
-        ("figure", figures_of(bench, peers)),
+        ("target", figures_of(bench, peers)),
     ]
     return paired_table(rows, columns) if rows else ""

@@ -11,7 +11,7 @@ from .markdown import known_table, table
 from .numbers import NOTHING, bandwidth, megabytes, microseconds, milliseconds, percent, rate, times
 
 VARIANTS = ("baseline", "fused", "sdpa")
-IMAGE = "![tokens a second of distilgpt2, batch 1](images/generate.svg)"
+IMAGE = "![tokens a second of distilgpt2, batch 1](../images/generate.svg)"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _source_rows(source: Source) -> list[list[str]]:
     rows += [[f"timing: {name}", text] for name, text in source.timing.items()]
     if source.command:
         rows.append(["command", f"`{source.command}`"])
-    rows.append(["data", f"[{source.path.name}](benchmarks/{source.path.name})"])
+    rows.append(["data", f"[{source.path.name}](./{source.path.name})"])
     return rows
 
 

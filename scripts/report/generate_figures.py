@@ -59,7 +59,7 @@ MEASURES: dict[str, tuple[Measure, str, Callable[[float | None], str]]] = {
         times,
     ),
     "floor_share": (_floor_share, "{:.0%} of the floor", percent),
-    "host_us": (_host_us, "at most {:g} us of the host a token", microseconds),
+    "host_us": (_host_us, "at most {:g} us of the host per token", microseconds),
 }
 
 
@@ -136,8 +136,8 @@ def figures_table(run: Generation, hf: PeerRun | None, figures: list[Figure]) ->
         of = [str(figure.where.get(name, "all")) for name in FIELDS]
         lines.append([*of, figure.text, MEASURES[figure.measure][2](value), mark])
     if not lines:
-        return "No figures are set for this device."
-    header = ["model", "dtype", ">batch", ">prompt", "figure", ">measured", "reached"]
+        return "No targets are set for this device."
+    header = ["model", "dtype", ">batch", ">prompt", "target", ">measured", "met"]
     if not known:
         return table(header, lines)
-    return f"{reached} of {known} figures are reached.\n\n{table(header, lines)}"
+    return f"{reached} of {known} targets are met.\n\n{table(header, lines)}"

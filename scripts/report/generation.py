@@ -250,9 +250,12 @@ def _require_distinct(path: Path, names: list[str]) -> None:
             raise ReportError(f"{path}: {name} is there twice")
 
 
-def load_generation(path: Path) -> Generation:
-    """A file of `warpfuse bench generate`."""
+def load_generation(path: Path, allow_partial: bool = False) -> Generation:
+    """A file of `warpfuse bench generate`; one that was interrupted only if `allow_partial`."""
     fields = read_json(path, FORMAT)
+    # The first files have no such field, and are of runs that ended.
+    if not fields.get("complete", bool, True) and not allow_partial:
+        raise ReportError(f"{path}: the run is incomplete (--allow-partial takes it anyway)")
     decodings = [_decoding(row) for row in fields.objects("rows")]
     if not decodings:
         raise ReportError(f"{path}: no rows")

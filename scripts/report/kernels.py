@@ -1,4 +1,4 @@
-"""The tables about kernels: the seed shapes by variant, traffic, and launch configurations."""
+"""The tables about kernels: the basic shapes by variant, traffic, and launch configurations."""
 
 from collections.abc import Callable
 
@@ -54,10 +54,10 @@ def _of_variant(name: str, cell: Callable[[Row, Variant], str]) -> Callable[[Row
     return lambda row: cell(row, row.variants[name])
 
 
-def seed_table(bench: Bench, _peers: Peers) -> str:
-    """Every variant on the seed shapes: p50, p5, p95, bandwidth, occupancy."""
+def basic_table(bench: Bench, _peers: Peers) -> str:
+    """Every variant on the basic shapes: p50, p5, p95, bandwidth, occupancy."""
     lines = []
-    for key, pair in pairs(bench.preset("seed")):
+    for key, pair in pairs(bench.preset("basic")):
         names = {name for row in pair.values() for name in row.variants}
         for name in sorted(names, key=variant_order):
             shown = {d: pair[d] for d in DIRECTIONS if d in pair and name in pair[d].variants}
@@ -69,7 +69,7 @@ def seed_table(bench: Bench, _peers: Peers) -> str:
 
 def traffic_table(bench: Bench, _peers: Peers) -> str:
     """Bytes by the model, and by a profiler's counters where it could be had."""
-    rows = [row for row in bench.rows if "seed" in row.presets or row.traffic]
+    rows = [row for row in bench.rows if "basic" in row.presets or row.traffic]
 
     def counted(*names: str) -> Callable[[Row], str]:
         def cell(row: Row) -> str:

@@ -28,7 +28,7 @@ def ladder_plot(bench: Bench, _peers: Peers) -> str:
         WIDTH,
         bottom + 46,
         "Softmax of 1024 x 8192, forward: from the naive kernel to the floor",
-        f"{bench.device_name}; us a call in a CUDA graph over rotating inputs; in brackets the "
+        f"{bench.device_name}; us/call in a CUDA graph over rotating inputs; in brackets the "
         f"share of a large copy's {bandwidth(bench.copy_gb_per_s)}",
     )
     for i, step in enumerate(steps):
@@ -80,7 +80,7 @@ def _bar(drawing: Drawing, row: Row, step: str, time: float | None, x: Scale, y:
         wrong = variant is not None and variant.status == "wrong"
         text = {
             None: "not measured",
-            "refused": "does not take this shape",
+            "unsupported": "does not take this shape",
             "wrong": "wrong result",
         }[variant.status if variant else None]
         drawing.text(x.start + 8, y + 14, text, colour="#cf222e" if wrong else MUTED, size=11)

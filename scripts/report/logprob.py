@@ -31,6 +31,6 @@ def logprob_table(bench: Bench, peers: Peers) -> str:
         (">in place", memory_beside("in_place")),
         (">ATen", memory_beside("aten")),
         ("best peer us", peer),
-        ("figure", figures_of(bench, peers)),
+        ("target", figures_of(bench, peers)),
     ]
     return paired_table(rows, columns) if rows else ""

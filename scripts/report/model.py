@@ -9,7 +9,8 @@ from .fields import Fields, read_json
 
 FORMAT = "warpfuse-bench-1"
 DIRECTIONS = ("forward", "backward", "both")  # both: in one call
-STATES = ("ok", "refused", "wrong")
+STATES = ("ok", "unsupported", "wrong")
+RENAMED = {"refused": "unsupported", "seed": "basic"}  # in files of before 2026-11-23
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ def read_key(fields: Fields) -> Key:
 
 def _choice(fields: Fields, name: str, choices: tuple[str, ...]) -> str:
     value = fields.get(name, str)
+    value = RENAMED.get(value, value)
     if value not in choices:
         raise ReportError(f"{fields.where}: {name}: expected {' or '.join(choices)}, got {value}")
     return value
@@ -185,7 +187,7 @@ def _row(fields: Fields) -> Row:
     return Row(
         key=read_key(fields),
         direction=_choice(fields, "direction", DIRECTIONS),
-        presets=tuple(fields.get("presets", list, [])),
+        presets=tuple(RENAMED.get(name, name) for name in fields.get("presets", list, [])),
         least_bytes=least,
         fused_bytes=fields.positive("fused_bytes", least),
         unfused_bytes=fields.positive("unfused_bytes", least),

@@ -25,7 +25,7 @@ def _method(beside: Beside) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in run.versions.items())
     timing = "; ".join(f"{name}: {text}" for name, text in run.timing.items())
     copy = f"{amount(run.copy_bytes)} ran at {bandwidth(run.copy_gb_per_s)}"
-    data = f"[{run.path.name}](benchmarks/{run.path.name})"
+    data = f"[{run.path.name}](./{run.path.name})"
     return (
         f"Same run: `{run.command}`, {run.date}, on {run.device_name} ({versions}; a copy of "
         f"{copy}; {data}). Times are {timing}."

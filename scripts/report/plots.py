@@ -1,4 +1,4 @@
-"""The plots of performance.md: what each draws, from a benchmark file."""
+"""The plots: what each draws, from a benchmark file."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The tables of times: softmax, masked softmax, the CPU's, and the figures to reach."""
+"""The tables of times: softmax, masked softmax, the CPU's, and the targets."""
 
 from collections.abc import Callable
 
@@ -59,12 +59,12 @@ def copy_ratio(row: Row) -> str:
 
 
 def verdicts(row: Row, bench: Bench, peers: Peers) -> list[Verdict]:
-    """The figures to reach that cover a row."""
+    """The targets that cover a row."""
     return [t.judge(row, bench, peers) for t in peers.targets if t.covers(row)]
 
 
 def figures_of(bench: Bench, peers: Peers) -> Callable[[Row], str]:
-    """The figures to reach that cover a row, each with whether it is reached."""
+    """The targets that cover a row, each with whether it is met."""
     return lambda row: ", ".join(v.mark for v in verdicts(row, bench, peers)) or NOTHING
 
 
@@ -95,7 +95,7 @@ def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
         "event": (">event us", event),
         "beside": ("best peer us, same run", beside),
         "peer": ("best peer us, other run", peer),
-        "target": ("figure", figures_of(bench, peers)),
+        "target": ("target", figures_of(bench, peers)),
     }
 
 
@@ -147,7 +147,7 @@ def cpu_table(bench: Bench, peers: Peers) -> str:
 
 
 def targets_summary(bench: Bench, peers: Peers) -> str:
-    """How many of the figures are reached, and a line for each that is not; wrong results first."""
+    """How many of the targets are met, and a line for each that is not; wrong results first."""
     judged = [(row, v) for row in bench.rows for v in verdicts(row, bench, peers)]
     unmeasured = dict.fromkeys(
         f"{name_of(target.key)} {target.key.dtype} {direction}"
@@ -171,11 +171,11 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
     known = [(row, v) for row, v in judged if v.reached is not None]
     if known:
         missed = [(row, v) for row, v in known if not v.reached]
-        parts.append(f"{len(known) - len(missed)} of {len(known)} figures are reached.")
+        parts.append(f"{len(known) - len(missed)} of {len(known)} targets are met.")
         if missed:
             parts.append(
                 table(
-                    ["missed", "dtype", "pass", "figure", ">measured"],
+                    ["missed", "dtype", "pass", "target", ">measured"],
                     [
                         [
                             name_of(row.key),
@@ -190,7 +190,7 @@ def targets_summary(bench: Bench, peers: Peers) -> str:
             )
     if unmeasured:
         parts.append(f"Not measured: {'; '.join(unmeasured)}.")
-    return "\n\n".join(parts) or "No figures are set for this device."
+    return "\n\n".join(parts) or "No targets are set for this device."
 
 
 def _large_copy(bench: Bench) -> str:
@@ -229,5 +229,5 @@ def setup_table(bench: Bench, _peers: Peers) -> str:
     rows += [[f"timing: {name}", text] for name, text in bench.timing.items()]
     if bench.command:
         rows.append(["command", f"`{bench.command}`"])
-    rows.append(["data", f"[{bench.path.name}](benchmarks/{bench.path.name})"])
+    rows.append(["data", f"[{bench.path.name}](./{bench.path.name})"])
     return table(["", ""], rows)

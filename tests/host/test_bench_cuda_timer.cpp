@@ -211,6 +211,14 @@ TEST_CASE("inputs exceed twice the L2, and are two at least", "[bench]") {
   CHECK(timer->sets_for(1 << 20) == 2);
 }
 
+TEST_CASE("a device is described without memory of it", "[bench]") {
+  const FakeRuntime runtime;
+  const Json device = describe_gpu(runtime);
+  CHECK(device.at("name") == "fake");
+  CHECK(device.at("l2_bytes") == kL2);
+  CHECK(runtime.memory_holders.empty());
+}
+
 TEST_CASE("copies move half of the bytes each way", "[bench]") {
   FakeRuntime runtime;
   const auto timer = timer_with(runtime);

@@ -216,6 +216,10 @@ TEST_CASE("lists of numbers are read", "[bench][generation]") {
   CHECK(plan.batches == std::vector<int64_t>{1, 32});
   CHECK(plan.prompts == std::vector<int64_t>{7});
   CHECK(plan.graphs == std::vector<bool>{false});
+  asked.graphs = "both";
+  CHECK(plan_generation(asked).graphs == std::vector<bool>{true, false});
+  asked.graphs = "off,both";
+  CHECK(plan_generation(asked).graphs == std::vector<bool>{false, true});
   REQUIRE(plan.prefills.size() == 2);
   CHECK(plan.prefills[0].first == 8);
   CHECK(plan.prefills[0].second == 1024);
@@ -226,7 +230,7 @@ TEST_CASE("lists of numbers are read", "[bench][generation]") {
 
 TEST_CASE("what cannot be planned is named", "[bench][generation]") {
   const TemporaryFolder folder;
-  const auto refusal = [&](auto GenerationRequest::* field, const char* text) {
+  const auto refusal = [&](auto GenerationRequest::*field, const char* text) {
     GenerationRequest asked = request(folder.path());
     asked.*field = text;
     return failure_of([&] { plan_generation(asked); });

@@ -111,10 +111,10 @@ TEST_CASE("a row that is asked for twice runs once", "[bench]") {
 }
 
 TEST_CASE("presets hold the rows that their names promise", "[bench]") {
-  CHECK(texts(request("all", "seed")).size() == 8);
-  CHECK(texts(request("softmax", "seed")) ==
+  CHECK(texts(request("all", "basic")).size() == 8);
+  CHECK(texts(request("softmax", "basic")) ==
         std::vector<std::string>{"softmax forward 1024x8192 float32 none"});
-  CHECK(texts(request("log_softmax", "seed")) ==
+  CHECK(texts(request("log_softmax", "basic")) ==
         std::vector<std::string>{"log_softmax forward 1024x8192 float32 none"});
 
   const std::vector<std::string> table = texts(request("all", "table"));
@@ -147,11 +147,11 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 }
 
 TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
-  CHECK(refusal(request("softmin", "seed")) ==
+  CHECK(refusal(request("softmin", "basic")) ==
         "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob, "
         "dropout_softmax, softmax_dropout, linear_dropout_softmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected seed, table, cpu, sweep, logprob, dropout, or sizes such as "
+        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, or sizes such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));

@@ -147,7 +147,7 @@ class Measuring(HostTestCase):
         self.assertRegex(result.stdout.decode(), r"(?m) softmax forward 3x3 float32 none  not in the baseline$")
 
     def test_baseline_without_a_common_row(self):
-        for path in (folder / "all.json", copy_with(self.document, "refused.json", lambda v: v.update(status="refused"))):
+        for path in (folder / "all.json", copy_with(self.document, "refused.json", lambda v: v.update(status="unsupported"))):
             shape = "3x3" if path.name == "all.json" else "40x33@0"
             self.assert_fails(bench("softmax", "--shapes", shape, "--baseline", path), USAGE, "--baseline", "found none")
 
@@ -176,10 +176,10 @@ class BadPlugin(HostTestCase):
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
         self.assertEqual([variants[name]["status"] for name in ("warpfuse", "aten", "softmax")], ["wrong", "ok", "ok"])
 
-    def test_a_wrong_algorithm_fails_the_run_and_a_refused_one_does_not(self):
+    def test_a_wrong_algorithm_fails_the_run_and_an_unsupported_one_does_not(self):
         result, variants = self.bench("softmax", "--algorithms", "all")
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
-        self.assertEqual([variants[name]["status"] for name in ("warpfuse", "naive", "vector")], ["ok", "wrong", "refused"])
+        self.assertEqual([variants[name]["status"] for name in ("warpfuse", "naive", "vector")], ["ok", "wrong", "unsupported"])
         self.assertIn("expected rows of another kind", variants["vector"]["reason"])
         self.assert_ok(self.bench("softmax", "--algorithms", "vector")[0])
 
@@ -230,7 +230,7 @@ class Errors(HostTestCase):
         cases = {
             (): "expected OPERATOR (see --help)",
             ("softmin",): "softmax_dropout, linear_dropout_softmax or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected seed, table, cpu, sweep, logprob, dropout, or sizes",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, or sizes",
             ("softmax", "--dtype", "tf32"): "--dtype: only linear_dropout_softmax takes tf32, not softmax",
             ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
             ("linear_dropout_softmax", "--shapes", "4x4"): "--shapes: expected 3 sizes, rows x in x out",

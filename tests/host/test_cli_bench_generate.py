@@ -18,6 +18,7 @@ from toy_bundles import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
+from report.errors import ReportError
 from report.generation import Work, load_generation
 
 INTERRUPTED = 130
@@ -219,6 +220,22 @@ class Prompts(Bench):
         self.assertEqual(self.prompts("--prompts", path), {"source": str(path), "ids": ids})
 
 
+    def test_places_of_a_text(self):
+        path = folder / "text.txt"
+        text = "".join(f"{i} é\n" for i in range(4000))
+        path.write_text(text)
+        source = path.read_bytes()
+        for tokenizer in ((), ("--tokenizer", toy / "fused-float32")):
+            prompts = self.prompts("--text", path, *tokenizer)
+            self.assertEqual(prompts["source"], str(path))
+            self.assertEqual(len(prompts["ids"]), 8)
+            for i, ids in enumerate(prompts["ids"]):
+                self.assertEqual(len(ids), 1024)
+                begin = i * len(source) // 8
+                self.assertIn(source.index(bytes(ids)), (begin, begin + 1))
+                bytes(ids)[:-1].decode()  # from the start of a character
+
+
 class Errors(HostTestCase):
     def test_usage(self):
         empty, no_json, list_of_none = folder / "empty.json", folder / "no.json", folder / "none.json"
@@ -242,6 +259,8 @@ class Errors(HostTestCase):
             (*model, "--prompt-ids", empty): f"{empty}: {ids}",
             (*model, "--prompt-ids", list_of_none): f"{list_of_none}: {ids}",
             (*model, "--prompt-ids", folder / "absent"): "absent: cannot be read",
+            (*model, "--text", empty): f"--text {empty}: expected at least 8 bytes",
+            (*model, "--text", empty, "--prompts", empty): "expected one of --prompts F, --text F and --prompt-ids F",
             (*model, "--dtype", "int7"): "--dtype: expected float32, float16 or bfloat16, got 'int7'",
             (*model, "--prompt", "250", "-n", "8"): "nothing to measure: no prompt with 8 more tokens fits",
             (*model, "--graph", "on"): "nothing to measure",
@@ -281,7 +300,10 @@ class Interrupting(HostTestCase):
         self.assertGreaterEqual(len(rows), 2)
         self.assertLess(len(rows), 2 * len(prompts))
         self.assertEqual([row["variant"] for row in rows], ["baseline", "fused"] * (len(rows) // 2))
-        self.assertEqual(len(load_generation(path).decodings), len(rows))
+        self.assertFalse(json.loads(path.read_text())["complete"])
+        with self.assertRaisesRegex(ReportError, "incomplete"):
+            load_generation(path)
+        self.assertEqual(len(load_generation(path, allow_partial=True).decodings), len(rows))
 
 
 if __name__ == "__main__":

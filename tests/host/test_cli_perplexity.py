@@ -109,7 +109,7 @@ class Figures(HostTestCase):
         result = self.assert_ok(perplexity(baseline, write("text", TEXT)))
         self.assertRegex(
             result.stdout.decode(),
-            r"\Aperplexity: [\d.]+\nmean negative log-likelihood: [\d.]+ nats a token\n"
+            r"\Aperplexity: [\d.]+\nmean negative log-likelihood: [\d.]+ nats per token\n"
             rf"bits a byte: [\d.]+\nscored: {len(TEXT) - 1} tokens, [\d.]+ tokens/s\n\Z",
         )
         self.assertEqual(result.stderr, b"")  # progress is for terminals

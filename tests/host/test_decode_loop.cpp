@@ -107,7 +107,7 @@ class Collector : public warpfuse::host::TokenSink {
 TEST_CASE("steps are replays of graphs that share memory", "[decode]") {
   load_plugin_under_test();
   FakeRuntime runtime;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
   CHECK(loop.graph_failure().empty());
@@ -121,7 +121,7 @@ TEST_CASE("a capture that fails is said in a line, and steps go on without", "[d
   load_plugin_under_test();
   FakeRuntime runtime;
   runtime.can_capture = false;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
   CHECK(loop.graph_failure() == "operation not permitted");
@@ -133,7 +133,7 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
   load_plugin_under_test();
   FakeRuntime runtime;
   runtime.publishes = false;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
         "5: decode: the GPU ended step 0 without a token");
@@ -142,7 +142,7 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
 TEST_CASE("a failure finishes every prompt, so that nothing that was said is lost", "[decode]") {
   load_plugin_under_test();
   FakeRuntime runtime;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .likeliest = {}},
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   Collector sink(3);
   sink.on_third = [&] { runtime.publishes = false; };
@@ -159,7 +159,7 @@ TEST_CASE("caches that do not fit are an error that says what would", "[decode]"
   runtime.free_bytes = int64_t{20} * 2 * 64 * 2 * 4;  // of 20 sequences, in float32
   const auto loop_of = [&](int64_t rows) {
     DecodeLoop loop(counting_model(kVocabulary, 64),
-                    {.rows = rows, .sampling = {}, .likeliest = {}}, &runtime);
+                    {.rows = rows, .sampling = {}, .top_logprobs = {}}, &runtime);
   };
   CHECK_NOTHROW(loop_of(20));
   CHECK(failure_of([&] { loop_of(21); }) ==
@@ -178,7 +178,7 @@ TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {
   for (const int64_t rows : {1, 2, 3, 6}) {
     CAPTURE(rows);
     DecodeLoop loop(counting_model(kVocabulary, kContext),
-                    {.rows = rows, .sampling = {}, .likeliest = {}}, nullptr);
+                    {.rows = rows, .sampling = {}, .top_logprobs = {}}, nullptr);
     Collector sink(prompts.size());
     sink.stop_at = 10;
     const auto totals =
@@ -221,7 +221,7 @@ TEST_CASE("a model writes to copies of its arguments", "[decode]") {
       DecodeLoop loop(counting_model(kVocabulary, 64, writing),
                       {.rows = 1,
                        .sampling = {},
-                       .likeliest = scored ? std::optional<int64_t>(2) : std::nullopt},
+                       .top_logprobs = scored ? std::optional<int64_t>(2) : std::nullopt},
                       nullptr);
       CHECK(continuation(loop, kPrompt, 6) == kSaid);
     }
@@ -238,7 +238,7 @@ TEST_CASE("logits of another shape are refused", "[decode]") {
            {"return self.table[0, 0]", "Float []"},
            {"return ids.expand([1, 50])", "Long [1, 50]"}}) {
     DecodeLoop loop(counting_model(kVocabulary, 64, decode),
-                    {.rows = 1, .sampling = {}, .likeliest = {}}, nullptr);
+                    {.rows = 1, .sampling = {}, .top_logprobs = {}}, nullptr);
     CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
           "3: decode: expected logits [1, 50] on cpu, got " + found + " on cpu");
   }

@@ -134,6 +134,9 @@ class Ends(Generation):
         said = CYCLE.decode(errors="replace")
         line = self.lines(cycle, ["x"], "-n", 40, "--stop", "never", "--stop", said[2])[0]
         self.assertEqual((line["text"], line["finish_reason"]), (said[:2], "stop_text"))
+        escaped = "".join(f"\\x{byte:02x}" for byte in CYCLE[2:3])
+        line = self.lines(cycle, ["x"], "-n", 40, "--stop", escaped)[0]
+        self.assertEqual((line["text"], line["finish_reason"]), (said[:2], "stop_text"))
         whole = self.lines(cycle, ["x"], "-n", 5, "--stop", "never said")[0]
         self.assertEqual((whole["text"], whole["finish_reason"]), (said[:2], "length"))
 
@@ -186,10 +189,10 @@ class Scores(Generation):
             self.assertEqual(len(line["logprobs"]), 10)
             for row, token in zip(expected, line["logprobs"]):
                 self.assertAlmostEqual(token["logprob"], row[token["id"]].item(), delta=1e-4)
-                self.assertEqual(token["logprob"], token["likeliest"][0]["logprob"])  # the same token: greedy
+                self.assertEqual(token["logprob"], token["top_logprobs"][0]["logprob"])  # the same token: greedy
                 best = row.topk(3)
-                self.assertEqual([each["id"] for each in token["likeliest"]], best.indices.tolist())
-                for each, value in zip(token["likeliest"], best.values.tolist()):
+                self.assertEqual([each["id"] for each in token["top_logprobs"]], best.indices.tolist())
+                for each, value in zip(token["top_logprobs"], best.values.tolist()):
                     self.assertAlmostEqual(each["logprob"], value, delta=1e-4)
 
     def test_scores_change_no_token(self):

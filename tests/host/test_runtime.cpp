@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "failure_of.h"
+#include "runtime/cuda_runtime.h"
 #include "runtime/decoder.h"
 #include "runtime/difference.h"
 #include "runtime/errors.h"
@@ -116,4 +117,13 @@ TEST_CASE("the part of a version that binaries depend on", "[plugin]") {
   CHECK(warpfuse::host::major_minor("2.11") == "2.11");
   CHECK(warpfuse::host::running_libtorch().starts_with(
       warpfuse::host::major_minor(warpfuse::host::kBuiltLibtorch)));
+}
+
+TEST_CASE("a CUDA module that cannot be opened is an error of the device", "[cuda_runtime]") {
+  const auto opening = [](const char* path) {
+    return failure_of([&] { warpfuse::host::open_cuda_runtime(c10::Device("cuda:0"), path); });
+  };
+  const std::string module = WARPFUSE_TEST_THROWING_MODULE;
+  CHECK(opening(module.c_str()) == "5: module " + module + ": this library throws");
+  CHECK(opening("/nowhere.so") == "5: module /nowhere.so: no such file");
 }

@@ -3,11 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "failure_of.h"
+#include "runtime/escapes.h"
 #include "runtime/text_output.h"
 #include "support/catch.h"
 
 using warpfuse::host::StopTexts;
 using warpfuse::host::TextOutput;
+using warpfuse::host::unescape;
 
 namespace {
 
@@ -66,4 +69,15 @@ TEST_CASE("a code point that the prompt begins and the continuation ends", "[tex
   CHECK(output.push("\xA9!") == "\xC3\xA9!");
   CHECK(output.push("\xE2\x82") == "");
   CHECK(output.finish() == "\xEF\xBF\xBD");
+}
+
+TEST_CASE("escapes of a stop text", "[text]") {
+  CHECK(unescape(R"(\n\n)", "--stop") == "\n\n");
+  CHECK(unescape(R"(a\t\r\\n\"\'\x41\xe2\x82\xAc.)", "--stop") == "a\t\r\\n\"'A\u20ac.");
+  CHECK(unescape(R"(\x00)", "--stop") == std::string(1, '\0'));
+  CHECK(unescape("", "--stop").empty());
+  for (const char* bad : {R"(\q)", R"(ab\)", R"(\x)", R"(\x1)", R"(\xg1)", R"(\x1g)", R"(\x-1)"}) {
+    INFO(bad);
+    CHECK(failure_of([&] { unescape(bad, "--stop"); }).starts_with("2: --stop: expected \\n"));
+  }
 }

@@ -18,7 +18,12 @@ USAGE = 2
 sys.path.insert(0, str(SCRIPTS))
 COMMAND = runpy.run_path(str(SCRIPTS / "report.py"))  # the package has the script's name
 
-from report.documents import NAMES
+from report.documents import (
+    CPU_SECTIONS,
+    GENERATE_CPU_SECTIONS,
+    GENERATE_SECTIONS,
+    GPU_SECTIONS,
+)
 
 
 def peers(targets, best=()):
@@ -64,7 +69,7 @@ def plain(share=0.92, **more):
 
 
 class ReportCase(unittest.TestCase):
-    """A docs folder with a marker for every block."""
+    """A docs folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -72,14 +77,8 @@ class ReportCase(unittest.TestCase):
         self.folder = Path(folder.name)
         self.docs = self.folder / "docs"
         (self.docs / "benchmarks").mkdir(parents=True)
-        self.markers = {
-            name: f"<!-- begin generated: {name} -->\n<!-- end generated: {name} -->"
-            for name in NAMES
-        }
-        self.document = self.docs / "performance.md"
-        self.document.write_text(
-            "# Before\n\n" + "\n\n".join(self.markers.values()) + "\n\nAfter\n"
-        )
+        self.page = self.docs / "benchmarks" / "nvidia-h200.md"
+        self.cpu_page = self.docs / "benchmarks" / "cpu.md"
         self.put("docs/benchmarks/peers.json", peers([]))
 
     def put(self, name, value):
@@ -94,7 +93,7 @@ class ReportCase(unittest.TestCase):
         """All presets merged, and a CPU's file."""
         parts = [
             f"{name}={self.put(f'{name}.json', getattr(made_up, name)())}"
-            for name in ("table", "seed", "sweep")
+            for name in ("table", "basic", "sweep")
         ]
         self.succeed("merge", "--folder", self.docs / "benchmarks", *parts)
         self.put("docs/benchmarks/cpu.json", made_up.cpu())
@@ -121,10 +120,13 @@ class ReportCase(unittest.TestCase):
         self.assertIn(text, done.stderr)
 
     def block(self, name):
-        """The text of a generated block; a partial run is enough."""
+        """The tables of a generated section; a partial run is enough."""
         self.succeed("--allow-partial")
-        text = self.document.read_text(encoding="utf-8")
-        return text.split(f"begin generated: {name} -->")[1].split("<!-- end")[0].strip()
+        on_cpu = CPU_SECTIONS | GENERATE_CPU_SECTIONS
+        section = (GPU_SECTIONS | GENERATE_SECTIONS | on_cpu)[name]
+        text = (self.cpu_page if name in on_cpu else self.page).read_text(encoding="utf-8")
+        own = text.split(f"## {section.title}\n\n")[1].split("\n\n## ")[0]
+        return own.removeprefix(section.text).strip()
 
     def cells(self, name, *of):
         """The first line of a table that has all the words of `of`, as {column: cell}."""

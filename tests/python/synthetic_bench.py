@@ -42,8 +42,8 @@ def variant(name, time, launches=()):
     }
 
 
-def refused(name):
-    return {"name": name, "status": "refused", "reason": f"{name}: rows too long"}
+def unsupported(name):
+    return {"name": name, "status": "unsupported", "reason": f"{name}: rows too long"}
 
 
 def row(
@@ -73,7 +73,7 @@ def row(
     if ladder:
         variants += [
             variant("naive", floor * 14, [launch("naive", shape, dtype)]),
-            refused("warp"),
+            unsupported("warp"),
             variant("block", floor / 0.89, [launch("block", shape, dtype)]),
             variant("cluster", floor / 0.8, [launch("cluster", shape, dtype)]),
             variant("stream", floor / 0.62, [launch("stream", shape, dtype)]),
@@ -160,7 +160,7 @@ def table():
     return bench(rows)
 
 
-def seed():
+def basic():
     rows = []
     for dtype in ("float32", "bfloat16"):
         rows += both_ways((1024, 8192), dtype, ladder=True)

@@ -274,12 +274,9 @@ class Operators(unittest.TestCase):
 
     def test_examples_of_the_documents(self):
         root = pathlib.Path(__file__).resolve().parents[2]
-        examples = [
-            example
-            for name in ("README.md", "docs/fused_logprob.md")
-            for example in re.findall(r"```python\n(.*?)```", (root / name).read_text(), re.S)
-        ]
-        self.assertGreaterEqual(len(examples), 6)
+        page = (root / "docs/fused_logprob.md").read_text()
+        examples = re.findall(r"```python\n(.*?)```", page, re.S)
+        self.assertGreaterEqual(len(examples), 4)
         for example in examples:
             with self.subTest(example), torch.device(DEVICE):
                 names = {"torch": torch}

@@ -56,7 +56,7 @@ class Tables(ReportCase):
         self.assertNotIn("causal", self.block("softmax"))
         self.assertIn("[64, 4096, 64] over dim 1", self.block("softmax"))
 
-    def test_wrong_and_refused_variants(self):
+    def test_wrong_and_unsupported_variants(self):
         bench = plain()
         bench["rows"][0]["variants"][0] |= {
             "status": "wrong",
@@ -66,22 +66,32 @@ class Tables(ReportCase):
         self.put("docs/benchmarks/peers.json", peers([target()]))
         line = self.cells("softmax", "1024 x 8192")
         self.assertEqual(line["warpfuse us"], "**wrong**")
-        self.assertEqual(line["figure"], "✗ 90 %")
+        self.assertEqual(line["target"], "✗ 90 %")
         self.assertIn(
             "Wrong results, not timed: warpfuse on 1024 x 8192 float32 forward",
             self.block("gpu-figures"),
         )
-        self.assertIn("0 of 1 figures", self.block("gpu-figures"))
+        self.assertIn("0 of 1 targets", self.block("gpu-figures"))
 
-    def test_seed_table_has_each_variant_and_its_launch(self):
+    def test_basic_table_has_each_variant_and_its_launch(self):
         self.put_whole()
-        line = self.cells("seed", "1024 x 8192", "float32", "stream")
+        line = self.cells("basic", "1024 x 8192", "float32", "stream")
         self.assertEqual(
             (line["tier"].split("<br>")[0], line["blocks / warps an SM"].split("<br>")[0]),
             ("stream", "5 / 40"),
         )
-        self.assertEqual(self.cells("seed", "warp")["p50 us"].split("<br>")[0], "refused")
-        self.assertTrue(self.cells("seed", "[1, 1024, 1024] padding", "ATen chain"))
+        self.assertEqual(self.cells("basic", "warp")["p50 us"].split("<br>")[0], "unsupported")
+        self.assertTrue(self.cells("basic", "[1, 1024, 1024] padding", "ATen chain"))
+
+    def test_names_of_older_files(self):
+        bench = made_up.basic()
+        for row in bench["rows"]:
+            row["presets"] = ["seed"]
+            for variant in row["variants"]:
+                if variant["status"] == "unsupported":
+                    variant["status"] = "refused"
+        self.put_gpu(bench)
+        self.assertEqual(self.cells("basic", "warp")["p50 us"].split("<br>")[0], "unsupported")
 
     def test_launches_name_their_shapes(self):
         self.put_gpu(plain())
@@ -119,8 +129,8 @@ class Tables(ReportCase):
     def test_cpu(self):
         self.put_whole()
         line = self.cells("cpu", "[12, 1024, 1024] causal")
-        self.assertEqual((line["speed-up"], line["figure"]), ("2.80x", "✗ 3x the chain"))
-        self.assertEqual(self.cells("cpu", "1024 x 8192")["figure"], "✓ 1x ATen<br>✓ 1x ATen")
+        self.assertEqual((line["speed-up"], line["target"]), ("2.80x", "✗ 3x the chain"))
+        self.assertEqual(self.cells("cpu", "1024 x 8192")["target"], "✓ 1x ATen<br>✓ 1x ATen")
         self.assertIn("Made Up CPU", self.block("cpu-setup"))
 
 
@@ -128,7 +138,7 @@ class Figures(ReportCase):
     def mark(self, bench, targets, best_peers=()):
         self.put_gpu(bench)
         self.put("docs/benchmarks/peers.json", peers(targets, best_peers))
-        return self.cells("softmax", "1024 x 8192").get("figure")
+        return self.cells("softmax", "1024 x 8192").get("target")
 
     def test_share(self):
         self.assertEqual(self.mark(plain(0.901), [target()]), "✓ 90 %")
@@ -172,7 +182,7 @@ class Figures(ReportCase):
     def test_what_was_not_measured_is_named(self):
         self.mark(plain(), [target(directions=["forward", "backward"]), target(shape=[7, 9])])
         text = self.block("gpu-figures")
-        self.assertIn("1 of 1 figures", text)
+        self.assertIn("1 of 1 targets", text)
         self.assertIn("Not measured: 1024 x 8192 float32 backward; 7 x 9 float32 forward.", text)
 
     def test_another_gpu_has_neither_figures_nor_peers(self):
@@ -180,7 +190,7 @@ class Figures(ReportCase):
         bench["device"]["name"] = "NVIDIA Other"
         self.assertIsNone(self.mark(bench, [target()], [best(18)]))
         self.assertNotIn("best peer us, other run", self.cells("softmax", "1024 x 8192"))
-        self.assertIn("No figures are set", self.block("gpu-figures"))
+        self.assertIn("No targets are set", self.block("gpu-figures"))
 
     def test_the_shipped_file(self):
         self.put_whole()

@@ -37,6 +37,12 @@ class GenerateCase(ReportCase):
 
 
 class Tables(GenerateCase):
+    def test_an_interrupted_run_is_refused(self):
+        self.put_all()
+        self.put_run(GPU, made_up.generation() | {"complete": False})
+        self.fail_with("nvidia-h200-generate.json: the run is incomplete")
+        self.succeed("--allow-partial")
+
     def test_speed_beside_hugging_face(self):
         self.put_all()
         line = self.cells("generate", "distilgpt2", "32")
@@ -112,6 +118,7 @@ class Tables(GenerateCase):
         return self.block(name)
 
     def test_what_is_absent(self):
+        self.put("docs/benchmarks/cpu.json", benches.cpu())
         for name in ("generate", "generate-figures", "generate-cpu"):
             self.assertEqual(self.block(name), ABSENT)
         self.put_run(GPU, made_up.generation(prefill=[]))
@@ -129,7 +136,7 @@ class Tables(GenerateCase):
         rows.append(made_up.row("fused", dtype="float32", graph=False))
         self.put_run(GPU, made_up.generation(rows))
         self.put_run(HF, made_up.hf())
-        self.assertIn("](images/generate.svg)", self.block("generate"))
+        self.assertIn("](../images/generate.svg)", self.block("generate"))
         text = path.read_text(encoding="utf-8")
         for part in ("2,850", "hf compiled loop", "fused, no graph", "not measured", "float32"):
             self.assertIn(part, text)
@@ -169,11 +176,11 @@ class Figures(GenerateCase):
                 ("4.92x hf static+compile", "4.91x", "✗"),
                 ("prefill 1.3x the baseline", "1.30x", "✓"),
                 ("11 % of the floor", "11.3 %", "✓"),
-                ("at most 9.5 us of the host a token", "9.50", "✓"),
+                ("at most 9.5 us of the host per token", "9.50", "✓"),
                 ("1 tokens/s", "–", "not measured"),
             ],
         )
-        self.assertIn("4 of 6 figures are reached.", self.block("generate-figures"))
+        self.assertIn("4 of 6 targets are met.", self.block("generate-figures"))
 
     def test_the_worst_of_all_works_counts(self):
         rows = [made_up.row("fused"), made_up.row("fused", batch=32)]
@@ -192,7 +199,7 @@ class Figures(GenerateCase):
     def test_another_gpu_has_no_figures(self):
         self.judged(figure("tokens_per_s", 1))
         self.put_run(GPU, made_up.generation(device={"type": "cuda", "name": "NVIDIA Other"}))
-        self.assertEqual(self.block("generate-figures"), "No figures are set for this device.")
+        self.assertEqual(self.block("generate-figures"), "No targets are set for this device.")
 
 
 class Joining(GenerateCase):
@@ -264,7 +271,7 @@ class Input(GenerateCase):
         self.put("docs/benchmarks/peers.json", SHIPPED_PEERS.read_text(encoding="utf-8"))
         shipped = json.loads(SHIPPED_PEERS.read_text(encoding="utf-8"))["generate"]
         text = self.block("generate-figures")
-        self.assertIn("6 of 6 figures are reached.", text)
+        self.assertIn("6 of 6 targets are met.", text)
         gpu = [entry for entry in shipped if entry["device"] == "cuda"]
         self.assertEqual(len([line for line in text.splitlines() if "|" in line]), 2 + len(gpu))
 

@@ -34,30 +34,30 @@ class Beside(ReportCase):
     def test_ours_is_that_of_the_peers_run(self):
         line = self.line(run(20.0, aten=30.0, Liger=19.0))
         self.assertEqual(line["best peer us, same run"], "19.0 Liger (0.95x)")
-        self.assertEqual(line["figure"], "✗ best peer")
+        self.assertEqual(line["target"], "✗ best peer")
         self.assertIn("| 0.95x |", self.block("gpu-figures"))
         line = self.line(run(20.0, aten=30.0, Liger=20.5))
-        self.assertEqual(line["figure"], "✓ best peer")
+        self.assertEqual(line["target"], "✓ best peer")
 
     def test_a_peer_that_was_run_again_is_judged_by_that(self):
         again = run(20.0, aten=30.0, Other=25.0)
         line = self.line(again, [best(1.0)])
         self.assertNotIn("best peer us, other run", line)
-        self.assertEqual(line["figure"], "✓ best peer")
+        self.assertEqual(line["target"], "✓ best peer")
 
     def test_a_peer_that_was_not_run_again_keeps_its_time(self):
         line = self.line(run(20.0, aten=30.0), [best(1.0)])
         self.assertEqual(line["best peer us, other run"], "1.00 Other, graph")
         self.assertEqual(line["best peer us, same run"], "30.0 ATen (1.50x)")
-        self.assertEqual(line["figure"], "✗ best peer")
+        self.assertEqual(line["target"], "✗ best peer")
 
-    def test_wrong_and_refused_peers_have_no_time(self):
+    def test_wrong_and_unsupported_peers_have_no_time(self):
         beside = run(20.0, aten=30.0, Liger=5.0)
         beside["rows"][0]["variants"][2] = {"name": "Liger", "status": "wrong", "reason": "off"}
-        beside["rows"][0]["variants"].append(made_up.refused("Triton tutorial"))
+        beside["rows"][0]["variants"].append(made_up.unsupported("Triton tutorial"))
         self.assertEqual(self.line(beside)["best peer us, same run"], "30.0 ATen (1.50x)")
         cells = self.cells("peers", "1024 x 8192")
-        self.assertEqual((cells["Liger"], cells["Triton tutorial"]), ("wrong", "refused"))
+        self.assertEqual((cells["Liger"], cells["Triton tutorial"]), ("wrong", "unsupported"))
 
     def test_ours_wrong_compares_with_nothing(self):
         beside = run(20.0, aten=30.0)

@@ -1,4 +1,4 @@
-#include "runtime/softmax_census.h"
+#include "runtime/softmax_call_counter.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ std::atomic<int64_t> total_calls{0};
 std::atomic<int64_t> plugin_calls{0};
 thread_local int nesting = 0;
 
-// The mark, handed from the start of a counted operator to its end, that it was one.
+// Passed from the start of a counted operator to its end.
 struct Counted : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -75,16 +75,16 @@ SoftmaxCalls uncounted_softmax_calls(const std::function<void()>& work) {
   return calls;
 }
 
-SoftmaxCensus::SoftmaxCensus()
+SoftmaxCallCounter::SoftmaxCallCounter()
     : handle_(at::addGlobalCallback(
           at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}))),
       total_before_(total_calls),
       by_plugin_before_(plugin_calls) {}
 
-SoftmaxCensus::~SoftmaxCensus() { at::removeCallback(handle_); }
+SoftmaxCallCounter::~SoftmaxCallCounter() { at::removeCallback(handle_); }
 
-int64_t SoftmaxCensus::total() const { return total_calls - total_before_; }
+int64_t SoftmaxCallCounter::total() const { return total_calls - total_before_; }
 
-int64_t SoftmaxCensus::by_plugin() const { return plugin_calls - by_plugin_before_; }
+int64_t SoftmaxCallCounter::by_plugin() const { return plugin_calls - by_plugin_before_; }
 
 }  // namespace warpfuse::host

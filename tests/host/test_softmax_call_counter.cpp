@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "plugin_under_test.h"
-#include "runtime/softmax_census.h"
+#include "runtime/softmax_call_counter.h"
 #include "support/catch.h"
 
 using warpfuse::host::softmax_kind;
-using warpfuse::host::SoftmaxCensus;
+using warpfuse::host::SoftmaxCallCounter;
 using warpfuse::host::SoftmaxKind;
 
 namespace {
@@ -31,7 +31,7 @@ graph(%x : Tensor):
 
 }  // namespace
 
-TEST_CASE("what counts as a softmax", "[census]") {
+TEST_CASE("what counts as a softmax", "[softmax-calls]") {
   for (const char* name :
        {"aten::softmax", "aten::log_softmax", "aten::_softmax", "aten::_safe_softmax",
         "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention"}) {
@@ -48,38 +48,38 @@ TEST_CASE("what counts as a softmax", "[census]") {
   }
 }
 
-TEST_CASE("an operator inside another one is not counted again", "[census]") {
+TEST_CASE("an operator inside another one is not counted again", "[softmax-calls]") {
   const at::Tensor x = at::randn({2, 4, 8, 16});
-  const SoftmaxCensus census;
+  const SoftmaxCallCounter calls;
   at::softmax(x, -1);
-  CHECK(census.total() == 1);
+  CHECK(calls.total() == 1);
   at::log_softmax(x, -1);
-  CHECK(census.total() == 2);
+  CHECK(calls.total() == 2);
   at::scaled_dot_product_attention(x, x, x);
-  CHECK(census.total() == 3);
+  CHECK(calls.total() == 3);
   at::_softmax(x, -1, false);  // by itself it counts
-  CHECK(census.total() == 4);
+  CHECK(calls.total() == 4);
   at::matmul(x, x.transpose(-1, -2));
-  CHECK(census.total() == 4);
-  CHECK(census.by_plugin() == 0);
+  CHECK(calls.total() == 4);
+  CHECK(calls.by_plugin() == 0);
 }
 
-TEST_CASE("calls are counted on all threads, and only while a census lives", "[census]") {
+TEST_CASE("calls are counted on all threads, and only while a counter lives", "[softmax-calls]") {
   const at::Tensor x = at::randn({4, 4});
   at::softmax(x, -1);
-  const SoftmaxCensus census;
+  const SoftmaxCallCounter calls;
   std::thread([&] { at::softmax(x, -1); }).join();
-  CHECK(census.total() == 1);
+  CHECK(calls.total() == 1);
 }
 
-TEST_CASE("a half-routed graph shows fewer plugin calls than calls", "[census]") {
+TEST_CASE("a half-routed graph shows fewer plugin calls than calls", "[softmax-calls]") {
   load_plugin_under_test();
   auto graph = std::make_shared<torch::jit::Graph>();
   torch::jit::parseIR(kHalfRouted, graph.get());
   torch::jit::GraphExecutor executor(graph, "half_routed");
-  const SoftmaxCensus census;
+  const SoftmaxCallCounter calls;
   torch::jit::Stack stack{at::randn({3, 5})};
   executor.run(stack);
-  CHECK(census.total() == 3);
-  CHECK(census.by_plugin() == 2);
+  CHECK(calls.total() == 3);
+  CHECK(calls.by_plugin() == 2);
 }

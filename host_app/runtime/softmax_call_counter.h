@@ -13,23 +13,22 @@ struct SoftmaxCalls {
   int64_t by_plugin = 0;
 };
 
-// Calls of `work` that are not to count by themselves: a capture records them and runs nothing, a
-// warm-up is no work that was asked for. They come back, for add_softmax_calls.
+// Runs `work` uncounted and returns its softmax calls: a capture computes nothing, so its calls are
+// added at each replay, and a warm-up's not at all.
 SoftmaxCalls uncounted_softmax_calls(const std::function<void()>& work);
-// A replay of captured work runs them out of libtorch's sight.
+// Adds the calls of a replay, which libtorch does not see.
 void add_softmax_calls(const SoftmaxCalls& calls);
 
 // Counts the softmax computations that run in the process while it lives, on any thread and by any
 // library: aten's softmax, log_softmax and scaled_dot_product_attention, and the plugin's
-// operators. It listens to libtorch's own record of operator calls, so that it does not depend on
-// what the plugin says of itself. An operator that another counted one calls inside is part of that
-// call.
-class SoftmaxCensus {
+// operators. It uses libtorch's own record of operator calls, so that it does not depend on the
+// plugin. An operator that a counted operator calls is part of that call.
+class SoftmaxCallCounter {
  public:
-  SoftmaxCensus();
-  ~SoftmaxCensus();
-  SoftmaxCensus(const SoftmaxCensus&) = delete;
-  SoftmaxCensus& operator=(const SoftmaxCensus&) = delete;
+  SoftmaxCallCounter();
+  ~SoftmaxCallCounter();
+  SoftmaxCallCounter(const SoftmaxCallCounter&) = delete;
+  SoftmaxCallCounter& operator=(const SoftmaxCallCounter&) = delete;
 
   int64_t total() const;
   int64_t by_plugin() const;
@@ -42,7 +41,7 @@ class SoftmaxCensus {
 
 enum class SoftmaxKind { none, aten, plugin };
 
-// What an operator, "namespace::name", counts as.
+// Classifies an operator, "namespace::name".
 SoftmaxKind softmax_kind(std::string_view operator_name);
 
 }  // namespace warpfuse::host

@@ -1,0 +1,186 @@
+"""README and docs: their Python examples run, their tables say what the JSON of the benchmarks says, their links lead somewhere.
+
+    WARPFUSE_PLUGIN=.../libwarpfuse.so python test_docs.py [--device cpu|cuda] [unittest options]
+
+Exit code 77: the device is not there.
+"""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+import test_operators
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PERFORMANCE = DOCS / "performance.md"
+OPERATORS = sorted((DOCS / "operators").glob("*.md"))
+INSTALLED = "/opt/warpfuse/lib/libwarpfuse.so"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from report.model import load_bench
+from report.numbers import microseconds, percent, times
+from report.tables import name_of
+
+
+def blocks(path, language):
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+
+
+def table(path, *columns):
+    """Rows of the table whose header begins with these columns."""
+    lines = iter(path.read_text(encoding="utf-8").splitlines())
+    cells = lambda line: [cell.strip().strip("*`") for cell in line.strip("| ").split("|")]
+    header = next(names for line in lines if (names := cells(line))[: len(columns)] == list(columns))
+    next(lines)
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            return [dict(zip(header, row, strict=True)) for row in found]
+        found.append(cells(line))
+    raise AssertionError(f"{path.name}: the table ends the file")
+
+
+class Examples(unittest.TestCase):
+    def test_python_examples(self):
+        for path in (README, *OPERATORS):
+            examples = blocks(path, "python")
+            self.assertTrue(examples, path)
+            for example in examples:
+                with self.subTest(path.name, example=example), torch.device(test_operators.DEVICE):
+                    names = {"torch": torch}
+                    exec(example.replace(INSTALLED, os.environ["WARPFUSE_PLUGIN"]), names)
+                    for value in names.values():
+                        if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
+                            self.assertTrue(value.grad.ne(0).any())
+
+    def test_each_family_has_examples_in_both_languages(self):
+        for path in OPERATORS:
+            self.assertTrue(blocks(path, "cpp"), path)
+
+
+class Figures(unittest.TestCase):
+    """Each number of a table beside its row of the JSON, written as the generated pages write it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bench = load_bench(DOCS / "benchmarks" / "nvidia-h200.json")
+
+    def row(self, operator, name, dtype, direction):
+        found = [
+            row
+            for row in self.bench.rows
+            if (row.key.operator, row.key.dtype, row.direction) == (operator, dtype, direction)
+            and name_of(row.key).removeprefix(f"{operator} ") == name
+        ]
+        self.assertEqual(len(found), 1, (operator, name, dtype, direction))
+        return found[0]
+
+    def aten(self, row):
+        return row.time("chain") or row.time("aten")
+
+    def test_readme(self):
+        rows = table(README, "operator", "shape", "time", "against")
+        self.assertEqual(len(rows), 5)
+        for line in rows:
+            name, _, (dtype, direction) = (*line["shape"].rpartition(", ")[:2], line["shape"].rpartition(", ")[2].split())
+            row = self.row(line["operator"], name, dtype, direction)
+            with self.subTest(line):
+                self.assertEqual(line["time"], f"{microseconds(row.time('warpfuse'))} us")
+                self.assertEqual(line["speed-up"], times(self.aten(row) / row.time("warpfuse")))
+                self.assertEqual(f"NVIDIA {line['GPU']}", self.bench.device_name)
+
+    def test_performance(self):
+        for line in table(PERFORMANCE, "operator", "shape", "dtype", "pass"):
+            row = self.row(line["operator"], line["shape"], line["dtype"], line["pass"])
+            with self.subTest(line):
+                self.assertEqual(line["time us"], microseconds(row.time("warpfuse")))
+                self.assertEqual(line["share"], percent(row.share("warpfuse")))
+                self.assertEqual(line["ATen us"], microseconds(self.aten(row)))
+                self.assertEqual(line["speed-up"], times(self.aten(row) / row.time("warpfuse")))
+
+    def test_the_ladder(self):
+        lines = table(DOCS / "operators" / "softmax.md", "algorithm", "float32 us")
+        for column, dtype in ((0, "float32"), (1, "bfloat16")):
+            row = self.row("softmax", "1024 x 8192", dtype, "forward")
+            for line in lines:
+                name = line["algorithm"].split()[0].lower()
+                cells = list(line.values())[1:]
+                with self.subTest(line, dtype=dtype):
+                    self.assertEqual(cells[2 * column], microseconds(row.time(name)))
+                    self.assertEqual(cells[2 * column + 1], percent(row.share(name)))
+
+    def test_dropout(self):
+        for line in table(DOCS / "operators" / "dropout.md", "H200, training, p = 0.2"):
+            operator, _, rest = next(iter(line.values())).partition(" ")
+            name, dtype, direction = rest.rsplit(" ", 2)
+            row = self.row(operator, name, dtype, direction)
+            with self.subTest(line):
+                self.assertEqual(line["warpfuse us"], microseconds(row.time("warpfuse")))
+                self.assertEqual(line["ATen us"], microseconds(row.time("aten")))
+                self.assertEqual(line["speed-up"], times(row.time("aten") / row.time("warpfuse")))
+                self.assertEqual(line["softmax alone us"], microseconds(row.time("softmax")))
+
+    def test_generation(self):
+        run = json.loads((DOCS / "benchmarks" / "nvidia-h200-generate.json").read_text())
+        lines = table(PERFORMANCE, "distilgpt2")
+        self.assertEqual(len(lines), 7)
+        for line in lines:
+            dtype, *what = line["distilgpt2"].split(", ")
+            for variant in ("baseline", "fused", "sdpa"):
+                if "prefill" in what[0]:
+                    sizes = [int(size) for size in re.findall(r"\d+", what[0])]
+                    found = [
+                        f"{row['ms']['p50']:.2f}"
+                        for row in run["prefill"]
+                        if [row["batch"], row["prompt"]] == sizes
+                        and (row["model"], row["variant"], row["dtype"]) == ("distilgpt2", variant, dtype)
+                    ]
+                else:
+                    sizes = [int(size.split()[1]) for size in what[:2]]
+                    found = [
+                        f"{row['tokens_per_s']['p50']:,.0f}"
+                        for row in run["rows"]
+                        if [row["batch"], row["prompt"]] == sizes
+                        and (row["model"], row["variant"], row["dtype"]) == ("distilgpt2", variant, dtype)
+                        and row["graph"]
+                    ]
+                self.assertEqual([line[variant]], found, line)
+
+    def test_where_it_is_slower_than_aten_is_named(self):
+        text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]
+        slower = [row for row in self.bench.rows if row.time("aten") and row.time("aten") < row.time("warpfuse")]
+        self.assertTrue(slower)
+        for row in slower:
+            ratio = times(row.time("aten") / row.time("warpfuse"))
+            self.assertRegex(text, rf"{name_of(row.key)} {row.key.dtype}\D.*{ratio} ATen")
+
+
+class Pages(unittest.TestCase):
+    def test_lengths(self):
+        for path in (README, PERFORMANCE):
+            self.assertLessEqual(len(path.read_text(encoding="utf-8").splitlines()), 150, path)
+        first_code = README.read_text(encoding="utf-8").split("```cpp")[0].count("\n")
+        self.assertLess(first_code, 40)
+
+    def test_links_between_pages(self):
+        anchor = lambda title: re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        for path in (README, *DOCS.rglob("*.md")):
+            text = path.read_text(encoding="utf-8")
+            for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+                name, _, part = link.partition("#")
+                target = path if not name else (path.parent / name)
+                with self.subTest(path.name, link=link):
+                    self.assertTrue(target.exists())
+                    if part:
+                        titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+                        self.assertIn(part, [anchor(title) for title in titles])
+
+
+if __name__ == "__main__":
+    sys.exit(test_operators.main())
