@@ -6,7 +6,9 @@
 #include "common/workspace.h"
 #include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/in_registers.cuh"
 #include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/two_pass.cuh"
@@ -18,13 +20,13 @@ namespace warpfuse::cuda {
 
 /// What a function is, for its kernels and its plan.
 template <typename Function>
-constexpr RowKind kKind = {
-    sizeof(typename Function::RawPack) == 16 ? Direction::forward : Direction::backward,
-    sizeof(typename Function::T),
-    // What alters bits of half precision needs hardly more registers than without dropout.
-    !std::is_same_v<typename Function::KeepMask, NoKeepMask> && !Function::kAltersBits,
-    sizeof(typename Function::RawPack) == 16 && !Function::kRules &&
-        std::is_same_v<typename Function::KeepMask, NoKeepMask>};
+constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
+                           sizeof(typename Function::T),
+                           // Dropout-first in half precision edits packed bits in place and fits
+                           // plain softmax's tuning lines.
+                           !std::is_empty_v<typename Function::KeepMask> &&
+                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>),
+                           Function::kInputs == 1 && !Function::kRowReads};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -46,8 +48,8 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
-          sizeof(typename Function::RawPack),
-          function.spans(rows),
+          sizeof(RawPack<Function::kInputs>),
+          IntervalTraits<Function>::fits(function, rows),
           lines ? 0 : kLinePacks - 1,
           kind.dropout,
           kind.plain};
@@ -93,10 +95,12 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const int64_t rows_of_block = warps ? plan.threads / 32 : 1;
   const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
                           plan.threads};
-  const auto spans = function.for_spans();
+  using Traits = IntervalTraits<Function>;
+  const auto spans = Traits::make(function);
   using Spans = std::remove_const_t<decltype(spans)>;
   const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, spans, IntervalOrder(function.rules(), rows));
+    return launch_kernel(kernel, shape, stream, spans,
+                         IntervalOrder(Traits::rules(function), rows));
   };
   if (warps) {
     return with_lane_packs<kKernels<Function>.span_warp>(
@@ -118,7 +122,7 @@ cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan&
   return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
       return launch(shared_kernel<Function>,
-                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
+                    static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                                      static_cast<size_t>(plan.threads)));
     } else {
       return launch(persistent_kernel<packs, Function>);
@@ -138,8 +142,9 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
   };
-  if constexpr (Function::kDrawsBeforeWait) {
-    // Blocks that have no room at first had better have their data on its way while they draw.
+  if constexpr (kDrawsBeforeWait<Function>) {
+    // Draw before the wait only if the grid is one wave; later waves should issue their loads
+    // first.
     if (plan.lane_packs == 4 && function.draws_before_wait() && device_limits().dependent_launch &&
         shape.blocks <= device_limits().rows.multiprocessors) {
       draws_ahead_counter().add();
@@ -153,15 +158,14 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
 template <typename Function>
 cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
                           Workspace& workspace, cudaStream_t stream) {
-  using Summary = typename Function::Summary;
-  static_assert(sizeof(Summary) <= kSplitPartBytes);
+  using Partial = typename Function::Partial;
+  static_assert(sizeof(Partial) <= kSplitPartBytes);
   const int64_t steps = function.arrange(rows, 1);
   const LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
   if (plan.blocks == 1) {
     return launch_kernel(two_pass_kernel<Function>, shape, stream, function);
   }
-  auto* summaries =
-      static_cast<Summary*>(workspace.allocate(steps * plan.blocks * sizeof(Summary)));
+  auto* partials = static_cast<Partial*>(workspace.allocate(steps * plan.blocks * sizeof(Partial)));
   if (plan.ahead) {
     const auto kernel = cooperative_kernel<Function>;
     LaunchShape resident = shape;
@@ -170,16 +174,16 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
     // Where the process may use a part of the GPU only, the two kernels run in any number of waves.
     if (resident_clusters(reinterpret_cast<const void*>(kernel), resident) >= resident.blocks) {
       return launch_kernel(kernel, resident, stream, function, plan.blocks,
-                           static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
+                           static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                                             static_cast<size_t>(plan.threads)),
-                           summaries);
+                           partials);
     }
   }
   const cudaError_t error =
-      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
+      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, partials);
   return error != cudaSuccess ? error
                               : launch_kernel(split_write_kernel<Function>, shape, stream, function,
-                                              plan.blocks, static_cast<const Summary*>(summaries));
+                                              plan.blocks, static_cast<const Partial*>(partials));
 }
 
 /// Runs the function over [0, rows) as the plan says. The launch's error is the result.
@@ -190,7 +194,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
     case Tier::span:
-      if constexpr (Function::kSpans) {
+      if constexpr (IntervalTraits<Function>::kSupported) {
         return launch_span(function, rows, plan, stream);
       }
       return cudaErrorInvalidConfiguration;

@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(512)
     if (i < slots.count) {
 #pragma unroll
       for (int plane = 0; plane < kInputs; ++plane) {
-        copy_16_bytes_of_line(staging.at(i, plane),
-                              function.source(plane) + slots.first + i * apart);
+        copy_16_bytes_and_line(staging.at(i, plane),
+                               function.source(plane) + slots.first + i * apart);
       }
     }
   };
