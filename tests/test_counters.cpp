@@ -1,5 +1,7 @@
 // The counters: each operator's, each branch's, reading and resetting; and every algorithm by name.
 
+#include <ATen/record_function.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -35,7 +37,40 @@ Counts moved_by(const Call& call) {
   return moved;
 }
 
+thread_local int64_t dispatches = 0;
+
+/// How often `call` enters the dispatcher for an operator of the plugin.
+template <typename Call>
+int64_t dispatches_of(const Call& call) {
+  const auto count =
+      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    dispatches += std::string_view(function.name()).starts_with("warpfuse::") ? 1 : 0;
+    return nullptr;
+  };
+  dispatches = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count));
+  call();
+  at::removeCallback(handle);
+  return dispatches;
+}
+
 }  // namespace
+
+WARPFUSE_DEVICE_TEST("a call without a gradient makes no node and is dispatched once",
+                     "[counters]") {
+  at::Tensor x = random_tensor({3, 33}, at::kFloat, device);
+  const auto check = [&](int64_t expected) {
+    CHECK(dispatches_of([&] { warpfuse::softmax(x, 1); }) == expected);
+    CHECK(dispatches_of([&] { warpfuse::log_softmax(x, 0, at::kDouble); }) == expected);
+    CHECK(dispatches_of([&] { masked_softmax(x, {.causal = "upper_left"}); }) == expected);
+  };
+  check(1);
+  x.set_requires_grad(true);
+  check(2);  // the node's forward is the operator below autograd
+  CHECK(warpfuse::softmax(x, 1).grad_fn() != nullptr);
+  const at::NoGradGuard no_grad;
+  check(1);
+}
 
 WARPFUSE_DEVICE_TEST("each call moves its operator's counter by one", "[counters]") {
   const std::string backend = c10::str(".", backend_name(device));

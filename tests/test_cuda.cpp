@@ -226,6 +226,39 @@ WARPFUSE_GPU_TEST("threads that need different amounts of one kernel's shared me
   CHECK(wrong == 0);
 }
 
+WARPFUSE_GPU_TEST("tables are replaced while other threads launch", "[cuda]") {
+  const at::Tensor x = random_tensor({64, 2048}, at::kFloat, device);
+  const std::string tables[] = {tuning_with("block 128 4 1 0"), tuning_with("block 256 0 1 1")};
+  const TuningInUse before(tables[0]);
+  at::Tensor expected[2];
+  for (const int i : {0, 1}) {
+    set_library_tuning(tables[i]);
+    expected[i] = warpfuse::softmax(x, -1);
+  }
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0}, running{4};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int call = 0; call < 2000; ++call) {
+        const at::Tensor output = warpfuse::softmax(x, -1);
+        wrong +=
+            call % 50 == 0 && !at::equal(output, expected[0]) && !at::equal(output, expected[1]);
+      }
+      if (--running == 0) {
+        done = true;
+      }
+    });
+  }
+  for (int i = 0; !done; ++i) {
+    set_library_tuning(tables[i % 2]);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+}
+
 WARPFUSE_GPU_TEST("no launch leaves an error behind", "[cuda]") {
   const auto options = at::TensorOptions(device);
   warpfuse::softmax(at::empty({0, 3}, options), -1);

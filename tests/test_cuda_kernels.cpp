@@ -19,6 +19,8 @@ using warpfuse::Direction;
 using warpfuse::kernel_set;
 using warpfuse::KernelSet;
 using warpfuse::LanePacks;
+using warpfuse::row_kinds;
+using warpfuse::RowKind;
 using warpfuse::RowPlan;
 using warpfuse::Tier;
 
@@ -44,8 +46,7 @@ struct Kernel {
 
   /// Whether the function has it.
   bool is_of(const RowFunction& function) const {
-    const int bytes = static_cast<int>(function.rows.element_size());
-    const KernelSet set = kernel_set({function.direction, bytes, false, function.plain});
+    const KernelSet set = kernel_set(function.kind);
     return tier == Tier::stream || (tier == Tier::warp ? set.warp
                                     : ahead            ? set.persistent
                                                        : set.block)
@@ -84,13 +85,15 @@ struct Kernel {
 };
 
 /// The packs a lane in registers that some function has such a kernel for.
-std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
+std::vector<int> lane_packs_of(LanePacks KernelSet::*kernels) {
   LanePacks all;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4, 8}) {
-      const bool plain = direction == Direction::forward;
-      all = all | kernel_set({direction, bytes, false, false}).*kernels |
-            kernel_set({direction, bytes, false, plain}).*kernels;
+      for (const RowKind& kind : row_kinds(direction, bytes)) {
+        if (!kind.dropout) {
+          all = all | kernel_set(kind).*kernels;
+        }
+      }
     }
   }
   std::vector<int> numbers;
@@ -186,7 +189,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
       const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
       const auto packs = static_cast<int64_t>(row_limits().shared_bytes / (256 * pack_bytes) * 256);
       for (const RowFunction& function : row_functions(1, 2, packs * pack, dtype, device, {})) {
-        if (function.direction == direction &&
+        if (function.kind.direction == direction &&
             Kernel{Tier::block, 256, 0, 1, true}.is_of(function)) {
           const RowPlan plan = plan_of(function);
           REQUIRE(plan.tier == Tier::block);

@@ -44,8 +44,9 @@ bool has_kernel(const Run& run, Direction direction, at::ScalarType dtype) {
   const warpfuse::KernelSet set =
       warpfuse::kernel_set({.direction = direction,
                             .element_bytes = static_cast<int>(c10::elementSize(dtype)),
-                            .dropout = false,
-                            .plain = false});
+                            .plain = false,
+                            .masked = true,
+                            .dropout = false});
   return (run.threads == run.lanes && run.lanes > 32 ? set.span_block : set.span_warp)
       .contains(run.lane_packs);
 }

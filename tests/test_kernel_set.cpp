@@ -18,6 +18,7 @@ using warpfuse::LanePacks;
 using warpfuse::parse_tuning;
 using warpfuse::plan_rows;
 using warpfuse::plan_tier;
+using warpfuse::row_kinds;
 using warpfuse::RowKind;
 using warpfuse::RowLimits;
 using warpfuse::RowPlan;
@@ -27,24 +28,27 @@ using warpfuse::Tuning;
 
 std::vector<RowKind> kinds() {
   std::vector<RowKind> all;
-  for (const int bytes : {2, 4, 8}) {
-    for (const bool dropout : {false, true}) {
-      all.push_back({Direction::forward, bytes, dropout, false});
-      all.push_back({Direction::backward, bytes, dropout, false});
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    for (const int bytes : {2, 4, 8}) {
+      for (const RowKind& kind : row_kinds(direction, bytes)) {
+        // Dropout first is a kind of its own in the forward of half precision alone.
+        if (kind.plain || kind.masked || kind.dropout ||
+            (direction == Direction::forward && bytes == 2)) {
+          all.push_back(kind);
+        }
+      }
     }
-    all.push_back({Direction::forward, bytes, false, true});
   }
   return all;
 }
 
 RowShape shape_of(const RowKind& kind, int64_t packs, int64_t rows) {
-  const size_t pack_bytes = kind.direction == Direction::forward ? 16 : 32;
-  return {kind.direction, kind.element_bytes, packs, 0, rows, pack_bytes, false, 0,
-          kind.dropout,   kind.plain};
+  return {kind, packs, 0, rows};
 }
 
 /// The kernel of a plan joins the others.
 void add(const RowPlan& plan, KernelSet& kernels) {
+  kernels.cooperative |= plan.tier == Tier::stream && plan.ahead;
   LanePacks* const packs = plan.tier == Tier::warp ? &kernels.warp
                            : plan.tier == Tier::span
                                ? plan.lanes == 32 ? &kernels.span_warp : &kernels.span_block
@@ -66,7 +70,8 @@ KernelSet launched(const RowKind& kind, const Tuning& tuning) {
     }
   }
   const RowLimits eight_blocks{kHopper.shared_bytes, 8, kHopper.multiprocessors, true};
-  const bool spans = !kind.dropout && !kind.plain && kind.element_bytes < 8;
+  const bool spans = kind.masked && !kind.dropout && kind.element_bytes < 8;
+  const bool by_name = kind.plain && kind.direction == Direction::forward;
   for (const RowLimits& limits : {kHopper, eight_blocks, kAmpere, kLeast}) {
     for (const int64_t rows : some_rows) {
       for (const int64_t packs : interesting_packs(tuning)) {
@@ -74,7 +79,7 @@ KernelSet launched(const RowKind& kind, const Tuning& tuning) {
         RowPlan plan = plan_rows(shape, limits, tuning);
         add(plan, kernels);
         for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster}) {
-          if (kind.plain && plan_tier(tier, shape, limits, tuning, &plan)) {
+          if (by_name && plan_tier(tier, shape, limits, tuning, &plan)) {
             add(plan, kernels);
           }
         }
@@ -108,14 +113,13 @@ TEST_CASE("each kernel is one that the library's table or a name launches", "[tu
     const KernelSet used = launched(kind, warpfuse::default_tuning());
     INFO((kind.direction == Direction::forward ? "forward " : "backward ")
          << kind.element_bytes << (kind.dropout ? ", dropout" : "")
-         << (kind.plain ? ", plain" : ""));
+         << (kind.masked ? ", masked" : "") << (kind.plain ? ", plain" : ""));
     CHECK(to_string(compiled.warp) == to_string(used.warp));
     CHECK(to_string(compiled.block) == to_string(used.block));
     CHECK(to_string(compiled.persistent) == to_string(used.persistent));
-    if (!kind.dropout && !kind.plain) {  // others have no tier span
-      CHECK(to_string(compiled.span_warp) == to_string(used.span_warp));
-      CHECK(to_string(compiled.span_block) == to_string(used.span_block));
-    }
+    CHECK(to_string(compiled.span_warp) == to_string(used.span_warp));
+    CHECK(to_string(compiled.span_block) == to_string(used.span_block));
+    CHECK(compiled.cooperative == used.cooperative);
   }
 }
 
@@ -138,14 +142,16 @@ TEST_CASE("no table plans what is not compiled", "[tuning]") {
           const KernelSet compiled = kernel_set(kind);
           KernelSet planned;
           for (int64_t n = 0; n < 2000; n += 1 + n / 32) {
-            for (const bool span : {false, kind.element_bytes < 8}) {
+            for (const bool span :
+                 {false, kind.masked && !kind.dropout && kind.element_bytes < 8}) {
               RowShape shape = shape_of(kind, n, 100);
               shape.span = span;
               RowPlan plan = plan_rows(shape, kHopper, tuning);
               add(plan, planned);
               plans += plan.tier != Tier::stream;
               for (const Tier by_name : {Tier::warp, Tier::block, Tier::cluster}) {
-                if (kind.plain && plan_tier(by_name, shape, kHopper, tuning, &plan)) {
+                if (kind.plain && kind.direction == Direction::forward &&
+                    plan_tier(by_name, shape, kHopper, tuning, &plan)) {
                   add(plan, planned);
                 }
               }
@@ -166,22 +172,28 @@ TEST_CASE("no table plans what is not compiled", "[tuning]") {
 
 TEST_CASE("a function passes over lines whose kernel it does not have", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 256 * warp  128 8 1 0\n"
-                                                 "forward 4 *   * block 128 8 1 0\n"
+                                                 "forward 4 256 * block 128 2 1 0\n"
+                                                 "forward 4 *   * block 128 4 1 0\n"
+                                                 "forward 4 *   * stream 64 0 4 1\n"
                                                  "backward 2 *  * span  32  8 1 0\n"
                                                  "backward 2 *  * span  32  1 1 0") +
                                      kLastEntries);
+  constexpr RowKind kPlain{Direction::forward, 4, true, false, false};
+  constexpr RowKind kDropout{Direction::forward, 4, false, false, true};
+  constexpr RowKind kMasked{Direction::forward, 4, false, true, false};
+  constexpr RowKind kMaskedBackward{Direction::backward, 2, false, true, false};
   const auto plan = [&](const RowKind& kind, int64_t packs) {
-    RowShape shape = shape_of(kind, packs, 1000);
+    RowShape shape = shape_of(kind, packs, 10);
     shape.span = kind.direction == Direction::backward;
     return plan_rows(shape, kHopper, tuning);
   };
-  const RowPlan warp{Tier::warp, 32, 8, 128, 1, false, 0};
-  CHECK((plan({Direction::forward, 4, false, true}, 256) == warp));
-  CHECK((plan({Direction::forward, 4, true, false}, 256) == warp));
-  CHECK((plan({Direction::forward, 4, false, false}, 256) ==
-         RowPlan{Tier::block, 32, 8, 128, 1, false, 0}));
-  CHECK((plan({Direction::backward, 2, false, false}, 256) ==
-         RowPlan{Tier::span, 32, 8, 32, 1, false, 0}));
+  CHECK((plan(kDropout, 256) == RowPlan{Tier::warp, 32, 8, 128, 1, false, 0}));
+  CHECK((plan(kPlain, 256) == RowPlan{Tier::block, 32, 2, 128, 1, false, 0}));
+  CHECK((plan(kMasked, 256) == RowPlan{Tier::block, 32, 4, 128, 1, false, 0}));
+  CHECK(plan(kPlain, 100'000).ahead);
+  CHECK_FALSE(plan(kMasked, 100'000).ahead);
+  CHECK_FALSE(plan(kDropout, 100'000).ahead);
+  CHECK((plan(kMaskedBackward, 256) == RowPlan{Tier::span, 32, 8, 32, 1, false, 0}));
   // The kernel of one pack is for blocks of several warps.
-  CHECK(plan({Direction::backward, 2, false, false}, 257).tier == Tier::stream);
+  CHECK(plan(kMaskedBackward, 257).tier == Tier::stream);
 }

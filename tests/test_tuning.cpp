@@ -3,8 +3,10 @@
 #include <rowwise/tuning.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <set>
+#include <thread>
 
 #include "support/pch.h"
 #include "support/row_engine.h"
@@ -17,16 +19,32 @@ using warpfuse::Direction;
 using warpfuse::parse_tuning;
 using warpfuse::plan_rows;
 using warpfuse::plan_tier;
+using warpfuse::row_kinds;
+using warpfuse::RowKind;
 using warpfuse::RowLimits;
 using warpfuse::RowPlan;
 using warpfuse::RowShape;
 using warpfuse::Tier;
 using warpfuse::Tuning;
 
+RowKind plain_kind(Direction direction, int bytes) {
+  return {.direction = direction,
+          .element_bytes = bytes,
+          .plain = true,
+          .masked = false,
+          .dropout = false};
+}
+RowKind attention_kind(Direction direction, int bytes) {
+  return {.direction = direction,
+          .element_bytes = bytes,
+          .plain = false,
+          .masked = true,
+          .dropout = false};
+}
+
 RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0,
                   int64_t shift = 0) {
-  const size_t pack_bytes = direction == Direction::forward ? 16 : 32;
-  return {direction, bytes, packs, edges, rows, pack_bytes, false, shift};
+  return {plain_kind(direction, bytes), packs, edges, rows, false, shift};
 }
 
 /// What is wrong with the plan of a shape; empty when all of the row has its place.
@@ -35,8 +53,8 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
   const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
   // In shared memory a row lies as it does in lines of the cache.
   const int64_t shared = std::max<int64_t>(1, (shape.packs + shape.shift + threads - 1) / threads);
-  const size_t copied =
-      static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads) * shape.pack_bytes;
+  const size_t copied = static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads *
+                                            shape.kind.pack_bytes());
   if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
     return "threads";
   }
@@ -75,7 +93,9 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
                    ? "more blocks than run at once"
                : plan.blocks < 2 || plan.threads > 512 ? "size"
                : plan.shared_bytes == 0 ||
-                       plan.shared_bytes % (plan.threads * shape.pack_bytes) != 0
+                       plan.shared_bytes %
+                               (plan.threads * static_cast<size_t>(shape.kind.pack_bytes())) !=
+                           0
                    ? "room for parts of packs"
                    : "";
       }
@@ -105,11 +125,9 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
             for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
               for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
                 RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
-                for (const auto& [span, dropout] :
-                     {std::pair(false, false), std::pair(edges == 0, false),
-                      std::pair(false, true)}) {
-                  shape.span = span;
-                  shape.dropout = dropout;
+                for (const RowKind& kind : row_kinds(direction, bytes)) {
+                  shape.kind = kind;
+                  shape.span = kind.masked && !kind.dropout && edges == 0;
                   const RowPlan plan = plan_rows(shape, limits, tuning);
                   ++plans;
                   if (const std::string text = fault(plan, shape, limits); !text.empty()) {
@@ -150,7 +168,7 @@ TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", 
   const Tuning tuning = parse_tuning(
       std::string("backward 2 100 * span 64 4 1 0\nbackward 2 * * span 96 8 1 0") + kLastEntries);
   const auto plan = [&](int64_t packs, bool span) {
-    RowShape shape = shape_of(Direction::backward, 2, packs, 1000);
+    RowShape shape{attention_kind(Direction::backward, 2), packs, 0, 1000};
     shape.span = span;
     return plan_rows(shape, kLeast, tuning);
   };
@@ -164,7 +182,7 @@ TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", 
   // The library's table: attention of 1024 keys and more.
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4}) {
-      RowShape shape = shape_of(direction, bytes, int64_t{64} * bytes, int64_t{96} * 1024);
+      RowShape shape{attention_kind(direction, bytes), int64_t{64} * bytes, 0, int64_t{96} * 1024};
       CHECK(plan_rows(shape, kHopper, default_tuning()).tier != Tier::span);
       shape.span = true;
       CHECK(plan_rows(shape, kHopper, default_tuning()).tier == Tier::span);
@@ -266,7 +284,7 @@ TEST_CASE("lanes of a warp and packs of a lane", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 * * warp 128 5 1 0") + kLastEntries);
   const auto plan = [&](int64_t packs, int64_t edges = 0) {
     RowShape shape = shape_of(Direction::forward, 4, packs, 100, edges);
-    shape.plain = true;  // which has kernels of 1 to 6 and 8 packs a lane
+    shape.kind = {Direction::forward, 4, false, false, true};  // 1 to 6 and 8 packs per lane
     return plan_rows(shape, kHopper, tuning);
   };
   const auto is = [](const RowPlan& got, int lanes, int lane_packs) {
@@ -294,7 +312,7 @@ TEST_CASE("lines for dropout are for functions that draw random numbers alone", 
                                      kLastEntries);
   RowShape shape = shape_of(Direction::forward, 4, 100, 1000);
   CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::block);
-  shape.dropout = true;
+  shape.kind = {Direction::forward, 4, false, false, true};
   CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::warp);
   shape.packs = 101;
   CHECK(plan_rows(shape, kHopper, tuning).tier == Tier::stream);
@@ -328,4 +346,38 @@ TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
       }
     }
   }
+}
+
+TEST_CASE("tables are replaced while other threads plan", "[tuning][threads]") {
+  const std::string first = std::string("forward 4 * * block 128 4 1 0\n") + kLastEntries;
+  const std::string second = std::string("forward 4 * * block 256 2 1 0\n") + kLastEntries;
+  const RowShape shape = shape_of(Direction::forward, 4, 500, 1000);
+  const RowPlan plans[] = {plan_rows(shape, kHopper, parse_tuning(first)),
+                           plan_rows(shape, kHopper, parse_tuning(second))};
+  REQUIRE_FALSE(plans[0] == plans[1]);
+  const Tuning before = warpfuse::tuning();
+  warpfuse::set_tuning(parse_tuning(first));
+  std::atomic<bool> done{false};
+  std::atomic<int64_t> planned[] = {0, 0}, torn{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!done) {
+        const RowPlan plan = plan_rows(shape, kHopper, warpfuse::tuning());
+        ++(plan == plans[0] ? planned[0] : plan == plans[1] ? planned[1] : torn);
+      }
+    });
+  }
+  std::set<const Tuning*> tables;
+  for (int i = 0; i < 20'000 || planned[0] == 0 || planned[1] == 0; ++i) {
+    warpfuse::set_tuning(parse_tuning(i % 2 == 0 ? second : first));
+    tables.insert(&warpfuse::tuning());
+  }
+  done = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  warpfuse::set_tuning(before);
+  CHECK(torn == 0);
+  CHECK(tables.size() == 2);  // a table that comes back takes no memory
 }

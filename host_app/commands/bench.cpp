@@ -21,9 +21,9 @@
 #include "bench/timer.h"
 #include "bench/variants.h"
 #include "commands/arguments.h"
+#include "commands/bench_device.h"
 #include "commands/commands.h"
 #include "runtime/cuda_runtime.h"
-#include "runtime/device.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/output.h"
@@ -59,7 +59,7 @@ bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
 std::string help_text() {
   std::string text =
       "Times the plugin's operators against ATen and a copy of the same bytes; `bench generate\n"
-      "--help` is about whole models. Every result\n"
+      "--help` is about whole models, `bench overhead --help` about the host's time. Every result\n"
       "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
       "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
   for (const auto& [op, name] : kOperatorNames) {
@@ -180,29 +180,10 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
   return outcome;
 }
 
-// The plugin, and the device that it is measured on.
-struct Bench {
-  Plugin plugin;
-  c10::Device device;
-  std::unique_ptr<CudaRuntime> runtime;  // null on the CPU
-};
-
-Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
-  const std::string request = arguments.text("device");
-  Plugin plugin = require_plugin(arguments.plugin_options());
-  load_cuda_if_wanted(request);
-  check_libtorch(plugin);
-  if (request.starts_with("cuda") && !has_cuda_runtime()) {
-    fail(ExitCode::device, "--device {}: this program was built without CUDA", request);
-  }
-  const c10::Device device = translating_errors(ExitCode::device, "--device " + request,
-                                                [&] { return choose_device(request); });
-  if (device.is_cuda() && !plugin.cuda) {
-    fail(ExitCode::device, "--device {}: the plugin {} was built without CUDA", request,
-         plugin.path);
-  }
+BenchDevice open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
+  BenchDevice bench = open_bench_device(arguments);
   const auto tf32 = std::ranges::find_if(cases, &Case::tf32);
-  if (tf32 != cases.end() && !device.is_cuda()) {
+  if (tf32 != cases.end() && !bench.device.is_cuda()) {
     fail(ExitCode::usage, "--dtype: tf32 needs a GPU, for {}", text_of(*tf32));
   }
   require_operators(operators_of(cases), "bench");
@@ -210,7 +191,7 @@ Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
     const std::string path = arguments.text("tuning");
     set_tuning(read_file(path, ExitCode::usage), path);
   }
-  return {std::move(plugin), device, device.is_cuda() ? open_cuda_runtime(device) : nullptr};
+  return bench;
 }
 
 }  // namespace
@@ -218,6 +199,9 @@ Bench open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
 ExitCode run_bench(int argc, const char* const* argv) {
   if (argc > 1 && std::string_view(argv[1]) == "generate") {
     return run_bench_generate(argc - 1, argv + 1);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "overhead") {
+    return run_bench_overhead(argc - 1, argv + 1);
   }
   const Arguments arguments(make_options(), {"operator"}, argc, argv);
   if (arguments.help_shown(kExamples)) {
@@ -235,7 +219,7 @@ ExitCode run_bench(int argc, const char* const* argv) {
   }
   choose_threads(arguments.threads(), /*watched=*/false);
   const c10::InferenceMode inference;
-  const Bench bench = open_bench(arguments, cases);
+  const BenchDevice bench = open_bench(arguments, cases);
   const bool cuda = bench.runtime != nullptr;
   if (arguments.has("profile")) {
     if (!cuda) {

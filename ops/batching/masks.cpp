@@ -1,13 +1,10 @@
 // Batching rules of scaled_masked_softmax: the vmapped dimension becomes a part of the batch.
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <warpfuse/dispatch.h>
-#include <warpfuse/scaled_masked_softmax.h>
-
+#include "attention_mask/mask_arguments.h"
 #include "batching/vmap.h"
 #include "common/check.h"
 #include "common/registration.h"
-#include "rowwise/mask_arguments.h"
+#include "core/calls.h"
 
 namespace warpfuse {
 namespace {
@@ -25,13 +22,28 @@ class Fold {
     return has_batch() ? front.flatten(0, 1) : front;
   }
 
-  /// query_positions or key_lengths.
+  MaskArguments masks(const MaskArguments& given) const {
+    MaskArguments folded = given;
+    folded.attn_mask = mask(given.attn_mask);
+    folded.query_positions = index(given.query_positions);
+    folded.key_lengths = index(given.key_lengths);
+    return folded;
+  }
+
+  /// A result of the folded scores' shape.
+  at::Tensor unfold(const at::Tensor& result) const {
+    std::vector<c10::SymInt> sizes = sizes_;
+    sizes.insert(sizes.begin(), vmap_.layer().batchSize());
+    return vmap_.batched(result.view_symint(sizes));
+  }
+
+ private:
   OptionalTensor index(const OptionalTensor& given) const {
-    return is_given(given) ? OptionalTensor(vmap_.in_front(*given).flatten(0, 1)) : std::nullopt;
+    return given.has_value() ? OptionalTensor(vmap_.in_front(*given).flatten(0, 1)) : std::nullopt;
   }
 
   OptionalTensor mask(const OptionalTensor& given) const {
-    if (!is_given(given)) {
+    if (!given.has_value()) {
       return std::nullopt;
     }
     const size_t rank = sizes_.size(), own_rank = given->dim();
@@ -50,54 +62,39 @@ class Fold {
     return front.expand_symint(sizes).flatten(0, 1);
   }
 
-  /// A result of the folded scores' shape.
-  at::Tensor unfold(const at::Tensor& result) const {
-    std::vector<c10::SymInt> sizes = sizes_;
-    sizes.insert(sizes.begin(), vmap_.layer().batchSize());
-    return vmap_.batched(result.view_symint(sizes));
-  }
-
- private:
-  static bool is_given(const OptionalTensor& tensor) {
-    return tensor.has_value() && tensor->defined();
-  }
   bool has_batch() const { return sizes_.size() > 2; }
 
   Vmap vmap_;
   std::vector<c10::SymInt> sizes_;  // of the scores, without the vmapped dimension
 };
 
-at::Tensor forward(const at::Tensor& scores, double scale, const OptionalTensor& attn_mask,
-                   c10::string_view causal, const OptionalTensor& query_positions,
-                   const OptionalTensor& key_lengths, int64_t window,
-                   std::optional<double> masked_value) {
-  const MaskArguments masks{attn_mask, causal, query_positions, key_lengths, window, masked_value};
-  check_masks("scaled_masked_softmax", scores, masks);
-  const Fold fold(scores);
-  return fold.unfold(scaled_masked_softmax(fold.scores(scores), scale, fold.mask(attn_mask), causal,
-                                           fold.index(query_positions), fold.index(key_lengths),
-                                           window, masked_value));
-}
+struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+  static constexpr const char* kName = "scaled_masked_softmax";
 
-at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& output, double scale,
-                    const OptionalTensor& attn_mask, c10::string_view causal,
-                    const OptionalTensor& query_positions, const OptionalTensor& key_lengths,
-                    int64_t window, std::optional<double> masked_value) {
-  constexpr const char* kOp = "_scaled_masked_softmax_backward";
-  const MaskArguments masks{attn_mask, causal, query_positions, key_lengths, window, masked_value};
-  check_masks(kOp, output, masks);
-  check_alike(kOp, "grad_output", grad_output, output);
-  const Fold fold(output);
-  static const auto op =
-      detail::find_operator<decltype(backward)>("warpfuse::_scaled_masked_softmax_backward");
-  return fold.unfold(op.call(fold.scores(grad_output), fold.scores(output), scale,
-                             fold.mask(attn_mask), causal, fold.index(query_positions),
-                             fold.index(key_lengths), window, masked_value));
-}
+  static at::Tensor batched(const at::Tensor& scores, double scale, const MaskArguments& masks) {
+    check_masks(kName, scores, masks);
+    const Fold fold(scores);
+    return fold.unfold(call(fold.scores(scores), scale, fold.masks(masks)));
+  }
+};
+
+struct Backward : Calls<Backward, at::Tensor(const at::Tensor&, const at::Tensor&, double,
+                                             const MaskArguments&)> {
+  static constexpr const char* kName = "_scaled_masked_softmax_backward";
+
+  static at::Tensor batched(const at::Tensor& grad_output, const at::Tensor& output, double scale,
+                            const MaskArguments& masks) {
+    check_masks(kName, output, masks);
+    check_alike(kName, "grad_output", grad_output, output);
+    const Fold fold(output);
+    return fold.unfold(
+        call(fold.scores(grad_output), fold.scores(output), scale, fold.masks(masks)));
+  }
+};
 
 WARPFUSE_LIBRARY_IMPL(FuncTorchBatched, m) {
-  m.impl("scaled_masked_softmax", forward);
-  m.impl("_scaled_masked_softmax_backward", backward);
+  m.impl(Forward::kName, TORCH_FN(kernel_of<&Forward::batched>));
+  m.impl(Backward::kName, TORCH_FN(kernel_of<&Backward::batched>));
 }
 
 }  // namespace

@@ -4,11 +4,12 @@
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/util/Exception.h>
 
+#include <optional>
 #include <string>
 
 #include "common/dtype.h"
 
-/// Every complaint about an argument reads
+/// Every error about an argument reads
 /// "warpfuse::<operator>: <argument>: expected <what>, got <what came>".
 #define WARPFUSE_CHECK(condition, op, argument, expected, ...)                                \
   TORCH_CHECK(condition, "warpfuse::", op, ": ", argument, ": expected ", expected, ", got ", \
@@ -20,7 +21,7 @@ inline bool is_supported(at::ScalarType type) {
   return type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
 }
 
-/// The kernels' name of a dtype that was checked before.
+/// The kernels' name of a checked dtype.
 inline DType to_dtype(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
@@ -42,6 +43,18 @@ inline void check_floating(const char* op, const char* argument, const at::Tenso
                  tensor.layout());
   WARPFUSE_CHECK(is_supported(tensor.scalar_type()), op, argument,
                  "float64, float32, float16 or bfloat16", tensor.scalar_type());
+}
+
+/// self.to(dtype), for a dtype that kernels know.
+inline at::Tensor converted(const char* op, const at::Tensor& self,
+                            std::optional<at::ScalarType> dtype) {
+  if (!dtype.has_value()) {
+    return self;
+  }
+  WARPFUSE_CHECK(self.defined(), op, "self", "a tensor", "an undefined one");
+  WARPFUSE_CHECK(is_supported(*dtype), op, "dtype", "float64, float32, float16 or bfloat16",
+                 *dtype);
+  return self.to(*dtype);
 }
 
 /// `other` must be on the device of `tensor`.

@@ -9,7 +9,7 @@ constinit Counter* Counter::head_ = nullptr;
 
 int64_t Counter::read(const std::string& name) {
   for (const Counter* counter = head_; counter != nullptr; counter = counter->next_) {
-    if (name == counter->name_) {
+    if (name == counter->name()) {
       return counter->count_.load(std::memory_order_relaxed);
     }
   }
@@ -25,7 +25,7 @@ void Counter::reset_all() {
 std::string Counter::json() {
   std::map<std::string, int64_t> sorted;
   for (const Counter* counter = head_; counter != nullptr; counter = counter->next_) {
-    sorted[counter->name_] = counter->count_.load(std::memory_order_relaxed);
+    sorted[counter->name()] = counter->count_.load(std::memory_order_relaxed);
   }
   std::string text = "{";
   for (const auto& [name, count] : sorted) {
@@ -37,7 +37,7 @@ std::string Counter::json() {
 std::string Counter::names() {
   std::set<std::string> sorted;
   for (const Counter* counter = head_; counter != nullptr; counter = counter->next_) {
-    sorted.insert(counter->name_);
+    sorted.insert(counter->name());
   }
   std::string text;
   for (const auto& name : sorted) {

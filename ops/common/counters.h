@@ -13,7 +13,12 @@ namespace warpfuse {
 /// All counters of the library form one list, so that they can be read and reset by name.
 class Counter {
  public:
-  explicit Counter(const char* name) noexcept : name_(name) { head_ = this; }
+  explicit Counter(const char* name) noexcept : Counter(name, "") {}
+  /// The calls of an operator on a backend: its name, without a leading _, and ".cpu" or ".cuda".
+  Counter(const char* op, const char* backend) noexcept
+      : name_(*op == '_' ? op + 1 : op), backend_(backend) {
+    head_ = this;
+  }
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
@@ -28,7 +33,10 @@ class Counter {
   static std::string names();
 
  private:
+  std::string name() const { return std::string(name_) + backend_; }
+
   const char* name_;
+  const char* backend_;
   std::atomic<int64_t> count_{0};
   Counter* next_ = head_;
   static Counter* head_;  // constant-initialised: counters of any file may be made before others

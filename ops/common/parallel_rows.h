@@ -36,8 +36,19 @@ void parallel_rows(int64_t rows, int64_t columns, const Body& body, int64_t gran
   });
 }
 
-/// The same for rows of unequal work. A thread that is done with its piece takes tasks from the
-/// others' pieces.
+/// kernel(arguments, begin, end) over the rows of arguments.layout. Along a dimension that is not
+/// the last, tasks are whole groups of four vectors of any dtype.
+template <typename Arguments, typename Kernel>
+void parallel_layout_rows(const Arguments& arguments, const Kernel& kernel) {
+  constexpr int64_t kColumnGranule = 128;
+  parallel_rows(
+      arguments.layout.rows(), arguments.layout.columns,
+      [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
+      arguments.layout.inner == 1 ? 1 : kColumnGranule);
+}
+
+/// parallel_rows() for rows of unequal work. A thread that is done with its piece takes tasks from
+/// the others' pieces.
 template <typename Body>
 void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
   constexpr int64_t kTasksPerThread = 16;

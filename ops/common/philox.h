@@ -50,6 +50,12 @@ WARPFUSE_HOST_DEVICE inline PhiloxBlock philox(uint64_t key, uint64_t counter_lo
 struct Rng {
   uint64_t seed;
   uint64_t offset;
+
+  /// As the tensor `rng` of an operator, [2].
+  void store(int64_t* rng) const {
+    rng[0] = static_cast<int64_t>(seed);
+    rng[1] = static_cast<int64_t>(offset);
+  }
 };
 
 /// Where a kernel finds its Rng: as numbers, or in memory of its device, where a CUDA graph's

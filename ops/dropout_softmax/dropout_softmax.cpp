@@ -1,110 +1,217 @@
 #include "dropout_softmax/dropout_softmax.h"
 
-#include <ATen/ops/empty.h>
+#include <memory>
+#include <tuple>
 
-#include "common/registration.h"
+#include "common/check.h"
+#include "common/parallel_rows.h"
+#include "common/random.h"
+#include "core/calls.h"
+#include "core/operator.h"
+#include "rowwise/row_statistics.h"
+#include "rowwise/tensor_layout.h"
 
 namespace warpfuse {
-
-// --- checks -----------------------------------------------------------------------------------
-
-void check_dropout_softmax(const char* op, const at::Tensor& self, int64_t dim, double dropout_p,
-                           const std::optional<at::Tensor>& rng) {
-  check_floating(op, "self", self);
-  c10::maybe_wrap_dim(dim, self.dim());
-  check_dropout_p(op, dropout_p);
-  check_rng(op, rng, self);
-}
-
-void check_dropout_softmax_backward(const char* op, const at::Tensor& grad_output,
-                                    const at::Tensor& saved, const at::Tensor& statistics,
-                                    const at::Tensor& rng, int64_t dim, double dropout_p,
-                                    bool softmax_first) {
-  check_floating(op, "saved", saved);
-  check_alike(op, "grad_output", grad_output, saved);
-  c10::maybe_wrap_dim(dim, saved.dim());
-  check_dropout_p(op, dropout_p);
-  check_rng(op, rng, saved);
-  if (softmax_first) {
-    check_statistics(op, statistics, saved, dim);
-  }
-}
-
-void check_linear_dropout_softmax(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                                  const std::optional<at::Tensor>& bias, double dropout_p,
-                                  const std::optional<at::Tensor>& rng) {
-  const auto check_like_input = [&](const char* argument, const at::Tensor& tensor) {
-    WARPFUSE_CHECK(tensor.scalar_type() == input.scalar_type(), op, argument, input.scalar_type(),
-                   tensor.scalar_type());
-    check_same_device(op, argument, tensor, input);
-  };
-  check_floating(op, "input", input);
-  WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[..., in]", "0 dimensions");
-  check_floating(op, "weight", weight);
-  WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
-                 c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
-  check_like_input("weight", weight);
-  if (bias.has_value() && bias->defined()) {
-    check_floating(op, "bias", *bias);
-    WARPFUSE_CHECK(bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0), op, "bias",
-                   c10::str("shape [out] = [", weight.sym_size(0), "]"), bias->sym_sizes());
-    check_like_input("bias", *bias);
-  }
-  check_dropout_p(op, dropout_p);
-  check_rng(op, rng, input);
-}
-
-void check_dropout_mask(const char* op, const at::Tensor& like, double dropout_p,
-                        const at::Tensor& rng) {
-  WARPFUSE_CHECK(like.defined(), op, "like", "a tensor", "an undefined one");
-  check_dropout_p(op, dropout_p);
-  check_rng(op, rng, like);
-}
-
 namespace {
 
-// --- Meta: shapes and dtypes only -------------------------------------------------------------
+using OptionalTensor = std::optional<at::Tensor>;
 
-DropoutSoftmaxResult forward_meta(const at::Tensor& self, int64_t dim, double dropout_p,
-                                  bool softmax_first, const std::optional<at::Tensor>& rng) {
-  check_dropout_softmax("_dropout_softmax", self, dim, dropout_p, rng);
-  const auto options = self.options();
-  return {at::empty_symint(self.sym_sizes(), options),
-          at::empty_symint(statistics_sizes(self, dim, softmax_first),
-                           options.dtype(statistics_dtype(self))),
-          at::empty({2}, options.dtype(at::kLong))};
+// --- operators --------------------------------------------------------------------------------
+
+/// Output, statistics and rng.
+using Result = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+struct Forward
+    : Calls<Forward, Result(const at::Tensor&, int64_t, double, bool, const OptionalTensor&)> {
+  static constexpr const char* kName = "_dropout_softmax";
+
+  template <typename Backend>
+  static Result run(const at::Tensor& self, int64_t dim, double dropout_p, bool softmax_first,
+                    const OptionalTensor& rng) {
+    check_floating(kName, "self", self);
+    dim = c10::maybe_wrap_dim(dim, self.dim());
+    check_dropout_p(kName, dropout_p);
+    check_rng(kName, rng, self);
+    at::Tensor output = Backend::empty(self.sym_sizes(), self.options());
+    at::Tensor statistics =
+        Backend::empty(softmax_first ? statistics_sizes(self, dim) : c10::SymDimVector{0},
+                       self.options().dtype(statistics_dtype(self)));
+    at::Tensor rng_used = rng_to_return<Backend>(self, rng);
+    if (Backend::computes(self)) {
+      const at::Tensor x = self.contiguous();
+      const RowLayout layout = row_layout(x, dim);
+      if (layout.inner != 1) {
+        statistics.zero_();  // the kernels of another dimension than the last write none
+      }
+      at::Tensor held;
+      Backend::launch(
+          self, DropoutSoftmaxArguments{x.const_data_ptr(), output.mutable_data_ptr(),
+                                        softmax_first ? statistics.mutable_data_ptr() : nullptr,
+                                        to_dtype(x.scalar_type()), layout, softmax_first,
+                                        Dropout(dropout_p), rng_source(rng, held, x.device()),
+                                        rng_used.mutable_data_ptr<int64_t>()});
+    }
+    return {std::move(output), std::move(statistics), std::move(rng_used)};
+  }
+};
+
+struct Backward {
+  static constexpr const char* kName = "_dropout_softmax_backward";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& grad_output, const at::Tensor& saved,
+                        const at::Tensor& statistics, const at::Tensor& rng, int64_t dim,
+                        double dropout_p, bool softmax_first) {
+    check_floating(kName, "saved", saved);
+    check_alike(kName, "grad_output", grad_output, saved);
+    dim = c10::maybe_wrap_dim(dim, saved.dim());
+    check_dropout_p(kName, dropout_p);
+    check_rng(kName, rng, saved);
+    if (softmax_first) {
+      check_statistics(kName, statistics, saved, dim);
+    }
+    at::Tensor grad_input = Backend::empty(saved.sym_sizes(), saved.options());
+    if (Backend::computes(saved)) {
+      const at::Tensor g = grad_output.contiguous();
+      const at::Tensor x = saved.contiguous();
+      const at::Tensor row_statistics = statistics.contiguous();
+      const at::Tensor state = rng.contiguous();
+      Backend::launch(
+          saved, DropoutSoftmaxBackwardArguments{
+                     g.const_data_ptr(), x.const_data_ptr(),
+                     softmax_first ? row_statistics.const_data_ptr() : nullptr,
+                     grad_input.mutable_data_ptr(), to_dtype(x.scalar_type()), row_layout(x, dim),
+                     softmax_first, Dropout(dropout_p), rng_source(state)});
+    }
+    return grad_input;
+  }
+};
+
+struct Mask {
+  static constexpr const char* kName = "_dropout_mask";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& like, double dropout_p, const at::Tensor& rng) {
+    WARPFUSE_CHECK(like.defined(), kName, "like", "a tensor", "an undefined one");
+    check_dropout_p(kName, dropout_p);
+    check_rng(kName, rng, like);
+    at::Tensor mask = Backend::empty(like.sym_sizes(), like.options().dtype(at::kBool));
+    if (Backend::computes(mask)) {
+      const at::Tensor state = rng.contiguous();
+      Backend::launch(mask, DropoutMaskArguments{mask.mutable_data_ptr<bool>(), mask.numel(),
+                                                 Dropout(dropout_p), rng_source(state)});
+    }
+    return mask;
+  }
+};
+
+WARPFUSE_OPERATORS(m) {
+  register_operator<Forward>(m);
+  register_operator<Backward>(m);
+  register_operator<Mask>(m);
 }
 
-at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& saved,
-                         const at::Tensor& statistics, const at::Tensor& rng, int64_t dim,
-                         double dropout_p, bool softmax_first) {
-  check_dropout_softmax_backward("_dropout_softmax_backward", grad_output, saved, statistics, rng,
-                                 dim, dropout_p, softmax_first);
-  return at::empty_symint(saved.sym_sizes(), saved.options());
+// --- the public operators, on every backend ---------------------------------------------------
+
+struct Softmax
+    : Calls<Softmax, at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
+  static constexpr const char* kName = "softmax";
+};
+
+// They consist of others, each with its gradient.
+template <bool kSoftmaxFirst>
+at::Tensor dropout_and_softmax(const at::Tensor& self, int64_t dim, double dropout_p,
+                               bool training) {
+  constexpr const char* kOp = kSoftmaxFirst ? "softmax_dropout" : "dropout_softmax";
+  check_floating(kOp, "self", self);
+  c10::maybe_wrap_dim(dim, self.dim());
+  check_dropout_p(kOp, dropout_p);
+  return training && dropout_p > 0
+             ? std::get<0>(Forward::call(self, dim, dropout_p, kSoftmaxFirst, std::nullopt))
+             : Softmax::call(self, dim, std::nullopt);
 }
 
-std::tuple<at::Tensor, at::Tensor> linear_meta(const at::Tensor& input, const at::Tensor& weight,
-                                               const std::optional<at::Tensor>& bias,
-                                               double dropout_p,
-                                               const std::optional<at::Tensor>& rng) {
-  check_linear_dropout_softmax("_linear_dropout_softmax", input, weight, bias, dropout_p, rng);
-  auto sizes = c10::SymDimVector(input.sym_sizes());
-  sizes.back() = weight.sym_size(0);
-  return {at::empty_symint(sizes, input.options()),
-          at::empty({2}, input.options().dtype(at::kLong))};
+WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
+  m.impl("dropout_softmax", TORCH_FN(dropout_and_softmax<false>));
+  m.impl("softmax_dropout", TORCH_FN(dropout_and_softmax<true>));
 }
 
-at::Tensor mask_meta(const at::Tensor& like, double dropout_p, const at::Tensor& rng) {
-  check_dropout_mask("_dropout_mask", like, dropout_p, rng);
-  return at::empty_symint(like.sym_sizes(), like.options().dtype(at::kBool));
+// Under vmap too: their parts know what vmap's randomness means.
+WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
+  m.impl("dropout_softmax", TORCH_FN(dropout_and_softmax<false>));
+  m.impl("softmax_dropout", TORCH_FN(dropout_and_softmax<true>));
 }
 
-WARPFUSE_LIBRARY_IMPL(Meta, m) {
-  m.impl("_dropout_softmax", forward_meta);
-  m.impl("_dropout_softmax_backward", backward_meta);
-  m.impl("_linear_dropout_softmax", linear_meta);
-  m.impl("_dropout_mask", mask_meta);
+// --- the CPU ----------------------------------------------------------------------------------
+
+Counter rows_branch("cpu.dropout_rows");
+Counter column_branch("cpu.dropout_column");
+
+// Elements of a task that drops or marks them one by one: whole Philox blocks, and cache lines.
+constexpr int64_t kElementGranule = 1024;
+
+template <typename Arguments, typename Kernel>
+void over_rows(const Arguments& arguments, const Kernel& kernel) {
+  (arguments.layout.inner == 1 ? rows_branch : column_branch).add();
+  parallel_layout_rows(arguments, kernel);
+}
+
+template <typename Arguments, typename Kernel>
+void over_elements(const Arguments& arguments, int64_t elements, const Kernel& kernel) {
+  parallel_rows(
+      elements, 1, [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
+      kElementGranule);
+}
+
+template <typename Arguments>
+void drop(const void* from, void* to, const Arguments& arguments, bool scaled) {
+  over_elements(DropElementsArguments{from, to, arguments.dtype, arguments.dropout,
+                                      arguments.rng.get(), scaled},
+                arguments.layout.rows() * arguments.layout.columns, drop_elements_cpu);
+}
+
+template <typename Arguments>
+void softmax(const void* from, void* to, const Arguments& arguments, double scale) {
+  over_rows(ScaledSoftmaxArguments{from, to, arguments.dtype, arguments.layout, scale},
+            undropped_lanes_cpu);
 }
 
 }  // namespace
+
+void launch_cpu(const DropoutSoftmaxArguments& arguments) {
+  arguments.rng.get().store(arguments.rng_used);
+  if (arguments.layout.inner == 1) {
+    over_rows(arguments, dropout_softmax_rows_cpu);
+  } else if (arguments.softmax_first) {
+    softmax(arguments.input, arguments.output, arguments, arguments.dropout.scale);
+    drop(arguments.output, arguments.output, arguments, true);
+  } else {
+    drop(arguments.input, arguments.output, arguments, false);
+    softmax(arguments.output, arguments.output, arguments, 1.0);
+  }
+}
+
+void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments) {
+  if (arguments.layout.inner == 1) {
+    over_rows(arguments, dropout_softmax_backward_rows_cpu);
+  } else if (arguments.softmax_first) {
+    const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
+    const auto dropped =
+        std::make_unique_for_overwrite<std::byte[]>(elements * element_bytes(arguments.dtype));
+    drop(arguments.grad_output, dropped.get(), arguments, false);
+    softmax(arguments.saved, arguments.grad_input, arguments, 1.0);
+    DropoutSoftmaxBackwardArguments undropped = arguments;
+    undropped.grad_output = dropped.get();
+    undropped.saved = arguments.grad_input;
+    over_rows(undropped, undropped_backward_lanes_cpu);
+  } else {
+    over_rows(arguments, undropped_backward_lanes_cpu);
+    drop(arguments.grad_input, arguments.grad_input, arguments, false);
+  }
+}
+
+void launch_cpu(const DropoutMaskArguments& arguments) {
+  over_elements(arguments, arguments.elements, mark_elements_cpu);
+}
+
 }  // namespace warpfuse

@@ -1,119 +1,98 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/zeros.h>
+#include <cstdint>
 
-#include <optional>
-#include <tuple>
-#include <utility>
-
-#include "common/check.h"
-#include "common/counters.h"
-#include "common/random.h"
-#include "dropout_softmax/dropout_softmax_arguments.h"
-#include "rowwise/row_statistics.h"
-#include "rowwise/tensor_layout.h"
+#include "common/cpu_capability.h"
+#include "common/dropout.h"
+#include "common/dtype.h"
+#include "core/kernel.h"
+#include "rowwise/layout.h"
 
 namespace warpfuse {
 
-/// Output, statistics and rng of a forward.
-using DropoutSoftmaxResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+/// With keep[e] the mask of `dropout` and s(x) the softmax along the columns of `layout`:
+///   dropout first:  output = s(x * keep * scale)
+///   softmax first:  output = s(x) * keep * scale
+/// The random numbers are those of the element's place in the contiguous [outer, columns, inner].
+struct DropoutSoftmaxArguments {
+  const void* input;  // [outer, columns, inner]
+  void* output;       // [outer, columns, inner], may be the input
+  void* statistics;   // softmax first: [rows, 2] or null, the maximum m and log(sum(exp(x - m))),
+                      // in float32, or in float64 for such input
+  DType dtype;
+  RowLayout layout;
+  bool softmax_first;
+  Dropout dropout;
+  RngSource rng;
+  int64_t* rng_used;  // [2] or null: receives seed and offset
+};
 
-/// The part of the contract that all backends share: these throw, and read no data.
-void check_dropout_softmax(const char* op, const at::Tensor& self, int64_t dim, double dropout_p,
-                           const std::optional<at::Tensor>& rng);
-void check_dropout_softmax_backward(const char* op, const at::Tensor& grad_output,
-                                    const at::Tensor& saved, const at::Tensor& statistics,
-                                    const at::Tensor& rng, int64_t dim, double dropout_p,
-                                    bool softmax_first);
-void check_linear_dropout_softmax(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                                  const std::optional<at::Tensor>& bias, double dropout_p,
-                                  const std::optional<at::Tensor>& rng);
-void check_dropout_mask(const char* op, const at::Tensor& like, double dropout_p,
-                        const at::Tensor& rng);
+/// grad_input from grad_output g, with the same random numbers:
+///   dropout first:  keep * scale * y * (g - sum(y * g)),  y the forward's output
+///   softmax first:  s * (h - sum(s * h)),  h = g * keep * scale, s = exp(x - m - log sum)
+struct DropoutSoftmaxBackwardArguments {
+  const void* grad_output;
+  const void* saved;       // the output where dropout came first, else the input
+  const void* statistics;  // softmax first: [rows, 2]
+  void* grad_input;
+  DType dtype;
+  RowLayout layout;
+  bool softmax_first;
+  Dropout dropout;
+  RngSource rng;
+};
 
-/// Of the row statistics: there are none where dropout comes first.
-inline c10::SymDimVector statistics_sizes(const at::Tensor& self, int64_t dim, bool softmax_first) {
-  return softmax_first ? statistics_sizes(self, dim) : c10::SymDimVector{0};
-}
+/// mask[e] = whether element e is kept.
+struct DropoutMaskArguments {
+  bool* mask;  // [elements]
+  int64_t elements;
+  Dropout dropout;
+  RngSource rng;
+};
 
-/// The forward on any backend, for checked arguments and a contiguous input, which may be the
-/// output: calls launch(arguments) unless there are no elements. draw() gives fresh random numbers.
-template <typename Draw, typename Launch>
-DropoutSoftmaxResult run_dropout_softmax(const at::Tensor& input, at::Tensor output, int64_t dim,
-                                         double dropout_p, bool softmax_first,
-                                         const std::optional<at::Tensor>& rng, const Draw& draw,
-                                         const Launch& launch) {
-  const RowLayout layout = row_layout(input, dim);
-  const auto options = input.options().dtype(statistics_dtype(input));
-  const auto sizes = softmax_first ? at::DimVector{layout.rows(), 2} : at::DimVector{0};
-  // The kernels of a dimension that is not the last take no statistics: they stay zeros.
-  at::Tensor statistics = layout.inner == 1 ? at::empty(sizes, options) : at::zeros(sizes, options);
-  at::Tensor rng_used = rng_to_return(input, rng);
-  if (input.numel() > 0) {
-    at::Tensor held;
-    launch(DropoutSoftmaxArguments{input.const_data_ptr(), output.mutable_data_ptr(),
-                                   softmax_first ? statistics.mutable_data_ptr() : nullptr,
-                                   to_dtype(input.scalar_type()), layout, softmax_first,
-                                   Dropout(dropout_p), rng_source(rng, held, draw),
-                                   rng_used.mutable_data_ptr<int64_t>()});
-  }
-  return {std::move(output), std::move(statistics), std::move(rng_used)};
-}
+void launch_cpu(const DropoutSoftmaxArguments& arguments);
+void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments);
+void launch_cpu(const DropoutMaskArguments& arguments);
+cudaError_t launch_cuda(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
 
-/// _linear_dropout_softmax on any backend, for checked arguments: at::linear, whose result then
-/// becomes the output in place, so that there is no second tensor of its size.
-template <typename Draw, typename Launch>
-std::tuple<at::Tensor, at::Tensor> run_linear_dropout_softmax(
-    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-    double dropout_p, const std::optional<at::Tensor>& rng, const Draw& draw,
-    const Launch& launch) {
-  const at::Tensor logits = at::linear(input, weight, bias).contiguous();
-  auto [output, statistics, rng_used] =
-      run_dropout_softmax(logits, logits, -1, dropout_p, false, rng, draw, launch);
-  return {std::move(output), std::move(rng_used)};
-}
+// --- the CPU kernels, once per instruction set ------------------------------------------------
 
-/// The backward alike.
-template <typename Launch>
-at::Tensor run_dropout_softmax_backward(Counter& calls, const at::Tensor& grad_output,
-                                        const at::Tensor& saved, const at::Tensor& statistics,
-                                        const at::Tensor& rng, int64_t dim, double dropout_p,
-                                        bool softmax_first, const Launch& launch) {
-  check_dropout_softmax_backward("_dropout_softmax_backward", grad_output, saved, statistics, rng,
-                                 dim, dropout_p, softmax_first);
-  calls.add();
-  const at::Tensor g = grad_output.contiguous();
-  const at::Tensor kept = saved.contiguous();
-  const at::Tensor of_rows = statistics.contiguous();
-  const at::Tensor state = rng.contiguous();
-  at::Tensor grad_input = at::empty_like(kept);
-  if (kept.numel() > 0) {
-    launch(DropoutSoftmaxBackwardArguments{g.const_data_ptr(), kept.const_data_ptr(),
-                                           softmax_first ? of_rows.const_data_ptr() : nullptr,
-                                           grad_input.mutable_data_ptr(),
-                                           to_dtype(kept.scalar_type()), row_layout(kept, dim),
-                                           softmax_first, Dropout(dropout_p), source_of(state)});
-  }
-  return grad_input;
-}
+/// output = input * keep * dropout.scale; they may be the same. scaled: the input is probabilities
+/// that were multiplied by dropout.scale before they were rounded.
+struct DropElementsArguments {
+  const void* input;
+  void* output;
+  DType dtype;
+  Dropout dropout;
+  Rng rng;
+  bool scaled;
+};
 
-/// _dropout_mask alike.
-template <typename Launch>
-at::Tensor run_dropout_mask(Counter& calls, const at::Tensor& like, double dropout_p,
-                            const at::Tensor& rng, const Launch& launch) {
-  check_dropout_mask("_dropout_mask", like, dropout_p, rng);
-  calls.add();
-  const at::Tensor state = rng.contiguous();
-  at::Tensor mask = at::empty(like.sizes(), like.options().dtype(at::kBool));
-  if (mask.numel() > 0) {
-    launch(DropoutMaskArguments{mask.mutable_data_ptr<bool>(), mask.numel(), Dropout(dropout_p),
-                                source_of(state)});
-  }
-  return mask;
-}
+/// output = softmax(input) * scale.
+struct ScaledSoftmaxArguments {
+  const void* input;
+  void* output;
+  DType dtype;
+  RowLayout layout;
+  double scale;
+};
+
+// Rows [begin, end) along the last dimension, in one pass.
+WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_rows_cpu, DropoutSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_backward_rows_cpu, DropoutSoftmaxBackwardArguments)
+
+// Along another dimension dropout is a kernel of its own, over the elements [begin, end), beside
+// the softmax of rows [begin, end). Row r is column r % inner of block r / inner.
+WARPFUSE_DECLARE_CPU_KERNEL(drop_elements_cpu, DropElementsArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(undropped_lanes_cpu, ScaledSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(undropped_backward_lanes_cpu, DropoutSoftmaxBackwardArguments)
+
+// Elements [begin, end).
+WARPFUSE_DECLARE_CPU_KERNEL(mark_elements_cpu, DropoutMaskArguments)
 
 }  // namespace warpfuse

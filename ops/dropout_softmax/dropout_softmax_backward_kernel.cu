@@ -1,4 +1,4 @@
-#include "dropout_softmax/dropout_softmax_kernel.h"
+#include "dropout_softmax/dropout_softmax.h"
 #include "dropout_softmax/elements.h"
 #include "rowwise/cuda/backward.cuh"
 #include "rowwise/cuda/columns.h"
@@ -63,8 +63,8 @@ cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace
 
 }  // namespace
 
-cudaError_t dropout_softmax_backward_cuda(const DropoutSoftmaxBackwardArguments& arguments,
-                                          Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return backward_of_columns(arguments, workspace, stream);
   }

@@ -1,4 +1,4 @@
-#include "dropout_softmax/dropout_softmax_kernel.h"
+#include "dropout_softmax/dropout_softmax.h"
 #include "dropout_softmax/elements.h"
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -61,8 +61,8 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
 
 }  // namespace
 
-cudaError_t dropout_softmax_cuda(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
-                                 cudaStream_t stream) {
+cudaError_t launch_cuda(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return forward_of_columns(arguments, stream);
   }
@@ -73,7 +73,8 @@ cudaError_t dropout_softmax_cuda(const DropoutSoftmaxArguments& arguments, Works
   });
 }
 
-cudaError_t dropout_mask_cuda(const DropoutMaskArguments& arguments, cudaStream_t stream) {
+cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
   return mark_elements(arguments.mask, arguments.elements, arguments.dropout, arguments.rng,
                        stream);
 }

@@ -1,9 +1,8 @@
-#include "dropout_softmax/dropout_softmax_kernel_cpu.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "dropout_softmax/dropout_softmax.h"
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/dropout.h"

@@ -24,12 +24,12 @@ struct LogitRows {
 /// What the targets mean. A target t is the column t - vocab_start of its row.
 struct LogprobTargets {
   const void* data;  // [rows], int32 or int64
-  bool wide;         // int64
+  bool is_int64;
   int64_t ignore_index;
   int64_t vocab_start;
   /// The columns are a shard of a vocabulary: targets outside it belong to others and give -inf,
   /// where they would be wrong otherwise and give NaN.
-  bool shard;
+  bool is_shard;
 };
 
 /// Per row, with y = logits / temperature: logprob = y[target] - lse, lse = log(sum(exp(y))) and

@@ -2,11 +2,9 @@
 #include <bit>
 
 #include "fused_logprob/fused_logprob_kernel.h"
-#include "fused_logprob/logprob_chunk.cuh"
-#include "fused_logprob/logprob_row.cuh"
+#include "fused_logprob/logprob_tile.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
-#include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/pdl.cuh"
 
@@ -15,113 +13,122 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kMaxThreads = 256;   // of a block
-constexpr int kMaxChunks = 2048;   // whose summaries fit every GPU's shared memory
-constexpr int kLeastChunks = 6;    // of a block that shares its row
-constexpr int kMaxWarpChunks = 8;  // of a row that one warp reads
+// --- launch parameters, measured on an H200 ---------------------------------------------------
 
-/// A row in chunks, whose summaries are kept until all are there. A function of columns and dtype.
-struct RowCut {
-  int64_t pieces;  // of a chunk; of the last one perhaps fewer
-  int chunks;
+constexpr int kMaxThreads = 256;      // per block
+constexpr int kMinBlocks = 4;         // per multiprocessor, for the register allocation
+constexpr int kMaxPartials = 2048;    // per row: they fit the shared memory of every GPU
+constexpr int kMaxWarpPartials = 8;   // of a row that one warp reduces
+constexpr int kMinBlockPartials = 6;  // for each block of a cluster
+constexpr int kWarpWaves = 2;         // of blocks, from which on a warp per row is faster
+constexpr int kManyRowThreads = 128;  // per block, where not all rows run at once
+constexpr int kRaggedWaves = 3;       // of blocks, below which the last wave's idle blocks count
 
-  static RowCut of(int64_t columns, int piece_columns) {
-    const int64_t all = (columns + piece_columns - 1) / piece_columns;
-    const int64_t pieces =
-        std::bit_ceil(static_cast<uint64_t>((all + kMaxChunks - 1) / kMaxChunks));
-    return {pieces, static_cast<int>((all + pieces - 1) / pieces)};
+/// A row's tiles, reduced to one partial per `partial_tiles` of them. Depends on columns and dtype
+/// alone.
+struct RowSplit {
+  int64_t partial_tiles;  // the last partial may have fewer
+  int partials;
+
+  RowSplit(int64_t columns, int tile_columns) {
+    const int64_t tiles = (columns + tile_columns - 1) / tile_columns;
+    partial_tiles = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>((tiles + kMaxPartials - 1) / kMaxPartials)));
+    partials = static_cast<int>((tiles + partial_tiles - 1) / partial_tiles);
   }
 };
 
-/// Summarizes the chunks first, first + step, .. of a row by one warp. Calls found(chunk, summary),
-/// the summary in every lane. kLong: a chunk may have more than one piece,
-/// which are read one after the other.
-template <typename T, bool kEntropy, bool kLong, typename Found>
-__device__ void summarize_chunks(const T* row, int64_t columns, const RowCut& cut, int first,
-                                 int step, Compute<T> scale, const Found& found) {
-  const auto read = [&](Piece<T>& piece, int64_t index) {
-    const int64_t column = index * kPieceColumns<T>;
-    piece.read(row + column, columns - column, index == 0);
+// --- device -----------------------------------------------------------------------------------
+
+/// Reduces partials first, first + step, .. of a row by one warp and calls store(index, partial) in
+/// every lane. kPrefetch: partials are single tiles, and the next one is loaded meanwhile.
+template <typename T, bool kEntropy, bool kPrefetch, typename Store>
+__device__ void reduce_partials(const T* row, int64_t columns, const RowSplit& split, int first,
+                                int step, Compute<T> scale, const Store& store) {
+  const auto load = [&](WarpTile<T>& tile, int64_t index) {
+    const int64_t column = index * kWarpTileColumns<T>;
+    tile.load(row + column, columns - column, index == 0);
   };
-  if (first >= cut.chunks) {
+  if (first >= split.partials) {
     return;
   }
-  Piece<T> piece;
-  if constexpr (kLong) {
-    using Total = Summary<Compute<T>, kEntropy>;
-    for (int chunk = first; chunk < cut.chunks; chunk += step) {
-      const int64_t begin = chunk * cut.pieces;
-      Total total = Total::nothing();
-      for (int64_t i = begin; i < begin + cut.pieces && i * kPieceColumns<T> < columns; ++i) {
-        read(piece, i);
-        total = Total::join(total, summarize<kEntropy>(piece, scale), scale);
+  WarpTile<T> tile;
+  if constexpr (kPrefetch) {
+    load(tile, first);
+    for (int index = first; index < split.partials; index += step) {
+      WarpTile<T> next;
+      if (index + step < split.partials) {
+        load(next, index + step);
       }
-      found(chunk, total);
+      store(index, reduce_tile<kEntropy>(tile, scale));
+      tile = next;
     }
   } else {
-    read(piece, first);
-    for (int chunk = first; chunk < cut.chunks; chunk += step) {
-      Piece<T> next;  // on its way while the other is worked on
-      if (chunk + step < cut.chunks) {
-        read(next, chunk + step);
+    using Partial = LogprobPartial<Compute<T>, kEntropy>;
+    for (int index = first; index < split.partials; index += step) {
+      const int64_t begin = index * split.partial_tiles;
+      Partial partial = Partial::empty();
+      for (int64_t i = begin; i < begin + split.partial_tiles && i * kWarpTileColumns<T> < columns;
+           ++i) {
+        load(tile, i);
+        partial = Partial::merge(partial, reduce_tile<kEntropy>(tile, scale), scale);
       }
-      found(chunk, summarize<kEntropy>(piece, scale));
-      piece = next;
+      store(index, partial);
     }
   }
 }
 
-/// The total of a row's chunks, by one warp, in every lane.
+/// Merges a row's partials by one warp; every lane gets the total.
 template <typename C, bool kEntropy>
-__device__ Summary<C, kEntropy> join_chunks(const Summary<C, kEntropy>* of_chunks, int chunks,
-                                            C scale) {
+__device__ LogprobPartial<C, kEntropy> merge_partials(const LogprobPartial<C, kEntropy>* partials,
+                                                      int count, C scale) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  auto total = Summary<C, kEntropy>::nothing();
-  for (int chunk = lane; chunk < chunks; chunk += 32) {
-    total.max = larger(total.max, of_chunks[chunk].max);
+  auto total = LogprobPartial<C, kEntropy>::empty();
+  for (int i = lane; i < count; i += 32) {
+    total.max = larger(total.max, partials[i].max);
   }
-  const Warp lanes;
-  total.max = lanes.max(total.max);
-  for (int chunk = lane; chunk < chunks; chunk += 32) {
-    total.add(of_chunks[chunk], scale);
+  const Warp warp;
+  total.max = warp.max(total.max);
+  for (int i = lane; i < count; i += 32) {
+    total.add(partials[i], scale);
   }
-  total.sum = lanes.sum(total.sum);
+  total.sum = warp.sum(total.sum);
   if constexpr (kEntropy) {
-    total.weighted = lanes.sum(total.weighted);
+    total.weighted = warp.sum(total.weighted);
   }
   return total;
 }
 
 template <typename T>
-__device__ const T* logits_of_row(const FusedLogprobArguments& arguments, int64_t index) {
+__device__ const T* row_logits(const FusedLogprobArguments& arguments, int64_t index) {
   return static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
 }
 
-/// What the kernels know of one row.
 template <typename T>
 struct Row {
   int64_t index;
   const T* logits;
   RowTarget target;
-  bool read;  // else nothing of it is asked that depends on its logits
+  bool is_read;  // false: no result depends on its logits
 
   __device__ Row(const FusedLogprobArguments& arguments, int64_t index)
       : index(index),
-        logits(logits_of_row<T>(arguments, index)),
+        logits(row_logits<T>(arguments, index)),
         target(arguments.targets, arguments.layout.columns, index),
-        read(target.kind != RowTarget::ignored || arguments.lse != nullptr) {}
+        is_read(target.kind != RowTarget::ignored || arguments.lse != nullptr) {}
 
   __device__ Compute<T> target_logit() const {
     return target.kind == RowTarget::column ? to_compute(logits[target.index]) : Compute<T>(0);
   }
 };
 
-/// A row by one warp. kOneChunk: there is no next one to read ahead, nor registers for it.
-template <typename T, bool kEntropy, bool kOneChunk>
+/// A warp per row.
+template <typename T, bool kEntropy, bool kPrefetch>
 __global__ void __launch_bounds__(kMaxThreads)
-    warp_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature, RowCut cut) {
-  using Total = Summary<Compute<T>, kEntropy>;
-  __shared__ Total memory[kMaxThreads / 32][kMaxWarpChunks];
+    logprob_warp_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature,
+                        RowSplit split) {
+  using Partial = LogprobPartial<Compute<T>, kEntropy>;
+  __shared__ Partial partials[kMaxThreads / 32][kMaxWarpPartials];
   wait_for_previous_kernel();
   const unsigned warp = threadIdx.x / 32;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
@@ -129,65 +136,66 @@ __global__ void __launch_bounds__(kMaxThreads)
     return;
   }
   const Row<T> row(arguments, index);
-  const bool writes = threadIdx.x % 32 == 0;
-  if (!row.read) {
-    if (writes) {
-      write_row(arguments, index, row.target, Compute<T>(0), Total::of_ignored(), temperature);
+  const bool is_writer = threadIdx.x % 32 == 0;
+  if (!row.is_read) {
+    if (is_writer) {
+      write_row(arguments, index, row.target, Compute<T>(0), Partial::ignored(), temperature);
     }
     return;
   }
-  summarize_chunks<T, kEntropy, kOneChunk>(row.logits, arguments.layout.columns, cut, 0, 1,
-                                           temperature.log2_scale,
-                                           [&](int chunk, const Total& total) {
-                                             if (writes) {
-                                               memory[warp][chunk] = total;
-                                             }
-                                           });
+  reduce_partials<T, kEntropy, kPrefetch>(row.logits, arguments.layout.columns, split, 0, 1,
+                                          temperature.log2_scale,
+                                          [&](int i, const Partial& partial) {
+                                            if (is_writer) {
+                                              partials[warp][i] = partial;
+                                            }
+                                          });
   __syncwarp();
-  const Total total = join_chunks(memory[warp], cut.chunks, temperature.log2_scale);
-  if (writes) {
+  const Partial total = merge_partials(partials[warp], split.partials, temperature.log2_scale);
+  if (is_writer) {
     write_row(arguments, index, row.target, row.target_logit(), total, temperature);
   }
 }
 
-/// A row by a block, or by a cluster of `blocks`.
-template <typename T, bool kEntropy, bool kLong>
-__global__ void __launch_bounds__(kMaxThreads, 4)
-    block_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature, RowCut cut,
-                 int blocks) {
+/// A block per row, or a cluster of `blocks`.
+template <typename T, bool kEntropy, bool kPrefetch>
+__global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
+    logprob_block_kernel(FusedLogprobArguments arguments, Temperature<Compute<T>> temperature,
+                         RowSplit split, int blocks) {
   using C = Compute<T>;
-  using Total = Summary<C, kEntropy>;
+  using Partial = LogprobPartial<C, kEntropy>;
   extern __shared__ uint4 memory[];
-  Total* const of_chunks = reinterpret_cast<Total*>(memory);  // [chunks], in the first block
+  Partial* const partials = reinterpret_cast<Partial*>(memory);  // [partials], in the first block
   BlockGroup group(blocks);
-  if constexpr (sizeof(T) == 2) {  // others have no registers for it
-    // What its warps read first, where rows are few: where they are many it takes 1 % longer.
+  if constexpr (sizeof(T) == 2) {  // other types have no registers left for it
+    // Prefetches the first tiles of the block's warps. Without a cluster rows are many, and it
+    // costs 1 %.
     if (blocks > 1 && should_prefetch()) {
-      const int columns = static_cast<int>(blockDim.x / 32) * kPieceColumns<T>;
+      const int columns = static_cast<int>(blockDim.x / 32) * kWarpTileColumns<T>;
       const int first = group.block() * columns;
       if (first + columns <= arguments.layout.columns) {
-        prefetch_bytes(logits_of_row<T>(arguments, group.index()) + first,
+        prefetch_bytes(row_logits<T>(arguments, group.index()) + first,
                        columns * static_cast<int>(sizeof(T)));
       }
     }
   }
   wait_for_previous_kernel();
   const Row<T> row(arguments, group.index());
-  if (row.read) {
-    Total* const summaries = blocks > 1 ? BlockGroup::remote(of_chunks, 0) : of_chunks;
-    summarize_chunks<T, kEntropy, kLong>(
-        row.logits, arguments.layout.columns, cut, group.rank() / 32, group.size() / 32,
-        temperature.log2_scale, [&](int chunk, const Total& total) {
+  if (row.is_read) {
+    Partial* const row_partials = blocks > 1 ? BlockGroup::remote(partials, 0) : partials;
+    reduce_partials<T, kEntropy, kPrefetch>(
+        row.logits, arguments.layout.columns, split, group.rank() / 32, group.size() / 32,
+        temperature.log2_scale, [&](int i, const Partial& partial) {
           if (blocks > 1) {
             group.wait_for_start();
           }
           if (threadIdx.x % 32 == 0) {
-            summaries[chunk] = total;
+            row_partials[i] = partial;
           }
         });
   }
-  const bool joins = group.rank() < 32;
-  const C logit = joins ? row.target_logit() : C(0);  // on its way meanwhile
+  const bool merges = group.rank() < 32;
+  const C logit = merges ? row.target_logit() : C(0);  // loaded before the barrier
   if (blocks > 1) {
     group.wait_for_start();
     BlockGroup::arrive();
@@ -195,69 +203,70 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   } else {
     __syncthreads();
   }
-  if (joins) {
-    const Total total =
-        row.read ? join_chunks(of_chunks, cut.chunks, temperature.log2_scale) : Total::of_ignored();
+  if (merges) {
+    const Partial total = row.is_read
+                              ? merge_partials(partials, split.partials, temperature.log2_scale)
+                              : Partial::ignored();
     if (threadIdx.x == 0) {
       write_row(arguments, row.index, row.target, logit, total, temperature);
     }
   }
 }
 
-/// What a cluster may have at most.
-int cluster_limit() {
-  return std::min(device_limits().rows.cluster_blocks, tuning()->cluster_blocks);
+// --- launch -----------------------------------------------------------------------------------
+
+int max_cluster_blocks() {
+  return std::min(device_limits().rows.cluster_blocks, tuning().cluster_blocks);
 }
 
-/// How many blocks share a row, where there are no more rows than `resident` blocks run at once.
-int blocks_of_few_rows(int64_t rows, int chunks, int64_t resident) {
-  const int most = std::min(cluster_limit(), chunks / kLeastChunks);
-  // Two fill the GPU best; more of them do with half of the blocks that it takes.
-  int blocks = most >= 2 && rows * 2 <= resident ? 2 : 1;
-  while (blocks > 1 && 2 * blocks <= most && rows * 4 * blocks <= resident) {
+/// Blocks per row where `active` blocks run at once and rows are no more than that.
+int blocks_per_row(int64_t rows, int partials, int64_t active) {
+  const int max_blocks = std::min(max_cluster_blocks(), partials / kMinBlockPartials);
+  // Two blocks per row pay as soon as all rows fit, more of them only on half of the GPU.
+  int blocks = max_blocks >= 2 && 2 * rows <= active ? 2 : 1;
+  while (blocks > 1 && 2 * blocks <= max_blocks && rows * 4 * blocks <= active) {
     blocks *= 2;
   }
   return blocks;
 }
 
-/// And where there are more.
-int blocks_of_many_rows(int64_t rows, int chunks, int64_t resident) {
-  // Few rounds of blocks end ragged: twice as many blocks, half as long, end more evenly.
-  const bool ragged = rows < 3 * resident && chunks >= 2 * kLeastChunks;
-  return ragged ? std::min(2, cluster_limit()) : 1;
+/// Blocks per row where rows are more than that. In few waves, twice as many blocks of half the
+/// length leave less of the GPU idle in the last one.
+int blocks_per_row_in_waves(int64_t rows, int partials, int64_t active) {
+  const bool is_ragged = rows < kRaggedWaves * active && partials >= 2 * kMinBlockPartials;
+  return is_ragged ? std::min(2, max_cluster_blocks()) : 1;
 }
 
 template <typename T, bool kEntropy>
 cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t stream) {
   const int64_t rows = arguments.layout.rows;
-  const auto temperature = make_temperature<Compute<T>>(arguments.temperature);
-  const RowCut cut = RowCut::of(arguments.layout.columns, kPieceColumns<T>);
-  constexpr int64_t kRowsOfBlock = kMaxThreads / 32;
-  LaunchShape shape{Tier::warp, 0, (rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxThreads};
-  if (cut.chunks == 1) {
-    return launch_kernel(warp_kernel<T, kEntropy, true>, shape, stream, arguments, temperature,
-                         cut);
+  const Temperature<Compute<T>> temperature(arguments.temperature);
+  const RowSplit split(arguments.layout.columns, kWarpTileColumns<T>);
+  constexpr int64_t kBlockRows = kMaxThreads / 32;
+  LaunchShape shape{Tier::warp, 0, (rows + kBlockRows - 1) / kBlockRows, kMaxThreads};
+  if (split.partials == 1) {
+    return launch_kernel(logprob_warp_kernel<T, kEntropy, false>, shape, stream, arguments,
+                         temperature, split);
   }
-  const auto resident = [&](auto kernel) {
-    return resident_clusters(reinterpret_cast<const void*>(kernel), shape);
-  };
-  const auto warps = warp_kernel<T, kEntropy, false>;
-  if (cut.chunks <= kMaxWarpChunks && shape.blocks >= 2 * resident(warps)) {
-    return launch_kernel(warps, shape, stream, arguments, temperature, cut);
+  const auto active_blocks = [&](auto kernel) { return max_active_clusters(kernel, shape); };
+  const auto warp_kernel = logprob_warp_kernel<T, kEntropy, true>;
+  if (split.partials <= kMaxWarpPartials &&
+      shape.blocks >= kWarpWaves * active_blocks(warp_kernel)) {
+    return launch_kernel(warp_kernel, shape, stream, arguments, temperature, split);
   }
-  const auto kernel =
-      cut.pieces > 1 ? block_kernel<T, kEntropy, true> : block_kernel<T, kEntropy, false>;
-  shape.shared_bytes = cut.chunks * sizeof(Summary<Compute<T>, kEntropy>);
-  shape.threads = 32 * std::min(cut.chunks, kMaxThreads / 32);
-  if (rows <= resident(kernel)) {
-    shape.cluster = blocks_of_few_rows(rows, cut.chunks, resident(kernel));
+  const auto kernel = split.partial_tiles == 1 ? logprob_block_kernel<T, kEntropy, true>
+                                               : logprob_block_kernel<T, kEntropy, false>;
+  shape.shared_bytes = split.partials * sizeof(LogprobPartial<Compute<T>, kEntropy>);
+  shape.threads = 32 * std::min(split.partials, kMaxThreads / 32);
+  if (rows <= active_blocks(kernel)) {
+    shape.cluster = blocks_per_row(rows, split.partials, active_blocks(kernel));
   } else {
-    shape.threads = 32 * std::min(cut.chunks, kMaxThreads / 64);
-    shape.cluster = blocks_of_many_rows(rows, cut.chunks, resident(kernel));
+    shape.threads = 32 * std::min(split.partials, kManyRowThreads / 32);
+    shape.cluster = blocks_per_row_in_waves(rows, split.partials, active_blocks(kernel));
   }
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
   shape.blocks = rows * shape.cluster;
-  return launch_kernel(kernel, shape, stream, arguments, temperature, cut, shape.cluster);
+  return launch_kernel(kernel, shape, stream, arguments, temperature, split, shape.cluster);
 }
 
 }  // namespace

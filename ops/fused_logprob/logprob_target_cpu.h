@@ -19,8 +19,8 @@ constexpr int64_t kElsewhere = -2;  // in another shard
 
 /// The column of a row's target, kIgnored or kElsewhere.
 inline int64_t target_column(const LogprobTargets& targets, int64_t columns, int64_t row) {
-  const int64_t target = targets.wide ? static_cast<const int64_t*>(targets.data)[row]
-                                      : static_cast<const int32_t*>(targets.data)[row];
+  const int64_t target = targets.is_int64 ? static_cast<const int64_t*>(targets.data)[row]
+                                          : static_cast<const int32_t*>(targets.data)[row];
   if (target == targets.ignore_index) {
     return kIgnored;
   }

@@ -25,7 +25,7 @@ void replace_tuning(c10::string_view text) {
 }
 
 WARPFUSE_LIBRARY_IMPL(CompositeExplicitAutograd, m) {
-  m.impl("tuning", [] { return tuning()->to_string(); });
+  m.impl("tuning", [] { return tuning().to_string(); });
   m.impl("_set_tuning", replace_tuning);
   m.impl("_record_launches", LaunchLog::record);
   m.impl("_launches", LaunchLog::json);

@@ -6,57 +6,124 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "linear_dropout_softmax/stages.cuh"
+#include "hopper/ring.cuh"
+#include "hopper/tma.cuh"
 #include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 
-/// A block's tile of input weight^T by the tensor cores, summed up in float32: two warpgroups have
-/// 64 rows each, and a thread kRows x kColumns values. float is multiplied as TF32.
+// A block's tile of input weight^T: a producer thread per operand copies stages to shared memory by
+// TMA, and two warpgroups multiply them with wgmma.
+
+inline constexpr int kTileRows = 128, kTileColumns = 128;
+
+/// A stage holds kStageRowBytes of each row of an operand, its 16-byte chunk c at place c ^ row %
+/// 8: the 128-byte swizzle of TMA and wgmma, relative to addresses divisible by kStageAlignment.
+inline constexpr int kStageRowBytes = 128;
+inline constexpr int kStageAlignment = 1024;
+inline constexpr int kInputBytes = kTileRows * kStageRowBytes;
+inline constexpr int kWeightBytes = kTileColumns * kStageRowBytes;
+/// All blocks of a cluster have to release a stage of the input, so that ring is the longer one.
+using InputRing = Ring<7, kInputBytes>;
+using WeightRing = Ring<6, kWeightBytes>;
+/// Dynamic shared memory for the stages of both rings.
+inline constexpr int kStagesBytes =
+    InputRing::kStages * kInputBytes + WeightRing::kStages * kWeightBytes + kStageAlignment;
+
+/// The shared address of the input's stages in `memory`, and of the weight's.
+__device__ __forceinline__ unsigned input_stages(const void* memory) {
+  return (shared_address(memory) + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
+}
+__device__ __forceinline__ unsigned weight_stages(const void* memory) {
+  return input_stages(memory) + InputRing::kStages * kInputBytes;
+}
+
+// --- producers: one thread each ---------------------------------------------------------------
+
+/// Copies all steps of the weight's rows from `first_column` on, the tile's columns.
+__device__ __forceinline__ void produce_weight(RingCursor<WeightRing> ring, const CUtensorMap& map,
+                                               int first_column, int steps, int step_elements) {
+  const uint64_t policy = evict_first();
+  for (int step = 0; step < steps; ++step, ring.advance()) {
+    ring.producer_wait();
+    ring.full().arrive_expect_bytes(kWeightBytes);
+    tma_load_2d(ring.stage(), map, step * step_elements, first_column, ring.full(), policy);
+  }
+}
+
+/// The rows of the input that each block of a cluster copies to all of them.
+__host__ __device__ constexpr int input_share(int rows, int blocks) {
+  constexpr int kSwizzleRows = 8;
+  return ((rows + blocks - 1) / blocks + kSwizzleRows - 1) / kSwizzleRows * kSwizzleRows;
+}
+
+/// Copies all steps of the block's share of the input's rows to the kBlocks blocks of the cluster.
+template <int kBlocks>
+__device__ __forceinline__ void produce_input(RingCursor<InputRing> ring, const CUtensorMap& map,
+                                              int rows, int steps, int step_elements) {
+  constexpr uint16_t kAllBlocks = (1 << kBlocks) - 1;
+  const int share = input_share(rows, kBlocks), shares = (rows + share - 1) / share;
+  const int row = static_cast<int>(blockIdx.x % kBlocks) * share;
+  const uint64_t policy = evict_last();
+  for (int step = 0; step < steps; ++step, ring.advance()) {
+    ring.producer_wait();
+    ring.full().arrive_expect_bytes(shares * share * kStageRowBytes);
+    if (row < rows) {
+      tma_load_2d_multicast(ring.stage() + row * kStageRowBytes, map, step * step_elements, row,
+                            ring.full(), kAllBlocks, policy);
+    }
+  }
+}
+
+// --- consumers --------------------------------------------------------------------------------
+
+/// The tile in the registers of kThreads threads, accumulated in float32: each warpgroup has 64
+/// rows, a thread kRows x kColumns values. float is multiplied as TF32.
 template <typename T>
 class TileProduct {
  public:
   static constexpr int kThreads = 256, kRows = 2, kColumns = 32;
-  static constexpr int kRowLanes = 4;  // neighbours, which have a row between them
+  static constexpr int kRowLanes = 4;  // neighbouring lanes that hold a row of a warp's part
 
-  float values[kRows][kColumns] = {};  // of row(i) and column(j)
+  float values[kRows][kColumns] = {};  // [i][j]: row(i), column(j) of the tile
 
   __device__ static int row(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return 8 * (j / 2) + 2 * (threadIdx.x % 4) + j % 2; }
 
-  /// A barrier of the kThreads threads.
-  __device__ static void meet() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
+  /// A barrier of the kThreads consumer threads.
+  __device__ static void sync() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
-  /// kBlocks blocks have the input's stages together.
+  /// Accumulates all steps. kBlocks blocks of a cluster share the input's stages.
   template <int kBlocks>
   __device__ void multiply(RingCursor<InputRing> input, RingCursor<WeightRing> weight, int steps) {
     const unsigned lane = threadIdx.x % 32, rows = threadIdx.x / 128 * (64 * kStageRowBytes);
     for (int step = 0; step < steps; ++step) {
-      weight.wait_full();
-      input.wait_full();
-      const uint64_t a = descriptor(input.address() + rows), b = descriptor(weight.address());
+      weight.consumer_wait();
+      input.consumer_wait();
+      const uint64_t a = descriptor(input.stage() + rows), b = descriptor(weight.stage());
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-      for (int part = 0; part < kStageRowBytes; part += kPartBytes) {
-        add_part(a + part / kDescriptorUnit, b + part / kDescriptorUnit);
+      for (int part = 0; part < kStageRowBytes; part += kInstructionBytes) {
+        multiply_add(a + part / kDescriptorUnit, b + part / kDescriptorUnit);
       }
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      // At once, as memory is slower than the tensor cores, and the stage is wanted.
+      // No product overlaps the next one: memory is slower than the tensor cores, and the producers
+      // wait for the stage.
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (lane == 0) {
-        weight.empty().arrive();
+        weight.consumer_release();
       }
       if (lane < kBlocks) {
-        input.empty().arrive_at(lane);
+        input.consumer_release(lane);
       }
       weight.advance();
       input.advance();
     }
   }
 
-  /// Stores row(i) times `factor` as far as `columns` go, which are a multiple of 8.
+  /// Stores row(i) times `factor` to `output`, of which the first `columns` exist, a multiple of 8.
   __device__ void store(int i, float factor, T* output, int columns) const {
-    const float (&v)[kColumns] = values[i];
+    const float(&v)[kColumns] = values[i];
     const int lane = threadIdx.x % 4;
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -67,7 +134,7 @@ class TileProduct {
         }
       }
     } else {
-      // Neighbours exchange pairs of two groups of 8 columns, so that each has four of one group.
+      // Neighbouring lanes exchange pairs of two groups of 8 columns: each then stores 8 bytes.
 #pragma unroll
       for (int j = 0; j < kColumns; j += 4) {
         const unsigned low = pair(v[j] * factor, v[j + 1] * factor);
@@ -84,7 +151,7 @@ class TileProduct {
   }
 
  private:
-  static constexpr int kPartBytes = 32;  // of each row, in one instruction
+  static constexpr int kInstructionBytes = 32;  // of each row of an operand
   static constexpr int kDescriptorUnit = 16;
 
   __device__ static unsigned pair(float a, float b) {
@@ -92,14 +159,14 @@ class TileProduct {
     return pack_word(both, T());
   }
 
-  /// Where an operand lies (PTX ISA: "matrix descriptor format").
+  /// An operand's address and layout (PTX ISA: "matrix descriptor format").
   __device__ static uint64_t descriptor(unsigned shared) {
     constexpr uint64_t kSwizzle128 = 1, kEightRows = 8 * kStageRowBytes;
     return kSwizzle128 << 62 | kEightRows / kDescriptorUnit << 32 | uint64_t{1} << 16 |
            (shared & 0x3ffff) / kDescriptorUnit;
   }
 
-  __device__ __forceinline__ void add_part(uint64_t a, uint64_t b) {
+  __device__ __forceinline__ void multiply_add(uint64_t a, uint64_t b) {
     auto& v = values;
     // clang-format off
 #define WARPFUSE_WGMMA(SHAPE_AND_TYPES, NOT_TRANSPOSED) \

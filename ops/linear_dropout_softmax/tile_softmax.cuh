@@ -8,49 +8,48 @@
 
 namespace warpfuse::cuda {
 
-/// Of a row, or of a part of it: the maximum, and the sum of exponentials relative to it in units
-/// of kExponentialUnit.
+/// A row, or a part of it: the maximum, and the sum of exponentials relative to it in units of
+/// kExponentialUnit.
 template <typename T>
-struct alignas(8) RowSum {
+struct alignas(8) RowPartial {
   float max, sum;
 
-  /// Of no elements.
-  __device__ static RowSum none() { return {-INFINITY, 0}; }
+  __device__ static RowPartial empty() { return {-INFINITY, 0}; }
 
-  /// What exponentials are relative to. Where all are those of minus infinity, any number will do.
-  __device__ static float reference(float max) { return max == -INFINITY ? 0.0f : max; }
+  /// The base of exponentials. A maximum of -inf leaves only exponentials of -inf, for any base.
+  __device__ static float exp_base(float max) { return max == -INFINITY ? 0.0f : max; }
 
-  /// Several of the same row into one.
+  /// Merges parts of the same row into this one.
   template <int kCount>
-  __device__ void add(const RowSum (&parts)[kCount]) {
+  __device__ void merge(const RowPartial (&parts)[kCount]) {
     float new_max = max;
 #pragma unroll
-    for (const RowSum& part : parts) {
+    for (const RowPartial& part : parts) {
       new_max = larger(new_max, part.max);
     }
-    sum *= rescale_factor<T>(max - reference(new_max));
+    sum *= rescale_factor<T>(max - exp_base(new_max));
     max = new_max;
 #pragma unroll
-    for (const RowSum& part : parts) {
-      sum += part.sum * rescale_factor<T>(part.max - reference(max));
+    for (const RowPartial& part : parts) {
+      sum += part.sum * rescale_factor<T>(part.max - exp_base(max));
     }
   }
 };
 
-/// Combines x of the lanes that have a row between them.
+/// Reduces x over groups of `lanes` neighbouring lanes.
 template <typename Combine>
-__device__ __forceinline__ float over_lanes(int lanes, float x, const Combine& combine) {
+__device__ __forceinline__ float reduce_lanes(int lanes, float x, const Combine& combine) {
   for (int step = 1; step < lanes; step *= 2) {
     x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
   }
   return x;
 }
 
-/// Which logits of a tile are kept, a bit each: element e of the output is bit e % 8 of a byte.
-struct KeptTile {
+/// The keep mask of a tile: element e of the output is bit e % 8 of its byte.
+struct TileKeepMask {
   unsigned char bytes[kTileRows][kTileColumns / kDropoutBlock];
 
-  /// By `threads` threads. The tile's first element of a row is the first of a Philox block.
+  /// Draws the mask, by `threads` threads. The tile's rows start at whole Philox blocks.
   __device__ void draw(const Dropout& dropout, const Rng& rng, int64_t columns, int first_column,
                        int threads) {
     constexpr int kRowBytes = sizeof(bytes[0]);
@@ -60,9 +59,9 @@ struct KeptTile {
       bytes[row][byte] = static_cast<unsigned char>(kept_of_block(dropout, rng, block));
     }
   }
-  /// Those of a thread's columns of row(i), in their order.
+  /// Bit j: whether this thread's value of row(i) and column(j) is kept.
   template <typename Product>
-  __device__ uint32_t of_thread(int i) const {
+  __device__ uint32_t thread_bits(int i) const {
     static_assert(Product::kColumns <= 32);
     uint32_t bits = 0;
 #pragma unroll
@@ -75,89 +74,93 @@ struct KeptTile {
   }
 };
 
-/// A thread's logits of row(i) become exponentials relative to the row's maximum in the tile.
-/// kept: a bit each. Returns the sum of the tile's row.
+/// Turns a thread's products of row(i) into exponentials relative to the row's maximum in the tile:
+/// adds the bias, applies the keep mask (a bit per column) and `scale`. Returns the tile's part of
+/// the row, the same in its kRowLanes lanes.
 template <typename T, typename Product>
-__device__ __forceinline__ RowSum<T> exponentials(Product& product, int i, uint32_t kept,
-                                                  float scale, const float* bias, int columns) {
-  RowSum<T> row = RowSum<T>::none();
+__device__ __forceinline__ RowPartial<T> exponentiate(Product& product, int i, uint32_t keep_bits,
+                                                      float scale, const float* bias, int columns) {
+  RowPartial<T> row = RowPartial<T>::empty();
 #pragma unroll
   for (int j = 0; j < Product::kColumns; ++j) {
     const int column = Product::column(j);
     float& x = product.values[i][j];
-    x = (x + bias[column]) * ((kept >> j & 1) != 0 ? scale : 0.0f);
+    x = (x + bias[column]) * ((keep_bits >> j & 1) != 0 ? scale : 0.0f);
     x = column < columns ? x : -INFINITY;
     row.max = larger(row.max, x);
   }
-  row.max = over_lanes(Product::kRowLanes, row.max, [](float a, float b) { return larger(a, b); });
+  row.max =
+      reduce_lanes(Product::kRowLanes, row.max, [](float a, float b) { return larger(a, b); });
 #pragma unroll
   for (float& x : product.values[i]) {
-    x = exponential<T>(x - RowSum<T>::reference(row.max));
+    x = exponential<T>(x - RowPartial<T>::exp_base(row.max));
     row.sum += x;
   }
-  row.sum = over_lanes(Product::kRowLanes, row.sum, [](float a, float b) { return a + b; });
+  row.sum = reduce_lanes(Product::kRowLanes, row.sum, [](float a, float b) { return a + b; });
   return row;
 }
 
-/// What all blocks of the grid noted of the rows, put together: each block of a cluster does so for
-/// a part of the rows, and sends it to all. By kThreads threads.
+/// The totals of a tile's rows from the partials of all blocks of the grid. Each block of a cluster
+/// merges an equal share of the rows and sends the totals to all of them.
 template <typename T, int kBlocks, int kThreads>
 struct RowTotals {
-  static constexpr int kOwnRows = kTileRows / kBlocks, kSharers = kThreads / kOwnRows;
+  static constexpr int kShareRows = kTileRows / kBlocks, kRowThreads = kThreads / kShareRows;
 
-  RowSum<T> of_row[kTileRows];
-  RowSum<T> parts[kSharers][kOwnRows];
-  Barrier came;
+  RowPartial<T> totals[kTileRows];
+  RowPartial<T> thread_partials[kRowThreads][kShareRows];
+  Mbarrier totals_arrived;
 
-  /// By one thread, before the blocks of the cluster meet.
-  __device__ void prepare() {
-    came.initialise(1);
-    came.expect(sizeof(of_row));
+  /// By one thread, as Mbarrier::init().
+  __device__ void init() {
+    totals_arrived.init(1);
+    totals_arrived.arrive_expect_bytes(sizeof(totals));
   }
 
-  /// noted: [blocks, kTileRows].
-  template <typename Meet>
-  __device__ void combine(const RowSum<T>* noted, int blocks, const Meet& meet) {
-    const int thread = static_cast<int>(threadIdx.x), own = thread % kOwnRows;
-    const int row = static_cast<int>(blockIdx.x) % kBlocks * kOwnRows + own;
-    parts[thread / kOwnRows][own] = gather(noted + row, thread / kOwnRows, blocks);
-    meet();
-    if (thread < kOwnRows) {
-      RowSum<T> of_sharers[kSharers], total = RowSum<T>::none();
+  /// By kThreads threads, with sync() as their barrier. partials: [blocks, kTileRows].
+  template <typename Sync>
+  __device__ void merge(const RowPartial<T>* partials, int blocks, const Sync& sync) {
+    const int thread = static_cast<int>(threadIdx.x), share_row = thread % kShareRows;
+    const int row = static_cast<int>(blockIdx.x) % kBlocks * kShareRows + share_row;
+    thread_partials[thread / kShareRows][share_row] =
+        merge_strided(partials + row, thread / kShareRows, blocks);
+    sync();
+    if (thread < kShareRows) {
+      RowPartial<T> row_partials[kRowThreads], total = RowPartial<T>::empty();
 #pragma unroll
-      for (int i = 0; i < kSharers; ++i) {
-        of_sharers[i] = parts[i][own];
+      for (int i = 0; i < kRowThreads; ++i) {
+        row_partials[i] = thread_partials[i][share_row];
       }
-      total.add(of_sharers);
+      total.merge(row_partials);
       uint64_t bits;
       memcpy(&bits, &total, sizeof(bits));
       for (unsigned block = 0; block < kBlocks; ++block) {
-        came.send(block, &of_row[row], bits);
+        totals_arrived.store_remote(block, &totals[row], bits);
       }
     }
-    came.wait(0);
+    totals_arrived.wait(0);
   }
 
  private:
-  /// Of one row, every kSharers-th block from `first` on.
-  __device__ static RowSum<T> gather(const RowSum<T>* noted, int first, int blocks) {
-    constexpr int kBatch = 16;  // that are under way at once
-    RowSum<T> all = RowSum<T>::none();
-    for (; first < blocks; first += kBatch * kSharers) {
-      RowSum<T> batch[kBatch];
+  /// Merges one row's partials of every kRowThreads-th block from `block` on.
+  __device__ static RowPartial<T> merge_strided(const RowPartial<T>* partials, int block,
+                                                int blocks) {
+    constexpr int kBatch = 16;  // loads in flight
+    RowPartial<T> total = RowPartial<T>::empty();
+    for (; block < blocks; block += kBatch * kRowThreads) {
+      RowPartial<T> batch[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        const int block = first + i * kSharers;
-        batch[i] = RowSum<T>::none();
-        if (block < blocks) {
+        const int from = block + i * kRowThreads;
+        batch[i] = RowPartial<T>::empty();
+        if (from < blocks) {
           const float2 bits =
-              __ldcg(reinterpret_cast<const float2*>(noted + int64_t{block} * kTileRows));
+              __ldcg(reinterpret_cast<const float2*>(partials + int64_t{from} * kTileRows));
           batch[i] = {bits.x, bits.y};
         }
       }
-      all.add(batch);
+      total.merge(batch);
     }
-    return all;
+    return total;
   }
 };
 

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <initializer_list>
-
-#include "rowwise/tuning.h"
 
 namespace warpfuse {
 
-/// Numbers of packs a lane, from 0 to kMax.
+enum class Direction { forward, backward };
+
+/// Numbers of packs per lane, from 0 to kMax.
 struct LanePacks {
   static constexpr int kMax = 8;
   unsigned bits = 0;
@@ -37,46 +39,68 @@ struct LanePacks {
   }
 };
 
-/// The kernels of a row function by their packs a lane, but for those of the tier stream, which
-/// every function has. They are what the shipped table or an algorithm's name can launch
-/// (tests/test_kernel_set.cpp): launch.cuh compiles no others, a plan passes over the lines of a
-/// table that ask for another, and a table with a line that no function can follow is refused.
-struct KernelSet {
-  LanePacks warp;        // 0: the row is read twice
-  LanePacks span_warp;   // tier span, a warp for a row
-  LanePacks span_block;  // tier span, a block for a row
-  LanePacks block;       // tiers block and cluster
-  LanePacks persistent;  // likewise, the next row on its way; 0: rows are in shared memory
-};
-
-/// What a function's kernels depend on.
+/// What the kernels and the plan of a row function depend on.
 struct RowKind {
   Direction direction;
   int element_bytes;
-  bool dropout;  // the lines for dropout are for it
-  bool plain;    // softmax's or log_softmax's forward, which runs by an algorithm's name too
+  bool plain;    // softmax or log_softmax
+  bool masked;   // keys may be hidden
+  bool dropout;  // it follows the table's lines for dropout
+
+  /// Bytes of a pack of each input of a row.
+  constexpr int pack_bytes() const { return direction == Direction::forward ? 16 : 32; }
 };
 
+/// The kinds of row functions that there are.
+constexpr std::array<RowKind, 5> row_kinds(Direction direction, int element_bytes) {
+  return {{{direction, element_bytes, true, false, false},
+           {direction, element_bytes, false, false, false},  // dropout first, half precision
+           {direction, element_bytes, false, false, true},
+           {direction, element_bytes, false, true, false},
+           {direction, element_bytes, false, true, true}}};
+}
+
+/// The kernels of a row function by their packs per lane; the two kernels of the tier stream, which
+/// every function has, are not listed. The sets hold what the shipped table or an algorithm's name
+/// can launch (tests/test_kernel_set.cpp). launch.cuh compiles no others, a plan passes over table
+/// lines that ask for another, and a table with a line that no function can follow is refused.
+struct KernelSet {
+  LanePacks warp;            // 0: the row is read twice
+  LanePacks span_warp;       // tier span, one warp per row
+  LanePacks span_block;      // tier span, one block per row
+  LanePacks block;           // tiers block and cluster, one row per block or cluster
+  LanePacks persistent;      // tiers block and cluster, double-buffered; 0: rows in shared memory
+  bool cooperative = false;  // tier stream, all blocks resident
+};
+
+/// float64 has one kernel per tier. Attention's rows need no persistent kernels: up to 512K keys
+/// fit the registers of a cluster, and one-shot clusters are 1.15 times as fast there.
 constexpr KernelSet kernel_set(const RowKind& kind) {
   const bool forward = kind.direction == Direction::forward;
   KernelSet set;
-  set.warp = {1, 2, 3, 4};
-  if (kind.plain) {
-    set.warp = {0, 1, 2, 3, 4, 5, 6, 8};
-  } else if (forward && kind.dropout && kind.element_bytes < 8) {
-    set.warp = {1, 2, 3, 4, 5, 6, 8};
-  }
   if (kind.element_bytes == 8) {
-    set.block = {1, 4};
-    set.persistent = forward ? LanePacks{0, 4} : LanePacks{4};
+    set.warp = kind.plain && forward ? LanePacks{0, 4} : LanePacks{4};
+    set.block = {4};
     return set;
   }
-  const bool wide = !forward && kind.element_bytes == 2;
-  set.span_warp = wide ? LanePacks{4, 8} : LanePacks{4};
-  set.span_block = wide ? LanePacks{1, 8} : LanePacks{1, 4};
-  const bool float_forward = forward && kind.element_bytes == 4;
-  set.block = float_forward ? LanePacks{1, 2, 4, 8} : LanePacks{1, 2, 4};
-  set.persistent = float_forward ? LanePacks{0, 8} : LanePacks{0, 4, 8};
+  set.warp = {1, 2, 3, 4};
+  if (kind.plain && forward) {
+    set.warp = {0, 1, 2, 3, 4};
+  } else if (kind.dropout && forward) {
+    set.warp = {1, 2, 3, 4, 5, 6, 8};
+  }
+  if (kind.masked) {
+    set.block = {1, 4};
+    if (!kind.dropout) {
+      const bool wide = !forward && kind.element_bytes == 2;
+      set.span_warp = wide ? LanePacks{4, 8} : LanePacks{4};
+      set.span_block = wide ? LanePacks{1, 8} : LanePacks{1, 4};
+    }
+    return set;
+  }
+  set.block = {1, 2, 4};
+  set.persistent = forward && kind.element_bytes == 4 ? LanePacks{0, 8} : LanePacks{0, 4, 8};
+  set.cooperative = kind.plain;
   return set;
 }
 

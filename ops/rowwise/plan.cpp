@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "rowwise/kernel_set.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse {
@@ -15,7 +14,7 @@ bool plan_resident(const TuningEntry& entry, const RowShape& shape, const RowLim
                    RowPlan* plan) {
   const int64_t most = limits.multiprocessors / shape.rows;
   const int64_t parts = entry.blocks > 0 ? std::min<int64_t>(entry.blocks, most) : most;
-  const int64_t slot_bytes = static_cast<int64_t>(shape.pack_bytes) * entry.threads;
+  const int64_t slot_bytes = int64_t{shape.kind.pack_bytes()} * entry.threads;
   const int64_t room = static_cast<int64_t>(limits.shared_bytes) / slot_bytes;
   if (!limits.cooperative || parts < 2 || room < 1) {
     return false;
@@ -77,13 +76,13 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
             entry.lane_packs > 0
                 ? entry.lane_packs
                 : std::max<int64_t>(1, ceil_divide(shape.packs + shape.shift, threads));
-        plan->shared_bytes = static_cast<size_t>(slots * entry.threads) * shape.pack_bytes;
+        plan->shared_bytes = static_cast<size_t>(slots * entry.threads * shape.kind.pack_bytes());
       }
       return plan->shared_bytes <= limits.shared_bytes;
     }
     case Tier::stream: {
       if (entry.ahead) {
-        return plan_resident(entry, shape, limits, plan);
+        return kernels.cooperative && plan_resident(entry, shape, limits, plan);
       }
       // Many rows fill the GPU as they are; few are split until a thread reads its packs at once.
       const int64_t useful = ceil_divide(shape.packs, int64_t{kStreamLanePacks} * entry.threads);
@@ -100,20 +99,10 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
   return false;
 }
 
-KernelSet kernels_of(const RowShape& shape) {
-  return kernel_set({shape.direction, shape.element_bytes, shape.dropout, shape.plain});
-}
-
 RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
   return {std::min(limits.shared_bytes, tuning.shared_bytes),
           std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors,
           limits.cooperative};
-}
-
-template <typename Shape>
-bool is_for(const TuningEntry& entry, const Shape& shape, bool dropout) {
-  return entry.direction == shape.direction && entry.element_bytes == shape.element_bytes &&
-         (dropout || !entry.dropout);
 }
 
 }  // namespace
@@ -127,11 +116,11 @@ std::string RowPlan::to_string() const {
 
 RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
   const RowLimits lowered = lower(limits, tuning);
-  const KernelSet kernels = kernels_of(shape);
+  const KernelSet kernels = kernel_set(shape.kind);
   RowPlan plan{};
-  for (const TuningEntry& entry : tuning.entries) {
-    if (entry.tier != Tier::column && is_for(entry, shape, shape.dropout) &&
-        shape.packs <= entry.packs && shape.rows <= entry.rows &&
+  for (const TuningEntry& entry : tuning.lines(shape.kind.direction, shape.kind.element_bytes)) {
+    if (shape.packs <= entry.packs && shape.rows <= entry.rows &&
+        (shape.kind.dropout || !entry.dropout) &&
         plan_entry(entry, shape, kernels, lowered, &plan)) {
       break;
     }
@@ -142,9 +131,9 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
 bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
                RowPlan* plan) {
   const RowLimits lowered = lower(limits, tuning);
-  const KernelSet kernels = kernels_of(shape);
-  for (const TuningEntry& entry : tuning.entries) {
-    if (is_for(entry, shape, shape.dropout) && entry.tier == tier &&
+  const KernelSet kernels = kernel_set(shape.kind);
+  for (const TuningEntry& entry : tuning.lines(shape.kind.direction, shape.kind.element_bytes)) {
+    if (entry.tier == tier && (shape.kind.dropout || !entry.dropout) &&
         plan_entry(entry, shape, kernels, lowered, plan)) {
       return true;
     }
@@ -161,8 +150,8 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
   const int widest = kWidestBytes / (shape.vector * shape.element_bytes);
   const RowLimits lowered = lower(limits, tuning);
   ColumnPlan plan{};
-  for (const TuningEntry& entry : tuning.entries) {
-    if (entry.tier != Tier::column || !is_for(entry, shape, false) || shape.columns > entry.packs ||
+  for (const TuningEntry& entry : tuning.lines(shape.direction, shape.element_bytes)) {
+    if (entry.tier != Tier::column || shape.columns > entry.packs ||
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }

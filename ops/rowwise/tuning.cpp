@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
-
-#include "rowwise/kernel_set.h"
 
 namespace warpfuse {
 namespace {
@@ -20,14 +20,17 @@ constexpr const char* kDropoutSuffix = "_dropout";  // of a direction
 constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
 
+// What entries are sorted by.
+std::pair<Direction, int> kind_of(const TuningEntry& entry) {
+  return {entry.direction, entry.element_bytes};
+}
+
 // The kernels that the entry may ask for: those of any function that it is for.
 LanePacks kernels_for(const TuningEntry& entry) {
   LanePacks found;
-  for (const auto& [dropout, plain] :
-       {std::pair(true, false), std::pair(false, false), std::pair(false, true)}) {
-    if (dropout || !entry.dropout) {
-      const KernelSet set = kernel_set({entry.direction, entry.element_bytes, dropout,
-                                        plain && entry.direction == Direction::forward});
+  for (const RowKind& kind : row_kinds(entry.direction, entry.element_bytes)) {
+    if (kind.dropout || !entry.dropout) {
+      const KernelSet set = kernel_set(kind);
       found = found | (entry.tier == Tier::warp   ? set.warp
                        : entry.tier == Tier::span ? set.span_warp | set.span_block
                        : entry.ahead              ? set.persistent
@@ -45,6 +48,9 @@ std::string refused_packs(const TuningEntry& entry) {
     return "";
   }
   std::string reason = "no kernel has " + std::to_string(entry.lane_packs) + " packs a lane:";
+  if (kernels.bits == 0) {
+    return reason + " there are none";
+  }
   const char* separator = " there are ";
   for (int n = entry.ahead ? 0 : 1; n <= LanePacks::kMax; ++n) {
     if (kernels.contains(n)) {
@@ -107,6 +113,7 @@ std::string refusal(const TuningEntry& entry) {
       return refused_packs(entry);
     case Tier::stream:
       return registers                                 ? "the tier stream keeps no packs"
+             : entry.ahead && entry.element_bytes == 8 ? "float64 has no cooperative kernel"
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
                                                        : "";
     case Tier::column: {
@@ -201,12 +208,32 @@ void parse_line(const std::string& line, Tuning& tuning) {
   tuning.entries.push_back(parse_entry(words, first));
 }
 
-std::mutex mutex;
-std::shared_ptr<const Tuning>& current() {
-  static auto* tuning = new std::shared_ptr<const Tuning>(
-      std::make_shared<const Tuning>(default_tuning()));  // outlives every static destructor
-  return *tuning;
-}
+// Tables that have been in use; none is freed, since a call may still read it.
+class Tables {
+ public:
+  const Tuning& current() const { return *current_.load(std::memory_order_acquire); }
+
+  void set(Tuning tuning) {
+    const std::scoped_lock lock(mutex_);
+    auto known = std::ranges::find_if(tables_, [&](const auto& table) { return *table == tuning; });
+    if (known == tables_.end()) {
+      known = tables_.insert(known, std::make_unique<const Tuning>(std::move(tuning)));
+    }
+    current_.store(known->get(), std::memory_order_release);
+  }
+
+  static Tables& instance() {
+    static auto* tables = new Tables;  // outlives every static destructor
+    return *tables;
+  }
+
+ private:
+  Tables() { set(default_tuning()); }
+
+  std::mutex mutex_;  // of writers
+  std::vector<std::unique_ptr<const Tuning>> tables_;
+  std::atomic<const Tuning*> current_{nullptr};
+};
 
 }  // namespace
 
@@ -232,6 +259,10 @@ const char* to_string(Tier tier) {
       return "tile";
   }
   return "?";
+}
+
+std::span<const TuningEntry> Tuning::lines(Direction direction, int element_bytes) const {
+  return std::ranges::equal_range(entries, std::pair(direction, element_bytes), {}, kind_of);
 }
 
 std::string Tuning::to_string() const {
@@ -279,18 +310,12 @@ Tuning parse_tuning(const std::string& text) {
       }
     }
   }
+  std::ranges::stable_sort(tuning.entries, {}, kind_of);
   return tuning;
 }
 
-std::shared_ptr<const Tuning> tuning() {
-  const std::scoped_lock lock(mutex);
-  return current();
-}
+const Tuning& tuning() { return Tables::instance().current(); }
 
-void set_tuning(Tuning tuning) {
-  auto next = std::make_shared<const Tuning>(std::move(tuning));
-  const std::scoped_lock lock(mutex);
-  current() = std::move(next);
-}
+void set_tuning(Tuning tuning) { Tables::instance().set(std::move(tuning)); }
 
 }  // namespace warpfuse

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "rowwise/kernel_set.h"
 
 namespace warpfuse {
 
@@ -22,8 +24,6 @@ enum class Tier {
 };
 
 const char* to_string(Tier tier);
-
-enum class Direction { forward, backward };
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
 /// of them, are run so. The first line is taken that fits the shape, the device and the function's
@@ -49,13 +49,16 @@ struct TuningEntry {
 
 /// The numbers that decide how a shape runs: data, which a test or a measurement can replace.
 struct Tuning {
-  size_t shared_bytes;  // that a block may use at most, were the device to allow more
-  int cluster_blocks;   // likewise
-  std::vector<TuningEntry> entries;
+  size_t shared_bytes;               // that a block may use at most, were the device to allow more
+  int cluster_blocks;                // likewise
+  std::vector<TuningEntry> entries;  // sorted by direction and element bytes
 
   bool operator==(const Tuning&) const = default;
 
-  /// A line an entry under a heading; parse() reads it.
+  /// The entries of one direction and size of elements, in the order of the table.
+  std::span<const TuningEntry> lines(Direction direction, int element_bytes) const;
+
+  /// One line per entry under a heading; parse_tuning() reads it.
   std::string to_string() const;
 };
 
@@ -66,8 +69,10 @@ Tuning parse_tuning(const std::string& text);
 /// The table that the library comes with.
 Tuning default_tuning();
 
-/// The table in use. Replacing it is safe at any time; calls under way keep theirs.
-std::shared_ptr<const Tuning> tuning();
+/// The table in use: one atomic load, no lock. A table lives as long as the process, so a call
+/// under way keeps the one that it began with. Setting a table that was in use before takes no
+/// memory.
+const Tuning& tuning();
 void set_tuning(Tuning tuning);
 
 // --- plans ------------------------------------------------------------------------------------
@@ -88,16 +93,12 @@ struct RowPlan {
 
 /// The shape of rows as far as the plan depends on it.
 struct RowShape {
-  Direction direction;
-  int element_bytes;
+  RowKind kind;
   int64_t packs;  // 16-byte packs of a row at most
   int64_t edges;  // elements of a row at most that are in no pack
   int64_t rows;
-  size_t pack_bytes;  // that a pack needs in shared memory: 16 for each input
   bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
   int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
-  bool dropout = false;  // random numbers are drawn
-  bool plain = false;    // of softmax's or log_softmax's forward
 };
 
 /// What the device and its kernels allow.
@@ -154,7 +155,8 @@ inline constexpr int kColumnSlots = 8;
 /// their way ahead: forward of so many columns, backward of half of them.
 inline constexpr int kColumnAheadPacks = 16;
 
-/// What a split of rows over blocks may use for what the blocks found: parts of at most 24 bytes.
+/// Bytes that the partial results of a row that is split over several blocks may take for all rows,
+/// and at most those of one.
 inline constexpr size_t kSplitBytes = size_t{64} * 1024;
 inline constexpr size_t kSplitPartBytes = 24;
 

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kSampleThreads, 2)
 int blocks_of_row(int64_t rows, int64_t packs, int64_t at_once) {
   constexpr int64_t kLeastPacks = kSampleThreads / 2;  // of a block
   const int most =
-      std::min({device_limits().rows.cluster_blocks, tuning()->cluster_blocks, kMostBlocks});
+      std::min({device_limits().rows.cluster_blocks, tuning().cluster_blocks, kMostBlocks});
   int blocks = 1;
   while (2 * blocks <= most && 2 * blocks * rows <= at_once && 2 * blocks * kLeastPacks <= packs) {
     blocks *= 2;
@@ -237,7 +237,7 @@ cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) 
   // A greedy row waits for memory alone: a second block on a multiprocessor gains it less than the
   // cluster costs.
   const int64_t at_once = kGreedy ? device_limits().rows.multiprocessors
-                                  : resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+                                  : max_active_clusters(kernel, shape);
   shape.cluster =
       blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, at_once);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;

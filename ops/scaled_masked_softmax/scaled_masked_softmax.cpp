@@ -1,39 +1,184 @@
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
-#include <ATen/ops/empty.h>
+#include <tuple>
 
-#include "common/registration.h"
+#include "attention_mask/mask_arguments.h"
+#include "common/check.h"
+#include "common/parallel_rows.h"
+#include "common/random.h"
+#include "core/calls.h"
+#include "core/operator.h"
+#include "rowwise/cpu/limits.h"
+#include "rowwise/row_statistics.h"
 
 namespace warpfuse {
 namespace {
 
-// --- Meta: shapes and dtypes only -------------------------------------------------------------
+using OptionalTensor = std::optional<at::Tensor>;
 
-at::Tensor forward_meta(const at::Tensor& scores, double,
-                        const std::optional<at::Tensor>& attn_mask, c10::string_view causal,
-                        const std::optional<at::Tensor>& query_positions,
-                        const std::optional<at::Tensor>& key_lengths, int64_t window,
-                        std::optional<double> masked_value) {
-  check_masks("scaled_masked_softmax", scores,
-              {attn_mask, causal, query_positions, key_lengths, window, masked_value});
-  return at::empty_symint(scores.sym_sizes(), scores.options());
+// scores are contiguous and checked.
+MaskedRows masked_rows(const at::Tensor& scores, double scale, const MaskArguments& masks) {
+  return {to_dtype(scores.scalar_type()), scores.numel() / scores.size(-1), scale,
+          key_rules(scores, masks), mask_view(scores, masks)};
 }
 
-at::Tensor backward_meta(const at::Tensor& grad_output, const at::Tensor& output, double,
-                         const std::optional<at::Tensor>& attn_mask, c10::string_view causal,
-                         const std::optional<at::Tensor>& query_positions,
-                         const std::optional<at::Tensor>& key_lengths, int64_t window,
-                         std::optional<double> masked_value) {
-  constexpr const char* kOp = "_scaled_masked_softmax_backward";
-  check_masks(kOp, output, {attn_mask, causal, query_positions, key_lengths, window, masked_value});
-  check_alike(kOp, "grad_output", grad_output, output);
-  return at::empty_symint(output.sym_sizes(), output.options());
+// --- operators --------------------------------------------------------------------------------
+
+struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+  static constexpr const char* kName = "scaled_masked_softmax";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& scores, double scale, const MaskArguments& masks) {
+    check_masks(kName, scores, masks);
+    at::Tensor output = Backend::empty(scores.sym_sizes(), scores.options());
+    if (Backend::computes(scores)) {
+      const at::Tensor x = scores.contiguous();
+      Backend::launch(scores,
+                      MaskedSoftmaxArguments{masked_rows(x, scale, masks), x.const_data_ptr(),
+                                             output.mutable_data_ptr()});
+    }
+    return output;
+  }
+};
+
+struct Backward {
+  static constexpr const char* kName = "_scaled_masked_softmax_backward";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& grad_output, const at::Tensor& output, double scale,
+                        const MaskArguments& masks) {
+    check_masks(kName, output, masks);
+    check_alike(kName, "grad_output", grad_output, output);
+    at::Tensor grad_scores = Backend::empty(output.sym_sizes(), output.options());
+    if (Backend::computes(output)) {
+      const at::Tensor g = grad_output.contiguous();
+      const at::Tensor y = output.contiguous();
+      Backend::launch(output, MaskedSoftmaxBackwardArguments{masked_rows(y, scale, masks),
+                                                             g.const_data_ptr(), y.const_data_ptr(),
+                                                             grad_scores.mutable_data_ptr()});
+    }
+    return grad_scores;
+  }
+};
+
+/// Output, statistics and rng.
+using DropoutResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+struct DropoutForward
+    : Calls<DropoutForward, DropoutResult(const at::Tensor&, double, const MaskArguments&, double,
+                                          const OptionalTensor&)> {
+  static constexpr const char* kName = "_scaled_masked_softmax_dropout";
+
+  template <typename Backend>
+  static DropoutResult run(const at::Tensor& scores, double scale, const MaskArguments& masks,
+                           double dropout_p, const OptionalTensor& rng) {
+    check_masks(kName, scores, masks);
+    check_dropout_p(kName, dropout_p);
+    check_rng(kName, rng, scores);
+    at::Tensor output = Backend::empty(scores.sym_sizes(), scores.options());
+    at::Tensor statistics = Backend::empty(statistics_sizes(scores, -1),
+                                           scores.options().dtype(statistics_dtype(scores)));
+    at::Tensor rng_used = rng_to_return<Backend>(scores, rng);
+    if (Backend::computes(scores)) {
+      const at::Tensor x = scores.contiguous();
+      at::Tensor held;
+      Backend::launch(
+          scores, MaskedSoftmaxDropoutArguments{
+                      masked_rows(x, scale, masks), x.const_data_ptr(), output.mutable_data_ptr(),
+                      statistics.mutable_data_ptr(), Dropout(dropout_p),
+                      rng_source(rng, held, x.device()), rng_used.mutable_data_ptr<int64_t>()});
+    }
+    return {std::move(output), std::move(statistics), std::move(rng_used)};
+  }
+};
+
+struct DropoutBackward {
+  static constexpr const char* kName = "_scaled_masked_softmax_dropout_backward";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& grad_output, const at::Tensor& scores,
+                        const at::Tensor& statistics, const at::Tensor& rng, double scale,
+                        const MaskArguments& masks, double dropout_p) {
+    check_masks(kName, scores, masks);
+    check_alike(kName, "grad_output", grad_output, scores);
+    check_statistics(kName, statistics, scores, -1);
+    check_dropout_p(kName, dropout_p);
+    check_rng(kName, rng, scores);
+    at::Tensor grad_scores = Backend::empty(scores.sym_sizes(), scores.options());
+    if (Backend::computes(scores)) {
+      const at::Tensor g = grad_output.contiguous();
+      const at::Tensor x = scores.contiguous();
+      const at::Tensor row_statistics = statistics.contiguous();
+      const at::Tensor state = rng.contiguous();
+      Backend::launch(scores,
+                      MaskedSoftmaxDropoutBackwardArguments{
+                          masked_rows(x, scale, masks), g.const_data_ptr(), x.const_data_ptr(),
+                          row_statistics.const_data_ptr(), grad_scores.mutable_data_ptr(),
+                          Dropout(dropout_p), rng_source(state)});
+    }
+    return grad_scores;
+  }
+};
+
+WARPFUSE_OPERATORS(m) {
+  register_operator<Forward>(m);
+  register_operator<Backward>(m);
+  register_operator<DropoutForward>(m);
+  register_operator<DropoutBackward>(m);
 }
 
-WARPFUSE_LIBRARY_IMPL(Meta, m) {
-  m.impl("scaled_masked_softmax", forward_meta);
-  m.impl("_scaled_masked_softmax_backward", backward_meta);
+// --- the public operator with dropout, on every backend ---------------------------------------
+
+// It consists of others, each with its gradient. Autocast keeps the scores' dtype.
+at::Tensor softmax_and_dropout(const at::Tensor& scores, double scale, const MaskArguments& masks,
+                               double dropout_p, bool training) {
+  constexpr const char* kOp = "scaled_masked_softmax_dropout";
+  check_masks(kOp, scores, masks);
+  check_dropout_p(kOp, dropout_p);
+  return training && dropout_p > 0
+             ? std::get<0>(DropoutForward::call(scores, scale, masks, dropout_p, std::nullopt))
+             : Forward::call(scores, scale, masks);
+}
+
+WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
+  m.impl("scaled_masked_softmax_dropout", TORCH_FN(kernel_of<&softmax_and_dropout>));
+}
+
+// Under vmap too: its parts know what vmap's randomness means.
+WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
+  m.impl("scaled_masked_softmax_dropout", TORCH_FN(kernel_of<&softmax_and_dropout>));
+}
+
+// --- the CPU ----------------------------------------------------------------------------------
+
+Counter contiguous_masks("mask.contiguous");  // read in place
+Counter strided_masks("mask.strided");        // each row is copied first
+Counter streamed_results("streamed.scaled_masked_softmax");
+
+template <typename Arguments>
+void run_rows(const Arguments& arguments) {
+  if (arguments.mask.kind != MaskKind::none) {
+    (arguments.mask.key_stride == 1 ? contiguous_masks : strided_masks).add();
+  }
+  const int64_t keys = arguments.rules.keys;
+  if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype))) {
+    streamed_results.add();
+  }
+  parallel_uneven_rows(arguments.rows, keys,
+                       [&](int64_t begin, int64_t end) { masked_rows_cpu(arguments, begin, end); });
 }
 
 }  // namespace
+
+void launch_cpu(const MaskedSoftmaxArguments& arguments) { run_rows(arguments); }
+
+void launch_cpu(const MaskedSoftmaxBackwardArguments& arguments) { run_rows(arguments); }
+
+void launch_cpu(const MaskedSoftmaxDropoutArguments& arguments) {
+  arguments.rng.get().store(arguments.rng_used);
+  run_rows(arguments);
+}
+
+void launch_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments) { run_rows(arguments); }
+
 }  // namespace warpfuse

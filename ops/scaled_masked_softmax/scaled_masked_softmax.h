@@ -1,51 +1,77 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
+#include <cstdint>
 
-#include "common/check.h"
-#include "common/counters.h"
-#include "rowwise/mask_arguments.h"
-#include "scaled_masked_softmax/scaled_masked_softmax_arguments.h"
+#include "common/cpu_capability.h"
+#include "common/dropout.h"
+#include "common/dtype.h"
+#include "core/kernel.h"
+#include "rowwise/key_mask.h"
 
 namespace warpfuse {
 
-/// The forward on any backend: checks, allocates, and calls launch(arguments) unless the scores are
-/// empty.
-template <typename Launch>
-at::Tensor run_masked_softmax(Counter& calls, const at::Tensor& scores, double scale,
-                              const MaskArguments& masks, const Launch& launch) {
-  check_masks("scaled_masked_softmax", scores, masks);
-  calls.add();
-  const at::Tensor input = scores.contiguous();
-  at::Tensor output = at::empty_like(input);
-  if (input.numel() > 0) {
-    launch(MaskedSoftmaxArguments{input.const_data_ptr(), output.mutable_data_ptr(),
-                                  to_dtype(input.scalar_type()), input.numel() / input.size(-1),
-                                  scale, key_rules(input, masks), mask_view(input, masks)});
-  }
-  return output;
-}
+// scaled_masked_softmax, and scaled_masked_softmax_dropout, which drops its output.
 
-/// The backward alike.
-template <typename Launch>
-at::Tensor run_masked_softmax_backward(Counter& calls, const at::Tensor& grad_output,
-                                       const at::Tensor& output, double scale,
-                                       const MaskArguments& masks, const Launch& launch) {
-  constexpr const char* kOp = "_scaled_masked_softmax_backward";
-  check_masks(kOp, output, masks);
-  check_alike(kOp, "grad_output", grad_output, output);
-  calls.add();
-  const at::Tensor g = grad_output.contiguous();
-  const at::Tensor y = output.contiguous();
-  at::Tensor grad_scores = at::empty_like(y);
-  if (y.numel() > 0) {
-    launch(MaskedSoftmaxBackwardArguments{g.const_data_ptr(), y.const_data_ptr(),
-                                          grad_scores.mutable_data_ptr(), to_dtype(y.scalar_type()),
-                                          y.numel() / y.size(-1), scale, key_rules(y, masks),
-                                          mask_view(y, masks)});
-  }
-  return grad_scores;
-}
+/// The rows [B * H * Tq, Tk] of all tensors, and which keys of a row are visible.
+struct MaskedRows {
+  DType dtype;
+  int64_t rows;
+  double scale;
+  KeyRules rules;
+  MaskView mask;
+};
+
+/// output = softmax(scores * scale + mask).
+struct MaskedSoftmaxArguments : MaskedRows {
+  const void* scores;
+  void* output;
+};
+
+/// grad_scores from grad_output and the forward's output.
+struct MaskedSoftmaxBackwardArguments : MaskedRows {
+  const void* grad_output;
+  const void* output;
+  void* grad_scores;
+};
+
+/// output = softmax(scores * scale + mask) * keep * dropout.scale.
+struct MaskedSoftmaxDropoutArguments : MaskedRows {
+  const void* scores;
+  void* output;
+  void* statistics;  // [rows, 2] or null: the maximum m of x = scores * scale + mask, and
+                     // log(sum(exp(x - m)))
+  Dropout dropout;
+  RngSource rng;
+  int64_t* rng_used;  // [2] or null
+};
+
+/// grad_scores from grad_output, the scores and their statistics.
+struct MaskedSoftmaxDropoutBackwardArguments : MaskedRows {
+  const void* grad_output;
+  const void* scores;
+  const void* statistics;
+  void* grad_scores;
+  Dropout dropout;
+  RngSource rng;
+};
+
+void launch_cpu(const MaskedSoftmaxArguments& arguments);
+void launch_cpu(const MaskedSoftmaxBackwardArguments& arguments);
+void launch_cpu(const MaskedSoftmaxDropoutArguments& arguments);
+void launch_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments);
+cudaError_t launch_cuda(const MaskedSoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const MaskedSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const MaskedSoftmaxDropoutArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const MaskedSoftmaxDropoutBackwardArguments& arguments,
+                        Workspace& workspace, cudaStream_t stream);
+
+// The CPU kernels, once per instruction set: rows [begin, end).
+WARPFUSE_DECLARE_CPU_KERNEL(masked_rows_cpu, MaskedSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(masked_rows_cpu, MaskedSoftmaxBackwardArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(masked_rows_cpu, MaskedSoftmaxDropoutArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(masked_rows_cpu, MaskedSoftmaxDropoutBackwardArguments)
 
 }  // namespace warpfuse

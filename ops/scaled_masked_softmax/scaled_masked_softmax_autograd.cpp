@@ -1,16 +1,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/promote_types.h>
 #include <ATen/ops/zeros_like.h>
-#include <warpfuse/dispatch.h>
-#include <warpfuse/scaled_masked_softmax.h>
 
-#include <string>
+#include <utility>
 
-#include "common/autograd_function.h"
-#include "common/registration.h"
-#include "rowwise/masked_tangent.h"
-#include "rowwise/saved_masks.h"
-#include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "attention_mask/mask_arguments.h"
+#include "common/dropout_tangent.h"
+#include "core/autograd.h"
+#include "rowwise/row_statistics.h"
 
 namespace warpfuse {
 namespace {
@@ -19,110 +16,130 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using OptionalTensor = std::optional<at::Tensor>;
 
-at::Tensor call_backward(const at::Tensor& grad_output, const at::Tensor& output, double scale,
-                         const OptionalTensor& attn_mask, const std::string& causal,
-                         const OptionalTensor& query_positions, const OptionalTensor& key_lengths,
-                         int64_t window, std::optional<double> masked_value) {
-  static const auto op = detail::find_operator<at::Tensor(
-      const at::Tensor&, const at::Tensor&, double, const OptionalTensor&, c10::string_view,
-      const OptionalTensor&, const OptionalTensor&, int64_t, std::optional<double>)>(
-      "warpfuse::_scaled_masked_softmax_backward");
-  return op.call(grad_output, output, scale, attn_mask, causal, query_positions, key_lengths,
-                 window, masked_value);
+// --- what a node saves ------------------------------------------------------------------------
+
+void save(AutogradContext* context, variable_list tensors, double scale,
+          const MaskArguments& masks) {
+  for (const OptionalTensor* mask :
+       {&masks.attn_mask, &masks.query_positions, &masks.key_lengths}) {
+    tensors.push_back(mask->value_or(at::Tensor()));
+  }
+  context->save_for_backward(std::move(tensors));
+  context->saved_data["scale"] = scale;
+  context->saved_data["causal"] = masks.causal;
+  context->saved_data["window"] = masks.window;
+  context->saved_data["masked_value"] = masks.masked_value;
 }
 
-/// The gradient of the scores, times `factor` where the scale stands.
-template <int kFirst>
-at::Tensor backward_of(const SavedMasks<kFirst>& masks, const at::Tensor& grad_output,
-                       const at::Tensor& output, double factor) {
-  return call_backward(grad_output, output, factor, masks.attn_mask, masks.causal,
-                       masks.query_positions, masks.key_lengths, masks.window, masks.masked_value);
+struct Saved {
+  explicit Saved(AutogradContext* context)
+      : tensors(context->get_saved_variables()),
+        scale(context->saved_data["scale"].toDouble()),
+        masks(*(tensors.end() - 3), context->saved_data["causal"].toStringRef(),
+              *(tensors.end() - 2), *(tensors.end() - 1), context->saved_data["window"].toInt(),
+              context->saved_data["masked_value"].toOptional<double>()) {}
+
+  variable_list tensors;  // those given to save(), then the masks'
+  double scale;
+  MaskArguments masks;
+};
+
+bool needs_mask_gradient(AutogradContext* context, const MaskArguments& masks) {
+  return masks.attn_mask.has_value() && masks.attn_mask->is_floating_point() &&
+         context->needs_input_grad(1);
 }
 
-// ds = scale * v * y * (g - sum(g * y)), v = 0 for hidden keys; a key with masked_value is hidden
-// for the gradient, though its y is not zero.
-class Backward : public AutogradFunction<Backward> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_output,
-                            const at::Tensor& output, double scale, const OptionalTensor& attn_mask,
-                            const std::string& causal, const OptionalTensor& query_positions,
-                            const OptionalTensor& key_lengths, int64_t window,
-                            std::optional<double> masked_value) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    SavedMasks<2>::save(context, {grad_output, output}, scale,
-                        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
-    return call_backward(grad_output, output, scale, attn_mask, causal, query_positions,
-                         key_lengths, window, masked_value);
+// --- scaled_masked_softmax --------------------------------------------------------------------
+
+// ds = scale * v * y * (g - sum(g * y)), v = 0 for hidden keys. A key with masked_value counts as
+// hidden for the gradient, though its y is not zero.
+struct Backward : AutogradNode<Backward, at::Tensor(const at::Tensor&, const at::Tensor&, double,
+                                                    const MaskArguments&)> {
+  static constexpr const char* kName = "_scaled_masked_softmax_backward";
+
+  static void save(AutogradContext* context, const variable_list&, const at::Tensor& grad_output,
+                   const at::Tensor& output, double scale, const MaskArguments& masks) {
+    warpfuse::save(context, {grad_output, output}, scale, masks);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const variable_list saved = context->get_saved_variables();
-    const SavedMasks<2> masks(context, saved);
-    const at::Tensor& g = saved[0];
-    const at::Tensor& y = saved[1];
-    at::Tensor gg = grads[0] * masks.scale;
-    if (masks.masked_value.has_value() && masks.attn_mask.has_value()) {
-      gg = gg.masked_fill(masks.attn_mask->logical_not(), 0);
-    }
+    const Saved saved(context);
+    const at::Tensor& g = saved.tensors[0];
+    const at::Tensor& y = saved.tensors[1];
+    const at::Tensor gg = without_filled(grads[0] * saved.scale, saved.masks);
     const at::Tensor sum = (gg * y).sum(-1, true);
-    variable_list result(9);
+    variable_list result(5);
     result[0] = y * (gg - sum);
     result[1] = gg * (g - (g * y).sum(-1, true)) - g * sum;
     return result;
   }
 
   static variable_list jvp(const variable_list&, const variable_list& tangents, const at::Tensor& g,
-                           const at::Tensor& y, double scale, const OptionalTensor& attn_mask,
-                           const std::string& causal, const OptionalTensor& query_positions,
-                           const OptionalTensor& key_lengths, int64_t window,
-                           std::optional<double> masked_value) {
-    at::Tensor result = tangents[0].defined()
-                            ? call_backward(tangents[0], y, scale, attn_mask, causal,
-                                            query_positions, key_lengths, window, masked_value)
-                            : at::zeros_like(g);
+                           const at::Tensor& y, double scale, const MaskArguments& masks) {
+    at::Tensor result =
+        tangents[0].defined() ? call(tangents[0], y, scale, masks) : at::zeros_like(g);
     if (tangents[1].defined()) {
       const at::Tensor& t = tangents[1];
-      at::Tensor part = scale * (t * (g - (g * y).sum(-1, true)) - y * (g * t).sum(-1, true));
-      if (masked_value.has_value()) {
-        part = part.masked_fill(attn_mask->logical_not(), 0);
-      }
-      result = result + part;
+      const at::Tensor part = t * (g - (g * y).sum(-1, true)) - y * (g * t).sum(-1, true);
+      result = result + without_filled(scale * part, masks);
     }
     return {result};
   }
+
+  /// Zeros for the keys that have masked_value.
+  static at::Tensor without_filled(const at::Tensor& tensor, const MaskArguments& masks) {
+    return masks.masked_value.has_value() ? tensor.masked_fill(masks.attn_mask->logical_not(), 0)
+                                          : tensor;
+  }
 };
 
-class Forward : public AutogradFunction<Forward> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& scores, double scale,
-                            const OptionalTensor& attn_mask, const std::string& causal,
-                            const OptionalTensor& query_positions,
-                            const OptionalTensor& key_lengths, int64_t window,
-                            std::optional<double> masked_value) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const at::Tensor output = scaled_masked_softmax(
-        scores, scale, attn_mask, causal, query_positions, key_lengths, window, masked_value);
-    SavedMasks<1>::save(context, {output}, scale,
-                        {attn_mask, causal, query_positions, key_lengths, window, masked_value});
-    return output;
+// The tangent of y for those of the scores and of an additive mask, each of which may be undefined.
+// With t the tangent of the masked scores it is y * (t - sum(t * y)), which the backward makes of
+// t. Keys with masked_value are the exception: their scores are constant and their y is not zero.
+at::Tensor softmax_tangent(const at::Tensor& y, const at::Tensor& scores_tangent,
+                           const at::Tensor& mask_tangent, double scale,
+                           const MaskArguments& masks) {
+  MaskArguments hiding = masks;
+  if (masks.masked_value.has_value()) {
+    hiding.attn_mask.reset();
+    hiding.masked_value.reset();
+  }
+  at::Tensor result;
+  if (scores_tangent.defined()) {
+    result = Backward::call(Backward::without_filled(scores_tangent, masks), y, scale, hiding);
+  }
+  if (mask_tangent.defined()) {  // in its own dtype where that is the wider one
+    const at::ScalarType type = at::promote_types(mask_tangent.scalar_type(), y.scalar_type());
+    const at::Tensor t = mask_tangent.to(type).expand_symint(y.sym_sizes());
+    const at::Tensor part = Backward::call(t, y.to(type), 1.0, hiding).to(y.scalar_type());
+    result = result.defined() ? result + part : part;
+  }
+  return result;
+}
+
+struct Forward
+    : AutogradNode<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+  static constexpr const char* kName = "scaled_masked_softmax";
+
+  static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor&,
+                   double scale, const MaskArguments& masks) {
+    warpfuse::save(context, outputs, scale, masks);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const variable_list saved = context->get_saved_variables();
-    const SavedMasks<1> masks(context, saved);
-    const at::Tensor& output = saved[0];
+    const Saved saved(context);
+    const at::Tensor& output = saved.tensors[0];
     const at::Tensor& g = grads[0];
-    variable_list result(8);
+    variable_list result(4);
     if (context->needs_input_grad(0)) {
-      result[0] = backward_of(masks, g, output, masks.scale);
+      result[0] = Backward::call(g, output, saved.scale, saved.masks);
     }
-    if (masks.attn_mask.has_value() && masks.attn_mask->is_floating_point() &&
-        context->needs_input_grad(1)) {
-      // The gradient before the scale, summed over what was broadcast; in the mask's own dtype
-      // throughout when that is the wider one.
-      const at::Tensor& mask = *masks.attn_mask;
+    if (needs_mask_gradient(context, saved.masks)) {
+      // The gradient before the scale, summed over the broadcast dimensions, in the mask's own
+      // dtype where that is the wider one.
+      const at::Tensor& mask = *saved.masks.attn_mask;
       const at::ScalarType type = at::promote_types(mask.scalar_type(), output.scalar_type());
-      result[2] = backward_of(masks, g.to(type), output.to(type), 1.0)
+      result[1] = Backward::call(g.to(type), output.to(type), 1.0, saved.masks)
                       .sum_to_size_symint(mask.sym_sizes())
                       .to(mask.scalar_type());
     }
@@ -130,36 +147,74 @@ class Forward : public AutogradFunction<Forward> {
   }
 
   static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
-                           const at::Tensor&, double scale, const OptionalTensor& attn_mask,
-                           const std::string& causal, const OptionalTensor& query_positions,
-                           const OptionalTensor& key_lengths, int64_t window,
-                           std::optional<double> masked_value) {
-    return {masked_softmax_tangent(
-        outputs[0], tangents[0], tangents[2], scale,
-        {attn_mask, causal, query_positions, key_lengths, window, masked_value})};
+                           const at::Tensor&, double scale, const MaskArguments& masks) {
+    return {softmax_tangent(outputs[0], tangents[0], tangents[1], scale, masks)};
   }
 };
 
-at::Tensor forward_autograd(const at::Tensor& scores, double scale, const OptionalTensor& attn_mask,
-                            c10::string_view causal, const OptionalTensor& query_positions,
-                            const OptionalTensor& key_lengths, int64_t window,
-                            std::optional<double> masked_value) {
-  return Forward::apply(scores, scale, attn_mask, std::string(causal), query_positions, key_lengths,
-                        window, masked_value);
-}
+// --- with dropout -----------------------------------------------------------------------------
 
-at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& output, double scale,
-                             const OptionalTensor& attn_mask, c10::string_view causal,
-                             const OptionalTensor& query_positions,
-                             const OptionalTensor& key_lengths, int64_t window,
-                             std::optional<double> masked_value) {
-  return Backward::apply(grad_output, output, scale, attn_mask, std::string(causal),
-                         query_positions, key_lengths, window, masked_value);
-}
+struct DropoutBackward
+    : OnceDifferentiable<DropoutBackward,
+                         at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                    const at::Tensor&, double, const MaskArguments&, double)> {
+  static constexpr const char* kName = "_scaled_masked_softmax_dropout_backward";
+};
+
+// With s the masked softmax and k = keep / (1 - p): ds = scale * v * s * (g * k - sum(s * g * k)),
+// v = 0 for hidden keys. s is recomputed from the scores and the statistics of their rows.
+struct DropoutForward
+    : AutogradNode<DropoutForward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                       const at::Tensor&, double, const MaskArguments&, double,
+                                       const OptionalTensor&)> {
+  static constexpr const char* kName = "_scaled_masked_softmax_dropout";
+
+  static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor& scores,
+                   double scale, const MaskArguments& masks, double dropout_p,
+                   const OptionalTensor&) {
+    warpfuse::save(context, {scores, outputs[1], outputs[2]}, scale, masks);
+    context->saved_data["dropout_p"] = dropout_p;
+    context->mark_non_differentiable({outputs[1], outputs[2]});
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    Saved saved(context);
+    const at::Tensor& scores = saved.tensors[0];
+    const at::Tensor& statistics = saved.tensors[1];
+    const at::Tensor& rng = saved.tensors[2];
+    const double dropout_p = context->saved_data["dropout_p"].toDouble();
+    variable_list result(5);
+    if (context->needs_input_grad(0)) {
+      result[0] = DropoutBackward::call(grads[0], scores, statistics, rng, saved.scale, saved.masks,
+                                        dropout_p);
+    }
+    if (needs_mask_gradient(context, saved.masks)) {
+      // As above, in the dtype that rows are computed in.
+      const at::Tensor mask = *saved.masks.attn_mask;
+      const at::ScalarType type = statistics_dtype(scores);
+      saved.masks.attn_mask = mask.to(type);
+      result[1] = DropoutBackward::call(grads[0].to(type), scores.to(type) * saved.scale,
+                                        statistics, rng, 1.0, saved.masks, dropout_p)
+                      .sum_to_size_symint(mask.sym_sizes())
+                      .to(mask.scalar_type());
+    }
+    return result;
+  }
+
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor& scores, double scale, const MaskArguments& masks,
+                           double dropout_p, const OptionalTensor&) {
+    const at::Tensor t = softmax_tangent(Forward::call(scores, scale, masks), tangents[0],
+                                         tangents[1], scale, masks);
+    return {dropped(t, dropout_p, outputs[2]), at::Tensor(), at::Tensor()};
+  }
+};
 
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl("scaled_masked_softmax", forward_autograd);
-  m.impl("_scaled_masked_softmax_backward", backward_autograd);
+  Forward::register_in(m);
+  Backward::register_in(m);
+  DropoutForward::register_in(m);
+  DropoutBackward::register_in(m);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "rowwise/cuda/backward.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax/scaled_masked_softmax_kernel.h"
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -21,8 +21,8 @@ cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace&
 
 }  // namespace
 
-cudaError_t masked_softmax_backward_cuda(const MaskedSoftmaxBackwardArguments& arguments,
-                                         Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const MaskedSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     // An additive mask has done its work in the forward: only a boolean one is read again.

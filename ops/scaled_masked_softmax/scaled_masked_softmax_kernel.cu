@@ -1,7 +1,7 @@
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax/scaled_masked_softmax_kernel.h"
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -22,8 +22,8 @@ cudaError_t forward(const MaskedSoftmaxArguments& arguments, Workspace& workspac
 
 }  // namespace
 
-cudaError_t masked_softmax_forward_cuda(const MaskedSoftmaxArguments& arguments,
-                                        Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const MaskedSoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, workspace, stream)

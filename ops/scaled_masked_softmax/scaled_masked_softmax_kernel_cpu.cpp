@@ -1,20 +1,69 @@
-#include "scaled_masked_softmax/scaled_masked_softmax_kernel_cpu.h"
+#include <cmath>
+#include <limits>
+#include <type_traits>
 
-#include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
+#include "rowwise/cpu/dropout.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/mask.h"
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-template <typename T, typename Mask>
-void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+// Arguments with dropout are those with random numbers.
+template <typename Arguments>
+constexpr bool kDropout = requires(const Arguments& arguments) {
+  arguments.dropout;
+};
+
+template <typename C>
+constexpr C kNoKey = std::numeric_limits<C>::infinity();  // the maximum of a row without a key
+
+/// What the elements of a row are multiplied by, 0 or dropout.scale.
+template <typename T, bool kDraws>
+class DropoutFactors {
+ public:
+  template <typename Arguments>
+  DropoutFactors(const Arguments& arguments, int64_t keys) : factors_(kDraws ? keys : 0) {
+    if constexpr (kDraws) {
+      rng_ = arguments.rng.get();
+    }
+  }
+
+  /// For `count` elements from `first` on, counted over the whole tensor.
+  template <typename Arguments>
+  void draw(const Arguments& arguments, int64_t first, int64_t count) const {
+    if constexpr (kDraws) {
+      draw_factors(arguments.dropout, rng_, first, count,
+                   static_cast<Compute<T>>(arguments.dropout.scale), factors_.data());
+    }
+  }
+
+  const Compute<T>* data() const { return factors_.data(); }
+
+  C10_ALWAYS_INLINE Pack<T> apply(const Pack<T>& pack, int64_t i) const {
+    if constexpr (kDraws) {
+      return pack * Pack<T>::loadu(factors_.data() + i);
+    } else {
+      return pack;
+    }
+  }
+
+ private:
+  Scratch<T> factors_;
+  Rng rng_{};
+};
+
+template <typename T, typename Mask, typename Arguments>
+void forward(const Arguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
+  constexpr bool kDrops = kDropout<Arguments>;
   const int64_t keys = arguments.rules.keys;
   const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
   const bool streamed = streaming.on();
   const Scratch<T> scratch(keys);
+  const DropoutFactors<T, kDrops> factors(arguments, keys);
   Mask mask(arguments.mask, keys);
   const Pack<T> scale(static_cast<C>(arguments.scale));
   for (int64_t row = begin; row < end; ++row) {
@@ -29,80 +78,146 @@ void forward(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end
     };
 
     write_zeros(output, visible.begin, streamed);
-    const C max = max_of<T>(count, x);
+    C max = max_of<T>(count, x);
+    C sum = 1;
+    T* result = output + visible.begin;
     if (max > kLowest<C> || mask.shows_any()) {
-      T* result = output + visible.begin;
-      const C sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed,
-                                   row + 1 < end ? scores + keys : scores);
+      const T* next = row + 1 < end ? scores + keys : scores;
+      if constexpr (kDrops) {
+        factors.draw(arguments, row * keys + visible.begin, count);
+        sum = dropped_softmax_row<T>(x, max, factors.data(), result, scratch.data(), count,
+                                     streamed, next);
+      } else {
+        sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed, next);
+      }
       if (!(sum > 0 && sum < std::numeric_limits<C>::infinity())) {
         mask.zero_hidden(result);  // NaN belongs to the visible keys alone
       }
     } else {
-      write_zeros(output + visible.begin, count, streamed);
+      write_zeros(result, count, streamed);
+      max = kNoKey<C>;
+    }
+    if constexpr (kDrops) {
+      C* statistics = static_cast<C*>(arguments.statistics) + 2 * row;
+      statistics[0] = max;
+      statistics[1] = std::log(sum);
     }
     write_zeros(output + visible.end, keys - visible.end, streamed);
   }
 }
 
-template <typename T, typename Mask>
-void backward(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  using Rule = BackwardRule<false>;
+// grad_scores = scale * y * (g - sum(y * g)), 0 for hidden keys, where y is the forward's output,
+// or, with dropout, the softmax recomputed from the scores, and g has the factors of dropout.
+template <typename T, typename Mask, typename Arguments>
+void backward(const Arguments& arguments, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  constexpr bool kDrops = kDropout<Arguments>;
   const int64_t keys = arguments.rules.keys;
-  Mask mask(arguments.mask, keys);
   const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
   const bool streamed = streaming.on();
-  const Pack<T> scale(static_cast<Compute<T>>(arguments.scale));
+  const Scratch<T> probabilities(kDrops ? keys : 0);
+  const DropoutFactors<T, kDrops> factors(arguments, keys);
+  Mask mask(arguments.mask, keys);
+  const Pack<T> scale(static_cast<C>(arguments.scale));
   for (int64_t row = begin; row < end; ++row) {
     const RowPlace place = arguments.rules.place(row);
     const KeyInterval visible = arguments.rules.visible(place);
     const int64_t count = visible.end - visible.begin;
     const int64_t first = row * keys + visible.begin;
-    const T* g = static_cast<const T*>(arguments.grad_output) + first;
-    const T* y = static_cast<const T*>(arguments.output) + first;
+    const T* gradients = static_cast<const T*>(arguments.grad_output) + first;
     T* grad_scores = static_cast<T*>(arguments.grad_scores) + row * keys;
-    const int64_t ahead = row + 1 < end ? keys : 0;  // the next row, fetched now, is not waited for
-    mask.enter(place, visible);
+    const auto g = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return factors.apply(load(gradients + i, n), i);
+    };
+    const auto counted_g = [&](int64_t i, int64_t n)
+                               C10_ALWAYS_INLINE_ATTRIBUTE { return mask.incoming(g(i, n), i, n); };
+    const auto write = [&](const Pack<T>& sum, const auto& y) C10_ALWAYS_INLINE_ATTRIBUTE {
+      write_zeros(grad_scores, visible.begin, streamed);
+      transform(grad_scores + visible.begin, count, streamed,
+                [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+                  return mask.outgoing(y(i, n) * (g(i, n) - sum) * scale, i, n);
+                });
+      write_zeros(grad_scores + visible.end, keys - visible.end, streamed);
+    };
 
-    const Pack<T> sum(sum_of<T>(count, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-      return Rule::term(mask.incoming(load(g + i, n), i, n), load(y + i, n));
-    }));
-    write_zeros(grad_scores, visible.begin, streamed);
-    transform(grad_scores + visible.begin, count, streamed,
-              [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-                __builtin_prefetch(g + ahead + i);
-                __builtin_prefetch(y + ahead + i);
-                const Pack<T> gradients = Rule::result(load(g + i, n), load(y + i, n), sum) * scale;
-                return mask.outgoing(gradients, i, n);
-              });
-    write_zeros(grad_scores + visible.end, keys - visible.end, streamed);
+    if constexpr (kDrops) {
+      const T* scores = static_cast<const T*>(arguments.scores) + first;
+      const C* statistics = static_cast<const C*>(arguments.statistics) + 2 * row;
+      if (statistics[0] == kNoKey<C> && statistics[1] == 0) {
+        write_zeros(grad_scores, keys, streamed);
+        continue;
+      }
+      mask.enter(place, visible);
+      factors.draw(arguments, first, count);
+      const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+        return mask.score(load(scores + i, n) * scale, i, n);
+      };
+      const Pack<T> sum(recomputed_sum<T>(x, counted_g, statistics[0], statistics[1],
+                                          probabilities.data(), count));
+      write(sum, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+        return Pack<T>::loadu(probabilities.data() + i);
+      });
+    } else {
+      const T* output = static_cast<const T*>(arguments.output) + first;
+      const int64_t next = row + 1 < end ? keys : 0;  // prefetched
+      mask.enter(place, visible);
+      const Pack<T> sum(sum_of<T>(count, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+        return load(output + i, n) * counted_g(i, n);
+      }));
+      write(sum, [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+        __builtin_prefetch(gradients + next + i);
+        __builtin_prefetch(output + next + i);
+        return load(output + i, n);
+      });
+    }
   }
 }
 
-}  // namespace
-
-void masked_softmax_rows_cpu(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  dispatch(arguments.dtype, [&](auto zero) {
+// Calls function(T(), the type of the mask) for the dtype and the mask of the arguments.
+template <typename Function>
+void dispatch_mask(const MaskedRows& rows, const Function& function) {
+  dispatch(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
-    switch (arguments.mask.kind) {
+    switch (rows.mask.kind) {
       case MaskKind::none:
-        return forward<T, NoMask<T>>(arguments, begin, end);
+        return function(zero, std::type_identity<NoMask<T>>());
       case MaskKind::boolean:
-        return forward<T, BooleanMask<T>>(arguments, begin, end);
+        return function(zero, std::type_identity<BooleanMask<T>>());
       case MaskKind::additive:
-        return forward<T, AdditiveMask<T, T>>(arguments, begin, end);
+        return function(zero, std::type_identity<AdditiveMask<T, T>>());
       case MaskKind::additive_float32:
-        return forward<T, AdditiveMask<T, float>>(arguments, begin, end);
+        return function(zero, std::type_identity<AdditiveMask<T, float>>());
     }
   });
 }
 
-void masked_softmax_backward_rows_cpu(const MaskedSoftmaxBackwardArguments& arguments,
-                                      int64_t begin, int64_t end) {
+}  // namespace
+
+void masked_rows_cpu(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+  dispatch_mask(arguments, [&](auto zero, auto mask) {
+    forward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
+  });
+}
+
+void masked_rows_cpu(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     arguments.mask.kind == MaskKind::boolean
         ? backward<T, BooleanMask<T>>(arguments, begin, end)
-        : backward<T, NoMask<T>>(arguments, begin, end);  // what was added has no part in it
+        : backward<T, NoMask<T>>(arguments, begin, end);  // an additive mask has no part in it
+  });
+}
+
+void masked_rows_cpu(const MaskedSoftmaxDropoutArguments& arguments, int64_t begin, int64_t end) {
+  dispatch_mask(arguments, [&](auto zero, auto mask) {
+    forward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
+  });
+}
+
+void masked_rows_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments, int64_t begin,
+                     int64_t end) {
+  dispatch_mask(arguments, [&](auto zero, auto mask) {
+    backward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
   });
 }
 

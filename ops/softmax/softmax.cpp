@@ -1,71 +1,205 @@
 #include "softmax/softmax.h"
 
-#include <ATen/ops/empty.h>
+#include <cmath>
+#include <vector>
 
-#include "common/registration.h"
+#include "common/check.h"
+#include "common/parallel_rows.h"
+#include "core/operator.h"
+#include "rowwise/cpu/limits.h"
+#include "rowwise/tensor_layout.h"
 
 namespace warpfuse {
-
-at::Tensor prepare_softmax(const char* op, const at::Tensor& self, int64_t dim,
-                           std::optional<at::ScalarType> dtype) {
-  WARPFUSE_CHECK(self.defined(), op, "self", "a tensor", "an undefined one");
-  if (dtype.has_value()) {
-    WARPFUSE_CHECK(is_supported(*dtype), op, "dtype", "float64, float32, float16 or bfloat16",
-                   *dtype);
-  }
-  const at::Tensor input = dtype.has_value() ? self.to(*dtype) : self;
-  check_floating(op, "self", input);
-  c10::maybe_wrap_dim(dim, input.dim());
-  return input;
-}
-
-void check_softmax_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& output,
-                            int64_t dim) {
-  check_floating(op, "output", output);
-  check_alike(op, "grad_output", grad_output, output);
-  c10::maybe_wrap_dim(dim, output.dim());
-}
-
 namespace {
 
-// --- Meta: shapes and dtypes only -------------------------------------------------------------
+// --- operators --------------------------------------------------------------------------------
 
-at::Tensor empty_contiguous_like(const at::Tensor& tensor) {
-  return at::empty_symint(tensor.sym_sizes(), tensor.options());
+template <bool kLog>
+struct Softmax {
+  static constexpr const char* kName = kLog ? "log_softmax" : "softmax";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
+    const at::Tensor input = converted(kName, self, dtype);
+    check_floating(kName, "self", input);
+    dim = c10::maybe_wrap_dim(dim, input.dim());
+    at::Tensor output = Backend::empty(input.sym_sizes(), input.options());
+    if (Backend::computes(input)) {
+      const at::Tensor x = input.contiguous();
+      Backend::launch(input, SoftmaxArguments{x.const_data_ptr(), output.mutable_data_ptr(),
+                                              to_dtype(x.scalar_type()), row_layout(x, dim), kLog});
+    }
+    return output;
+  }
+};
+
+template <bool kLog>
+struct SoftmaxBackward {
+  static constexpr const char* kName = kLog ? "_log_softmax_backward" : "_softmax_backward";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim) {
+    check_floating(kName, "output", output);
+    check_alike(kName, "grad_output", grad_output, output);
+    dim = c10::maybe_wrap_dim(dim, output.dim());
+    at::Tensor grad_input = Backend::empty(output.sym_sizes(), output.options());
+    if (Backend::computes(output)) {
+      const at::Tensor g = grad_output.contiguous();
+      const at::Tensor y = output.contiguous();
+      Backend::launch(
+          output, SoftmaxBackwardArguments{g.const_data_ptr(), y.const_data_ptr(),
+                                           grad_input.mutable_data_ptr(), to_dtype(y.scalar_type()),
+                                           row_layout(y, dim), kLog});
+    }
+    return grad_input;
+  }
+};
+
+struct SoftmaxAlgorithm {
+  static constexpr const char* kName = "_softmax_algorithm";
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& self, int64_t dim, c10::string_view algorithm, bool log) {
+    check_floating(kName, "self", self);
+    dim = c10::maybe_wrap_dim(dim, self.dim());
+    at::Tensor output = Backend::empty(self.sym_sizes(), self.options());
+    std::string refusal;
+    if (Backend::computes(self)) {
+      const at::Tensor x = self.contiguous();
+      Backend::launch(
+          self, SoftmaxAlgorithmArguments{{x.const_data_ptr(), output.mutable_data_ptr(),
+                                           to_dtype(x.scalar_type()), row_layout(x, dim), log},
+                                          algorithm,
+                                          &refusal});
+    }
+    WARPFUSE_CHECK(refusal.empty(), kName, "algorithm", refusal, '"', algorithm, '"');
+    return output;
+  }
+};
+
+WARPFUSE_OPERATORS(m) {
+  register_operator<Softmax<false>>(m);
+  register_operator<Softmax<true>>(m);
+  register_operator<SoftmaxBackward<false>>(m);
+  register_operator<SoftmaxBackward<true>>(m);
+  register_operator<SoftmaxAlgorithm>(m);
 }
 
-at::Tensor softmax_meta(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
-  return empty_contiguous_like(prepare_softmax("softmax", self, dim, dtype));
+// --- the CPU: rows in parts -------------------------------------------------------------------
+
+Counter rows_branch("cpu.rows");
+Counter parts_branch("cpu.parts");
+Counter column_branch("cpu.column");
+Counter naive_branch("cpu.naive");
+Counter streamed_results("streamed.softmax");
+
+// Columns of a part: few enough to be read twice from a first-level cache.
+constexpr int64_t kPartColumns = 8192;
+
+// Elements of the rows that are in work at a time.
+constexpr int64_t kGroupElements = int64_t{1024} * 1024;
+
+// Rows that no cache keeps, and rows that are too few for the threads, are cut into parts.
+bool wants_parts(const RowLayout& layout) {
+  return layout.inner == 1 &&
+         (layout.columns * int64_t{sizeof(float)} > kCachedBytes ||
+          (layout.rows() < at::get_num_threads() && layout.columns >= 4 * kElementsPerThread));
 }
 
-at::Tensor log_softmax_meta(const at::Tensor& self, int64_t dim,
-                            std::optional<at::ScalarType> dtype) {
-  return empty_contiguous_like(prepare_softmax("log_softmax", self, dim, dtype));
+// A row's maximum, and the sum of exp(x - max) over it, from those of its parts.
+RowPart whole_row(const SoftmaxArguments&, const RowPart* parts, int64_t count) {
+  RowPart row{parts[0].max, 0.0};
+  for (int64_t i = 1; i < count; ++i) {
+    row.max = std::max(row.max, parts[i].max);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    row.sum += parts[i].sum * std::exp(parts[i].max - row.max);
+  }
+  return row;
 }
 
-at::Tensor softmax_backward_meta(const at::Tensor& grad_output, const at::Tensor& output,
-                                 int64_t dim) {
-  check_softmax_backward("_softmax_backward", grad_output, output, dim);
-  return empty_contiguous_like(output);
+RowPart whole_row(const SoftmaxBackwardArguments&, const RowPart* parts, int64_t count) {
+  RowPart row;
+  for (int64_t i = 0; i < count; ++i) {
+    row.sum += parts[i].sum;
+  }
+  return row;
 }
 
-at::Tensor log_softmax_backward_meta(const at::Tensor& grad_output, const at::Tensor& output,
-                                     int64_t dim) {
-  check_softmax_backward("_log_softmax_backward", grad_output, output, dim);
-  return empty_contiguous_like(output);
+// `reduce` fills in.parts, then `results` reads in.rows. A group of rows at a time is small enough
+// for `results` to find in the last-level cache what `reduce` has read.
+template <typename Arguments, typename Kernel>
+void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel& results) {
+  const int64_t rows = arguments.layout.rows();
+  const int64_t columns = arguments.layout.columns;
+  const int64_t parts_per_row = (columns + kPartColumns - 1) / kPartColumns;
+  const int64_t group = std::clamp<int64_t>(kGroupElements / columns, 1, rows);
+  std::vector<RowPart> parts(group * parts_per_row);
+  std::vector<RowPart> whole(group);
+  InParts<Arguments> in{arguments, 0, kPartColumns, parts_per_row, parts.data(), whole.data()};
+  for (; in.first_row < rows; in.first_row += group) {
+    const int64_t group_rows = std::min(group, rows - in.first_row);
+    const auto on_parts = [&](const Kernel& kernel) {
+      parallel_rows(group_rows * parts_per_row, kPartColumns,
+                    [&](int64_t begin, int64_t end) { kernel(in, begin, end); });
+    };
+    on_parts(reduce);
+    for (int64_t row = 0; row < group_rows; ++row) {
+      whole[row] = whole_row(arguments, &parts[row * parts_per_row], parts_per_row);
+    }
+    on_parts(results);
+  }
 }
 
-at::Tensor softmax_algorithm_meta(const at::Tensor& self, int64_t dim, c10::string_view, bool) {
-  return empty_contiguous_like(prepare_softmax("_softmax_algorithm", self, dim, std::nullopt));
+// --- the CPU: launches ------------------------------------------------------------------------
+
+// Whether the kernels stream the result. Along another dimension a piece of `inner` elements is
+// contiguous, along the last one a row.
+bool streams(const RowLayout& layout, DType dtype) {
+  const int64_t row = layout.inner == 1 ? layout.columns : layout.inner;
+  return is_streamed(layout.rows() * layout.columns / row, row * element_bytes(dtype));
 }
 
-WARPFUSE_LIBRARY_IMPL(Meta, m) {
-  m.impl("softmax", softmax_meta);
-  m.impl("log_softmax", log_softmax_meta);
-  m.impl("_softmax_backward", softmax_backward_meta);
-  m.impl("_log_softmax_backward", log_softmax_backward_meta);
-  m.impl("_softmax_algorithm", softmax_algorithm_meta);
+// `kernel` on rows, or `reduce` and `results` on their parts.
+template <typename Arguments, typename Kernel, typename PartKernel>
+void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
+         const PartKernel& results) {
+  const RowLayout& layout = arguments.layout;
+  if (streams(layout, arguments.dtype)) {
+    streamed_results.add();
+  }
+  if (wants_parts(layout)) {
+    parts_branch.add();
+    run_in_parts(arguments, reduce, results);
+    return;
+  }
+  (layout.inner == 1 ? rows_branch : column_branch).add();
+  parallel_layout_rows(arguments, kernel);
 }
 
 }  // namespace
+
+void launch_cpu(const SoftmaxArguments& arguments) {
+  run(arguments, softmax_rows_cpu, softmax_parts_cpu, softmax_part_results_cpu);
+}
+
+void launch_cpu(const SoftmaxBackwardArguments& arguments) {
+  run(arguments, softmax_backward_rows_cpu, softmax_backward_parts_cpu,
+      softmax_backward_part_results_cpu);
+}
+
+void launch_cpu(const SoftmaxAlgorithmArguments& arguments) {
+  if (arguments.algorithm == "vector") {
+    launch_cpu(arguments.softmax);
+  } else if (arguments.algorithm == "naive") {
+    naive_branch.add();
+    const RowLayout& layout = arguments.softmax.layout;
+    parallel_rows(layout.rows(), layout.columns, [&](int64_t begin, int64_t end) {
+      softmax_naive_rows_cpu(arguments.softmax, begin, end);
+    });
+  } else {
+    *arguments.refusal = "\"naive\" or \"vector\" on the CPU";
+  }
+}
+
 }  // namespace warpfuse

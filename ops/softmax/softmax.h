@@ -1,57 +1,83 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
-#include <optional>
-
-#include "common/check.h"
-#include "common/counters.h"
-#include "rowwise/tensor_layout.h"
-#include "softmax/softmax_arguments.h"
+#include "common/cpu_capability.h"
+#include "common/dtype.h"
+#include "core/kernel.h"
+#include "rowwise/cpu/row_part.h"
+#include "rowwise/layout.h"
 
 namespace warpfuse {
 
-/// The part of softmax's contract that all backends share: the checks, and dtype as
-/// self.to(dtype) first.
-at::Tensor prepare_softmax(const char* op, const at::Tensor& self, int64_t dim,
-                           std::optional<at::ScalarType> dtype);
+/// output = softmax(input) or log_softmax(input) along the columns of `layout`.
+struct SoftmaxArguments {
+  const void* input;  // [outer, columns, inner]
+  void* output;       // [outer, columns, inner]
+  DType dtype;
+  RowLayout layout;
+  bool log;
+};
 
-/// The same for the backward: output and grad_output must be alike.
-void check_softmax_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& output,
-                            int64_t dim);
+/// grad_input from grad_output and the forward's output, all [outer, columns, inner].
+struct SoftmaxBackwardArguments {
+  const void* grad_output;
+  const void* output;
+  void* grad_input;
+  DType dtype;
+  RowLayout layout;
+  bool log;
+};
 
-/// The forward on any backend: checks, allocates, and calls launch(arguments) unless the tensor is
-/// empty.
-template <typename Launch>
-at::Tensor run_softmax(const char* op, Counter& calls, const at::Tensor& self, int64_t dim,
-                       std::optional<at::ScalarType> dtype, bool log, const Launch& launch) {
-  const at::Tensor input = prepare_softmax(op, self, dim, dtype).contiguous();
-  calls.add();
-  at::Tensor output = at::empty_like(input);
-  if (input.numel() > 0) {
-    launch(SoftmaxArguments{input.const_data_ptr(), output.mutable_data_ptr(),
-                            to_dtype(input.scalar_type()), row_layout(input, dim), log});
-  }
-  return output;
-}
+/// The forward by one algorithm: naive, warp, block, cluster or stream on CUDA, naive or vector on
+/// the CPU. An algorithm that is unknown or cannot take the shape runs nothing and says in *refusal
+/// which ones are expected.
+struct SoftmaxAlgorithmArguments {
+  SoftmaxArguments softmax;
+  std::string_view algorithm;
+  std::string* refusal;
+};
 
-/// The backward alike.
-template <typename Launch>
-at::Tensor run_softmax_backward(const char* op, Counter& calls, const at::Tensor& grad_output,
-                                const at::Tensor& output, int64_t dim, bool log,
-                                const Launch& launch) {
-  check_softmax_backward(op, grad_output, output, dim);
-  calls.add();
-  const at::Tensor g = grad_output.contiguous();
-  const at::Tensor y = output.contiguous();
-  at::Tensor grad_input = at::empty_like(y);
-  if (y.numel() > 0) {
-    launch(SoftmaxBackwardArguments{g.const_data_ptr(), y.const_data_ptr(),
-                                    grad_input.mutable_data_ptr(), to_dtype(y.scalar_type()),
-                                    row_layout(y, dim), log});
-  }
-  return grad_input;
-}
+// On CUDA the workspace is asked for memory only where a row is split over blocks without a
+// cluster.
+void launch_cpu(const SoftmaxArguments& arguments);
+void launch_cpu(const SoftmaxBackwardArguments& arguments);
+void launch_cpu(const SoftmaxAlgorithmArguments& arguments);
+cudaError_t launch_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+
+// --- the CPU kernels, once per instruction set ------------------------------------------------
+
+/// Rows along the last dimension from `first_row` on, each cut into parts, so that several threads
+/// share a row and a row need not fit a cache. Part p is the part p % parts_per_row of the row
+/// first_row + p / parts_per_row.
+template <typename Arguments>
+struct InParts {
+  const Arguments& arguments;
+  int64_t first_row;
+  int64_t part_columns;
+  int64_t parts_per_row;
+  RowPart* parts;  // of these rows: [rows * parts_per_row]
+  RowPart* rows;   // [rows]
+};
+
+// Rows [begin, end) of a tensor; row r is column r % inner of block r / inner.
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_rows_cpu, SoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_rows_cpu, SoftmaxBackwardArguments)
+
+// Parts [begin, end): the first kernel fills `parts`, the second writes results from `rows`.
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_parts_cpu, InParts<SoftmaxArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_part_results_cpu, InParts<SoftmaxArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_parts_cpu, InParts<SoftmaxBackwardArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_part_results_cpu, InParts<SoftmaxBackwardArguments>)
+
+/// The plain algorithm without vectors: three loops over a row.
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_naive_rows_cpu, SoftmaxArguments)
 
 }  // namespace warpfuse

@@ -1,12 +1,8 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <warpfuse/dispatch.h>
-#include <warpfuse/softmax.h>
 
-#include "common/autograd_function.h"
-#include "common/registration.h"
-#include "softmax/softmax.h"
+#include "core/autograd.h"
 
 namespace warpfuse {
 namespace {
@@ -14,32 +10,21 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-template <bool kLog>
-at::Tensor call_forward(const at::Tensor& self, int64_t dim) {
-  return kLog ? warpfuse::log_softmax(self, dim) : warpfuse::softmax(self, dim);
-}
-
-template <bool kLog>
-at::Tensor call_backward(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim) {
-  static const auto op =
-      detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
-          kLog ? "warpfuse::_log_softmax_backward" : "warpfuse::_softmax_backward");
-  return op.call(grad_output, output, dim);
-}
+// --- gradients --------------------------------------------------------------------------------
 
 // dx = y * (g - sum(g * y))       (softmax)
 // dx = g - exp(y) * sum(g)        (log_softmax)
-// The gradient with respect to g has the form of the first derivative again; that with respect to
-// y is written in ATen's operators, so that it can be differentiated further.
+// The gradient with respect to g has the form of the first derivative again. The one with respect
+// to y is written in ATen's operators, so that it can be differentiated further.
 template <bool kLog>
-class Backward : public AutogradFunction<Backward<kLog>> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_output,
-                            const at::Tensor& output, int64_t dim) {
-    at::AutoDispatchBelowADInplaceOrView below;
+struct Backward
+    : AutogradNode<Backward<kLog>, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
+  static constexpr const char* kName = kLog ? "_log_softmax_backward" : "_softmax_backward";
+
+  static void save(AutogradContext* context, const variable_list&, const at::Tensor& grad_output,
+                   const at::Tensor& output, int64_t dim) {
     context->save_for_backward({grad_output, output});
     context->saved_data["dim"] = dim;
-    return call_backward<kLog>(grad_output, output, dim);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -50,13 +35,10 @@ class Backward : public AutogradFunction<Backward<kLog>> {
     const int64_t dim = context->saved_data["dim"].toInt();
     if constexpr (kLog) {
       const at::Tensor probability = y.exp();
-      const at::Tensor grad_g = gg - (gg * probability).sum(dim, true);
-      const at::Tensor grad_y = -gg * probability * g.sum(dim, true);
-      return {grad_g, grad_y, at::Tensor()};
+      return {gg - (gg * probability).sum(dim, true), -gg * probability * g.sum(dim, true)};
     } else {
-      const at::Tensor grad_g = call_backward<false>(gg, y, dim);
-      const at::Tensor grad_y = gg * (g - (g * y).sum(dim, true)) - g * (gg * y).sum(dim, true);
-      return {grad_g, grad_y, at::Tensor()};
+      return {Backward::call(gg, y, dim),
+              gg * (g - (g * y).sum(dim, true)) - g * (gg * y).sum(dim, true)};
     }
   }
 
@@ -64,7 +46,7 @@ class Backward : public AutogradFunction<Backward<kLog>> {
                            const at::Tensor& y, int64_t dim) {
     at::Tensor result;
     if (tangents[0].defined()) {
-      result = call_backward<kLog>(tangents[0], y, dim);
+      result = Backward::call(tangents[0], y, dim);
     }
     if (tangents[1].defined()) {
       const at::Tensor& t = tangents[1];
@@ -77,59 +59,52 @@ class Backward : public AutogradFunction<Backward<kLog>> {
 };
 
 template <bool kLog>
-class Forward : public AutogradFunction<Forward<kLog>> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& self, int64_t dim) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const at::Tensor output = call_forward<kLog>(self, dim);
-    context->save_for_backward({output});
+struct Forward : AutogradNode<Forward<kLog>, at::Tensor(const at::Tensor&, int64_t,
+                                                        std::optional<at::ScalarType>)> {
+  static constexpr const char* kName = kLog ? "log_softmax" : "softmax";
+
+  static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor&,
+                   int64_t dim, std::optional<at::ScalarType>) {
+    context->save_for_backward(outputs);
     context->saved_data["dim"] = dim;
-    return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const at::Tensor output = context->get_saved_variables()[0];
-    return {call_backward<kLog>(grads[0], output, context->saved_data["dim"].toInt()),
-            at::Tensor()};
+    return {Backward<kLog>::call(grads[0], output, context->saved_data["dim"].toInt())};
   }
 
   // softmax's Jacobian is symmetric.
   static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
-                           const at::Tensor&, int64_t dim) {
+                           const at::Tensor&, int64_t dim, std::optional<at::ScalarType>) {
     const at::Tensor& t = tangents[0];
     return {kLog ? t - (t * outputs[0].exp()).sum(dim, true)
-                 : call_backward<false>(t, outputs[0], dim)};
+                 : Backward<false>::call(t, outputs[0], dim)};
   }
 };
 
+// The conversion to dtype is ATen's own, so its gradient is too.
 template <bool kLog>
-at::Tensor forward_autograd(const at::Tensor& self, int64_t dim,
+at::Tensor forward_autograd(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim,
                             std::optional<at::ScalarType> dtype) {
-  // The conversion is ATen's own, so its gradient is too.
-  return Forward<kLog>::apply(prepare_softmax(kLog ? "log_softmax" : "softmax", self, dim, dtype),
-                              dim);
-}
-
-template <bool kLog>
-at::Tensor backward_autograd(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim) {
-  check_softmax_backward(kLog ? "_log_softmax_backward" : "_softmax_backward", grad_output, output,
-                         dim);
-  return Backward<kLog>::apply(grad_output, output, dim);
+  using Node = Forward<kLog>;
+  return differentiates(self) ? Node::apply(converted(Node::kName, self, dtype), dim, std::nullopt)
+                              : Node::below_autograd(keys, self, dim, dtype);
 }
 
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl("softmax", forward_autograd<false>);
-  m.impl("log_softmax", forward_autograd<true>);
-  m.impl("_softmax_backward", backward_autograd<false>);
-  m.impl("_log_softmax_backward", backward_autograd<true>);
-  // For benchmarks and tests: a call to backward() through it is an error, not silence.
+  m.impl("softmax", TORCH_FN(forward_autograd<false>));
+  m.impl("log_softmax", TORCH_FN(forward_autograd<true>));
+  Backward<false>::register_in(m);
+  Backward<true>::register_in(m);
+  // For benchmarks and tests: backward() through it is an error.
   m.impl("_softmax_algorithm", torch::autograd::autogradNotImplementedFallback());
 }
 
 // --- Autocast: the rules of ATen's softmax ----------------------------------------------------
 
 // On CUDA float16 and bfloat16 are computed, and returned, in float32, unless dtype says otherwise.
-// On the CPU ATen leaves softmax as it is, which is the fallthrough that needs no kernel.
+// On the CPU ATen leaves softmax as it is: the fallthrough needs no kernel.
 template <bool kLog>
 at::Tensor forward_autocast_cuda(const at::Tensor& self, int64_t dim,
                                  std::optional<at::ScalarType> dtype) {
@@ -138,12 +113,12 @@ at::Tensor forward_autocast_cuda(const at::Tensor& self, int64_t dim,
       self.scalar_type() != at::kDouble) {
     dtype = at::kFloat;
   }
-  return kLog ? warpfuse::log_softmax(self, dim, dtype) : warpfuse::softmax(self, dim, dtype);
+  return Forward<kLog>::call(self, dim, dtype);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl("softmax", forward_autocast_cuda<false>);
-  m.impl("log_softmax", forward_autocast_cuda<true>);
+  m.impl("softmax", TORCH_FN(forward_autocast_cuda<false>));
+  m.impl("log_softmax", TORCH_FN(forward_autocast_cuda<true>));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "softmax/softmax_kernel.h"
+#include "softmax/softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -22,8 +22,8 @@ cudaError_t backward(const SoftmaxBackwardArguments& arguments, Workspace& works
 
 }  // namespace
 
-cudaError_t softmax_backward_cuda(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
-                                  cudaStream_t stream) {
+cudaError_t launch_cuda(const SoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return softmax_columns_backward(arguments.dtype, arguments.log, arguments.grad_output,
                                     arguments.output, arguments.grad_input, arguments.layout,

@@ -5,7 +5,7 @@
 #include "rowwise/cuda/forward.cuh"
 #include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "softmax/softmax_kernel.h"
+#include "softmax/softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -37,8 +37,8 @@ cudaError_t launch_naive(const SoftmaxArguments& arguments, cudaStream_t stream)
 
 }  // namespace
 
-cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
-                                 cudaStream_t stream) {
+cudaError_t launch_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return softmax_columns(arguments.dtype, arguments.log, 1, arguments.input, arguments.output,
                            arguments.layout, stream);
@@ -51,9 +51,9 @@ cudaError_t softmax_forward_cuda(const SoftmaxArguments& arguments, Workspace& w
   });
 }
 
-cudaError_t softmax_algorithm_cuda(const SoftmaxArguments& arguments, const std::string& algorithm,
-                                   Workspace& workspace, cudaStream_t stream,
-                                   std::string* refusal) {
+cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& workspace,
+                        cudaStream_t stream) {
+  const auto& [arguments, algorithm, refusal] = call;
   constexpr Tier kTiers[] = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
   const Tier* tier = std::find_if(std::begin(kTiers), std::end(kTiers),
                                   [&](Tier known) { return to_string(known) == algorithm; });
@@ -69,7 +69,7 @@ cudaError_t softmax_algorithm_cuda(const SoftmaxArguments& arguments, const std:
     return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
       RowPlan plan{};
       if (arguments.layout.inner != 1 ||
-          !plan_tier(*tier, shape, device_limits().rows, *tuning(), &plan)) {
+          !plan_tier(*tier, shape, device_limits().rows, tuning(), &plan)) {
         *refusal = "an algorithm that takes rows of " + std::to_string(arguments.layout.columns) +
                    " elements that lie " + std::to_string(arguments.layout.inner) +
                    " apart on this GPU";

@@ -1,5 +1,3 @@
-#include "softmax/softmax_kernel_cpu.h"
-
 #include <algorithm>
 #include <memory>
 
@@ -8,6 +6,7 @@
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/lanes.h"
+#include "softmax/softmax.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {

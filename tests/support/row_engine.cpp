@@ -84,30 +84,42 @@ warpfuse::RowLimits row_limits() {
           device.cooperative};
 }
 
-warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor, bool plain,
-                             bool span) {
-  const int bytes = static_cast<int>(tensor.element_size()), pack = 16 / bytes;
+warpfuse::RowKind row_kind(warpfuse::Direction direction, const at::Tensor& tensor) {
+  return {.direction = direction,
+          .element_bytes = static_cast<int>(tensor.element_size()),
+          .plain = true,
+          .masked = false,
+          .dropout = false};
+}
+
+warpfuse::RowKind attention_kind(warpfuse::Direction direction, const at::Tensor& tensor) {
+  return {.direction = direction,
+          .element_bytes = static_cast<int>(tensor.element_size()),
+          .plain = false,
+          .masked = true,
+          .dropout = false};
+}
+
+warpfuse::RowShape row_shape(const warpfuse::RowKind& kind, const at::Tensor& tensor, bool span) {
+  const int pack = 16 / kind.element_bytes;
   const int64_t columns = tensor.size(-1);
-  const bool aligned =
-      reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && columns % pack == 0;
-  const bool lines =
-      reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 128 == 0 && columns * bytes % 128 == 0;
-  return {direction,
-          bytes,
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  const bool aligned = address % 16 == 0 && columns % pack == 0;
+  const bool lines = address % 128 == 0 && columns * kind.element_bytes % 128 == 0;
+  return {kind,
           columns / pack,
           aligned ? columns % pack : std::min(columns, int64_t{2} * (pack - 1)),
           tensor.numel() / columns,
-          direction == warpfuse::Direction::forward ? 16U : 32U,
           span,
-          lines ? 0 : 7,
-          false,
-          plain && direction == warpfuse::Direction::forward};
+          lines ? 0 : 7};
 }
 
-warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor, bool plain,
-                          bool span) {
-  return warpfuse::plan_rows(row_shape(direction, tensor, plain, span), device_row_limits(),
-                             parsed_tuning());
+warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tensor, bool span) {
+  return warpfuse::plan_rows(row_shape(kind, tensor, span), device_row_limits(), parsed_tuning());
+}
+
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
+  return plan_of(row_kind(direction, tensor), tensor);
 }
 
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor) {
@@ -115,7 +127,8 @@ std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at:
                                      warpfuse::Tier::cluster, warpfuse::Tier::stream}) {
     warpfuse::RowPlan plan{};
     if (tier == warpfuse::to_string(known) &&
-        warpfuse::plan_tier(known, row_shape(warpfuse::Direction::forward, tensor),
+        warpfuse::plan_tier(known,
+                            row_shape(row_kind(warpfuse::Direction::forward, tensor), tensor),
                             device_row_limits(), parsed_tuning(), &plan)) {
       return plan;
     }
@@ -137,7 +150,7 @@ warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
 }
 
 int launches_of(const warpfuse::RowPlan& plan) {
-  return plan.tier == warpfuse::Tier::stream && plan.blocks > 1 && !plan.ahead ? 2 : 1;
+  return plan.tier == warpfuse::Tier::stream && !plan.ahead ? 2 : 1;
 }
 
 std::vector<std::string> algorithms_on(const at::Device& device) {

@@ -55,14 +55,20 @@ std::string tuning_from(const std::string& limits_or_file);
 /// What the table in use lets a block and a cluster of the current GPU have.
 warpfuse::RowLimits row_limits();
 
-/// The rows of a contiguous tensor's last dimension. It is the forward's input, or the output that
-/// a backward takes. plain: of softmax or log_softmax. span: the tier span can take them.
-warpfuse::RowShape row_shape(warpfuse::Direction direction, const at::Tensor& tensor,
-                             bool plain = true, bool span = false);
+/// What softmax and log_softmax are for their plan, and attention without dropout.
+warpfuse::RowKind row_kind(warpfuse::Direction direction, const at::Tensor& tensor);
+warpfuse::RowKind attention_kind(warpfuse::Direction direction, const at::Tensor& tensor);
 
-/// The plan of the table in use for these rows; and that of one tier by its name, if it has one.
-warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor,
-                          bool plain = true, bool span = false);
+/// The rows of a contiguous tensor's last dimension. It is the forward's input, or the output that
+/// a backward takes. span: the tier span can take them.
+warpfuse::RowShape row_shape(const warpfuse::RowKind& kind, const at::Tensor& tensor,
+                             bool span = false);
+
+/// The plan of the table in use for these rows, of softmax where no kind is given; and that of one
+/// tier by its name, if it has one.
+warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tensor,
+                          bool span = false);
+warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor);
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor);
 
 /// The plan for rows over dimension 1 of [outer, columns, inner]: all of these tensors are read or

@@ -56,7 +56,7 @@ bool are_packs(const at::Tensor& rows) {
          rows.size(-1) * rows.element_size() % 16 == 0;
 }
 
-std::string kind(const MaskArguments& a) {
+std::string mask_kind(const MaskArguments& a) {
   return std::string(!a.attn_mask                              ? "rules"
                      : a.attn_mask->scalar_type() != at::kBool ? "additive mask"
                      : a.masked_value                          ? "filling mask"
@@ -87,11 +87,11 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back(
-        {name, Direction::forward, x, true, false,
+        {name, row_kind(Direction::forward, x), x, false,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
          [expected] { return Expected(expected); }});
     functions.push_back(
-        {name + " backward", Direction::backward, y, false, false,
+        {name + " backward", row_kind(Direction::backward, y), y, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
          [=] { return tensor_softmax_backward(made_grad, made_y, -1, log); }});
   }
@@ -99,15 +99,15 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const MaskArguments a = placed_at(offsets.second, made, device);
     const Expected expected = tensor_masked_softmax(made_x, made);
     const bool rules = !a.attn_mask && dtype != at::kDouble;
-    functions.push_back({kind(a), Direction::forward, x, false, rules && are_packs(x),
-                         [=] { return masked_softmax(x, a); },
+    functions.push_back({mask_kind(a), attention_kind(Direction::forward, x), x,
+                         rules && are_packs(x), [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
-    functions.push_back({kind(a) + ", backward", Direction::backward, y, false,
+    functions.push_back({mask_kind(a) + ", backward", attention_kind(Direction::backward, y), y,
                          rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return tensor_masked_softmax_backward(made_grad, made_y, made); }});
@@ -129,7 +129,7 @@ std::vector<std::string> runs_of_all_tiers() {
 }
 
 warpfuse::RowPlan plan_of(const RowFunction& function) {
-  return plan_of(function.direction, function.rows, function.plain, function.span);
+  return plan_of(function.kind, function.rows, function.span);
 }
 
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {

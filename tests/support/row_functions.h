@@ -17,9 +17,8 @@ at::Tensor random_at(int64_t offset, at::IntArrayRef sizes, at::ScalarType dtype
 
 struct RowFunction {
   std::string name;
-  warpfuse::Direction direction;
+  warpfuse::RowKind kind;
   at::Tensor rows;  // whose rows and alignment decide the plan
-  bool plain;       // softmax or log_softmax, forward
   bool span;        // the tier span can take them
   std::function<at::Tensor()> run;
   std::function<Expected()> expected;

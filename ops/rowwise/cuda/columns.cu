@@ -18,7 +18,7 @@ ColumnPlan column_plan(Direction direction, const RowLayout& layout, const Point
   const bool vectors = aligned && layout.inner % kPack<T> == 0;
   return plan_columns({direction, static_cast<int>(sizeof(T)), layout.columns, layout.outer,
                        layout.inner, vectors ? kPack<T> : 1},
-                      device_limits().rows, *tuning());
+                      device_limits().rows, tuning());
 }
 
 LaunchShape launch_shape(const ColumnPlan& plan) {
@@ -43,7 +43,7 @@ cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t
   if (plan.ahead) {
     const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
     shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
-    const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+    const int64_t clusters = max_active_clusters(kernel, shape);
     shape.blocks = std::min(plan.tiles, clusters) * plan.blocks;
     return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
                          plan.tiles);

@@ -1,11 +1,11 @@
 #include "rowwise/cuda/kernel_launch.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <climits>
-#include <map>
+#include <cstdint>
 #include <mutex>
-#include <tuple>
-#include <utility>
 
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/launch_log.h"
@@ -14,27 +14,70 @@
 namespace warpfuse::cuda {
 namespace {
 
+// What is known of a kernel on a device.
+struct KernelState {
+  const void* kernel;
+  int device;
+  std::atomic<size_t> shared_bytes{0};            // dynamic, that it was allowed
+  std::array<std::atomic<uint64_t>, 4> active{};  // answers of max_active_clusters()
+};
+
+// The states of the kernels that were launched: a hash table of pointers that are set once, so that
+// a launch finds its state without a lock.
+class KernelStates {
+ public:
+  // Null where the table is full: 8192 pairs of a kernel and a device were launched.
+  KernelState* find(const void* kernel) {
+    int device = 0;
+    cudaGetDevice(&device);
+    const size_t hash = reinterpret_cast<uintptr_t>(kernel) / 16 + static_cast<size_t>(device) * 97;
+    for (size_t i = 0; i < kSlots; ++i) {
+      std::atomic<KernelState*>& slot = slots_[(hash + i) % kSlots];
+      KernelState* state = slot.load(std::memory_order_acquire);
+      if (state == nullptr) {
+        auto* added = new KernelState{kernel, device};
+        if (slot.compare_exchange_strong(state, added, std::memory_order_acq_rel)) {
+          return added;
+        }
+        delete added;  // another thread was first; `state` is what it added
+      }
+      if (state->kernel == kernel && state->device == device) {
+        return state;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t kSlots = 8192;
+  std::array<std::atomic<KernelState*>, kSlots> slots_{};
+};
+
+constinit KernelStates states;
+
 // Allows the kernel as much dynamic shared memory, never less than before: another thread may be
-// about to launch it with more.
+// about to launch it with more. Only the first launch of a size takes the lock.
 cudaError_t allow_shared_memory(const void* kernel, size_t bytes) {
+  KernelState* const state = states.find(kernel);
+  if (state != nullptr && bytes <= state->shared_bytes.load(std::memory_order_acquire)) {
+    return cudaSuccess;
+  }
   static std::mutex mutex;
-  static auto* known = new std::map<std::pair<int, const void*>, size_t>;
-  int device = 0;
-  cudaGetDevice(&device);
-  const std::lock_guard lock(mutex);
-  size_t& allowed = (*known)[{device, kernel}];
-  if (bytes <= allowed) {
+  const std::scoped_lock lock(mutex);
+  if (state != nullptr && bytes <= state->shared_bytes.load(std::memory_order_relaxed)) {
     return cudaSuccess;
   }
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(bytes));
-  // Kernels that ask for little live on the L1 cache, whose room this is.
+  // Kernels with little dynamic shared memory rely on the L1 cache, which shares this carve-out.
   constexpr size_t kLittle = size_t{8} * 1024;
   if (error == cudaSuccess && bytes > kLittle) {
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared);
   }
-  allowed = error == cudaSuccess ? bytes : allowed;
+  if (error == cudaSuccess && state != nullptr) {
+    state->shared_bytes.store(bytes, std::memory_order_release);
+  }
   return error;
 }
 
@@ -76,7 +119,7 @@ int blocks_per_multiprocessor(const void* kernel, const LaunchShape& shape) {
   return blocks;
 }
 
-int64_t ask_resident_clusters(const void* kernel, const LaunchShape& shape) {
+int64_t count_active_clusters(const void* kernel, const LaunchShape& shape) {
   int clusters = 0;
   if (allow(kernel, shape) == cudaSuccess) {
     if (shape.cluster > 1) {
@@ -108,8 +151,10 @@ void log_launch(const void* kernel, const LaunchShape& shape) {
 
 }  // namespace
 
-cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream_t stream,
-                        void** arguments) {
+namespace detail {
+
+cudaError_t launch(const void* kernel, const LaunchShape& shape, cudaStream_t stream,
+                   void** arguments) {
   if (shape.blocks > INT_MAX) {
     return cudaErrorInvalidConfiguration;
   }
@@ -130,18 +175,25 @@ cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
-int64_t resident_clusters(const void* kernel, const LaunchShape& shape) {
-  static std::mutex mutex;
-  static auto* known = new std::map<std::tuple<int, const void*, int, int, size_t>, int64_t>;
-  int device = 0;
-  cudaGetDevice(&device);
-  const std::lock_guard lock(mutex);
-  auto [found, missing] =
-      known->try_emplace({device, kernel, shape.threads, shape.cluster, shape.shared_bytes}, 0);
-  if (missing) {
-    found->second = ask_resident_clusters(kernel, shape);
+int64_t max_active_clusters(const void* kernel, const LaunchShape& shape) {
+  // The shape in 31 bits, the answer in the others; an answer is at least 1.
+  const uint64_t key = static_cast<uint64_t>(shape.threads) |
+                       static_cast<uint64_t>(shape.cluster) << 11 |
+                       static_cast<uint64_t>(shape.shared_bytes / 16) << 16;
+  constexpr int kKeyBits = 31;
+  KernelState* const state = states.find(kernel);
+  if (state == nullptr) {
+    return count_active_clusters(kernel, shape);
   }
-  return found->second;
+  std::atomic<uint64_t>& known = state->active[(key ^ key >> 16) % state->active.size()];
+  const uint64_t found = known.load(std::memory_order_relaxed);
+  if (found != 0 && (found & ((uint64_t{1} << kKeyBits) - 1)) == key) {
+    return static_cast<int64_t>(found >> kKeyBits);
+  }
+  const int64_t clusters = count_active_clusters(kernel, shape);
+  known.store(static_cast<uint64_t>(clusters) << kKeyBits | key, std::memory_order_relaxed);
+  return clusters;
 }
 
+}  // namespace detail
 }  // namespace warpfuse::cuda

@@ -17,21 +17,26 @@ struct LaunchShape {
   bool cooperative = false;  // all blocks run at once, or the launch fails
 };
 
-/// Every kernel of the row engine is launched here. All of them have
-/// wait_for_previous_kernel(), so that they may be started early. `arguments` point to the kernel's
-/// parameters.
-cudaError_t launch_code(const void* kernel, const LaunchShape& shape, cudaStream_t stream,
-                        void** arguments);
+namespace detail {
+cudaError_t launch(const void* kernel, const LaunchShape& shape, cudaStream_t stream,
+                   void** arguments);
+int64_t max_active_clusters(const void* kernel, const LaunchShape& shape);
+}  // namespace detail
 
-/// How many clusters of this shape, or blocks where it has none, run at once on the current device;
-/// at least 1. The answer for a kernel is remembered.
-int64_t resident_clusters(const void* kernel, const LaunchShape& shape);
-
+/// Launches any kernel of the row engine. Each of them calls wait_for_previous_kernel(), since it
+/// may be started before the kernel ahead of it has ended.
 template <typename... Parameters>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape,
                           cudaStream_t stream, Parameters... parameters) {
   void* arguments[] = {&parameters...};
-  return launch_code(reinterpret_cast<const void*>(kernel), shape, stream, arguments);
+  return detail::launch(reinterpret_cast<const void*>(kernel), shape, stream, arguments);
+}
+
+/// Clusters of this shape, or blocks where it has none, that the current device runs at once; at
+/// least 1. The latest answers for each kernel are remembered.
+template <typename... Parameters>
+int64_t max_active_clusters(void (*kernel)(Parameters...), const LaunchShape& shape) {
+  return detail::max_active_clusters(reinterpret_cast<const void*>(kernel), shape);
 }
 
 }  // namespace warpfuse::cuda

@@ -46,7 +46,10 @@ __global__ void __launch_bounds__(256) warp_two_pass_kernel(F function, int64_t 
     return;
   }
   auto row = function.row(step, NoWait());
-  read_and_write(function, row, group);
+  const PackRange all(row.packed, 0, 1);
+  const auto accumulator = read_range(function, row, all, group);
+  write_range(function, row, all, group,
+              function.finish(row, function.total(row, group, accumulator)));
 }
 
 }  // namespace warpfuse::cuda

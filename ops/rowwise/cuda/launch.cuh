@@ -18,15 +18,19 @@
 
 namespace warpfuse::cuda {
 
-/// What a function is, for its kernels and its plan.
-template <typename Function>
+/// Rules of attention hide parts of the function's rows.
+template <RowFunction Function>
+constexpr bool kHasRules = requires {
+  requires Function::Mask::kRules;
+};
+
+/// What a function is, for its kernels and its plan. Dropout-first in half precision edits packed
+/// bits in place and fits plain softmax's tuning lines.
+template <RowFunction Function>
 constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
-                           sizeof(typename Function::T),
-                           // Dropout-first in half precision edits packed bits in place and fits
-                           // plain softmax's tuning lines.
+                           sizeof(typename Function::T), !Function::kRowReads, kHasRules<Function>,
                            !std::is_empty_v<typename Function::KeepMask> &&
-                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>),
-                           Function::kInputs == 1 && !Function::kRowReads};
+                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>)};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -38,21 +42,16 @@ template <typename Function>
 RowShape shape_of(const Function& function, const typename Function::T* start, int64_t rows,
                   int64_t stride) {
   using T = typename Function::T;
-  constexpr RowKind kind = kKind<Function>;
   const int64_t columns = function.columns;
   const bool aligned = is_aligned(start, stride);
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
-  return {kind.direction,
-          kind.element_bytes,
+  return {kKind<Function>,
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
-          sizeof(RawPack<Function::kInputs>),
           IntervalTraits<Function>::fits(function, rows),
-          lines ? 0 : kLinePacks - 1,
-          kind.dropout,
-          kind.plain};
+          lines ? 0 : kLinePacks - 1};
 }
 
 /// Calls call(std::integral_constant<int, number>()) where `number` is one of kNumbers, as that of
@@ -96,18 +95,20 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
                           plan.threads};
   using Traits = IntervalTraits<Function>;
-  const auto spans = Traits::make(function);
-  using Spans = std::remove_const_t<decltype(spans)>;
+  const auto interval_function = Traits::make(function);
+  using IntervalFunction = std::remove_const_t<decltype(interval_function)>;
   const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, spans,
+    return launch_kernel(kernel, shape, stream, interval_function,
                          IntervalOrder(Traits::rules(function), rows));
   };
   if (warps) {
-    return with_lane_packs<kKernels<Function>.span_warp>(
-        plan.lane_packs, [&](auto packs) { return launch(interval_warp_kernel<packs, Spans>); });
+    return with_lane_packs<kKernels<Function>.span_warp>(plan.lane_packs, [&](auto packs) {
+      return launch(interval_warp_kernel<packs, IntervalFunction>);
+    });
   }
-  return with_lane_packs<kKernels<Function>.span_block>(
-      plan.lane_packs, [&](auto packs) { return launch(interval_block_kernel<packs, Spans>); });
+  return with_lane_packs<kKernels<Function>.span_block>(plan.lane_packs, [&](auto packs) {
+    return launch(interval_block_kernel<packs, IntervalFunction>);
+  });
 }
 
 /// Launches as many blocks as run at once: they stay for all rows.
@@ -115,7 +116,7 @@ template <typename Function>
 cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan& plan,
                          LaunchShape shape, cudaStream_t stream) {
   const auto launch = [&](auto kernel, auto... more) {
-    const int64_t clusters = resident_clusters(reinterpret_cast<const void*>(kernel), shape);
+    const int64_t clusters = max_active_clusters(kernel, shape);
     shape.blocks = std::min(steps, clusters) * plan.blocks;
     return launch_kernel(kernel, shape, stream, function, steps, plan.blocks, more...);
   };
@@ -155,28 +156,31 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
       plan.lane_packs, [&](auto packs) { return launch(block_kernel<packs, Function>); });
 }
 
+/// The reads of a row's blocks leave partial results in `workspace`, from which the writes finish.
 template <typename Function>
 cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
                           Workspace& workspace, cudaStream_t stream) {
   using Partial = typename Function::Partial;
   static_assert(sizeof(Partial) <= kSplitPartBytes);
   const int64_t steps = function.arrange(rows, 1);
-  const LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
-  if (plan.blocks == 1) {
-    return launch_kernel(two_pass_kernel<Function>, shape, stream, function);
-  }
-  auto* partials = static_cast<Partial*>(workspace.allocate(steps * plan.blocks * sizeof(Partial)));
-  if (plan.ahead) {
-    const auto kernel = cooperative_kernel<Function>;
-    LaunchShape resident = shape;
-    resident.shared_bytes = plan.shared_bytes;
-    resident.cooperative = true;
-    // Where the process may use a part of the GPU only, the two kernels run in any number of waves.
-    if (resident_clusters(reinterpret_cast<const void*>(kernel), resident) >= resident.blocks) {
-      return launch_kernel(kernel, resident, stream, function, plan.blocks,
-                           static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
-                                            static_cast<size_t>(plan.threads)),
-                           partials);
+  LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
+  auto* partials = static_cast<Partial*>(
+      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Partial))));
+  if constexpr (kKernels<Function>.cooperative) {
+    if (plan.ahead) {
+      const auto kernel = cooperative_kernel<Function>;
+      LaunchShape resident = shape;
+      resident.shared_bytes = plan.shared_bytes;
+      resident.cooperative = true;
+      // Where the process may use a part of the GPU only, the two kernels run in any number of
+      // waves.
+      if (max_active_clusters(kernel, resident) >= resident.blocks) {
+        return launch_kernel(
+            kernel, resident, stream, function, plan.blocks,
+            static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
+                             static_cast<size_t>(plan.threads)),
+            partials);
+      }
     }
   }
   const cudaError_t error =
@@ -209,7 +213,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
 template <typename Function>
 cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {
-  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, *tuning()),
+  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, tuning()),
                      workspace, stream);
 }
 

@@ -111,26 +111,7 @@ __device__ void write_range(const F& function, typename F::Row& row, const PackR
   }
 }
 
-/// One group reads a row twice.
-template <RowFunction F, typename Group>
-__device__ __forceinline__ void read_and_write(const F& function, typename F::Row& row,
-                                               Group& group) {
-  const PackRange all(row.packed, 0, 1);
-  const auto accumulator = read_range(function, row, all, group);
-  write_range(function, row, all, group,
-              function.finish(row, function.total(row, group, accumulator)));
-}
-
-/// A block a row.
-template <RowFunction F>
-__global__ void __launch_bounds__(512) two_pass_kernel(F function) {
-  wait_for_previous_kernel();
-  BlockGroup group(1);
-  auto row = function.row(blockIdx.x, NoWait());
-  read_and_write(function, row, group);
-}
-
-/// `parts` blocks a row, for few rows: this kernel stores partials[rows][parts], and
+/// `parts` blocks a row: this kernel stores partials[rows][parts], and
 /// split_write_kernel merges them before it reads the row again.
 template <RowFunction F>
 __global__ void __launch_bounds__(512)

@@ -1,0 +1,166 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <warpfuse/softmax.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/head.h"
+#include "bench/percentiles.h"
+#include "bench/timer.h"
+#include "bench/wall_clock.h"
+#include "commands/arguments.h"
+#include "commands/bench_device.h"
+#include "commands/commands.h"
+#include "runtime/cuda_runtime.h"
+#include "runtime/errors.h"
+#include "runtime/files.h"
+#include "runtime/interrupt.h"
+#include "runtime/output.h"
+#include "runtime/plugin.h"
+#include "runtime/threads.h"
+
+namespace warpfuse::host {
+namespace {
+
+using namespace bench;
+
+constexpr const char* kExamples =
+    "  warpfuse bench overhead --device cpu\n"
+    "  warpfuse bench overhead --device cuda --json overhead.json\n";
+
+// Shapes whose work is shorter than the call: only the host's time shows.
+constexpr int64_t kRows = 8, kCpuColumns = 64, kCudaColumns = 1024;
+constexpr int kCalls = 200;  // per sample; a stream's queue has room for them
+
+cxxopts::Options make_options() {
+  cxxopts::Options options(
+      "warpfuse bench overhead",
+      "Times the host's part of a call beside ATen's, without a graph: softmax and log_softmax of\n"
+      "[8, 64] on the CPU, of [8, 1024] on a GPU, in inference mode, in grad mode, and where a\n"
+      "gradient is wanted. Samples of 200 calls are taken in turn.\n");
+  options.add_options()("rounds", "samples of each call", value_option("100"), "N")(
+      "json", "write the results as JSON", value_option(), "F");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+// How calls are made.
+struct Mode {
+  const char* name;
+  bool inference, requires_grad;
+};
+constexpr Mode kModes[] = {
+    {"inference", true, false}, {"grad mode", false, false}, {"gradient wanted", false, true}};
+
+struct Pair {
+  const char* name;
+  at::Tensor (*plugin)(const at::Tensor&);
+  at::Tensor (*aten)(const at::Tensor&);
+};
+constexpr Pair kPairs[] = {
+    {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); },
+     [](const at::Tensor& x) { return at::softmax(x, -1); }},
+    {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, -1); },
+     [](const at::Tensor& x) { return at::log_softmax(x, -1); }}};
+
+// Microseconds per call of one sample.
+double sample(at::Tensor (*call)(const at::Tensor&), const at::Tensor& x, CudaRuntime* runtime) {
+  const double us = wall_us([&] {
+    for (int i = 0; i < kCalls; ++i) {
+      call(x);
+    }
+  });
+  if (runtime != nullptr) {
+    runtime->synchronize();
+  }
+  return us / kCalls;
+}
+
+Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime* runtime,
+             int rounds) {
+  const std::optional<c10::InferenceMode> inference =
+      mode.inference ? std::make_optional<c10::InferenceMode>() : std::nullopt;
+  const at::AutoGradMode grad(!mode.inference);
+  const at::Tensor x =
+      at::randn({kRows, device.is_cuda() ? kCudaColumns : kCpuColumns}, at::TensorOptions(device))
+          .set_requires_grad(mode.requires_grad);
+  std::vector<double> plugin, aten;
+  for (int round = -1; round < rounds && !interrupted(); ++round) {
+    const double ours = sample(pair.plugin, x, runtime), theirs = sample(pair.aten, x, runtime);
+    if (round >= 0) {  // the first is not counted
+      plugin.push_back(ours);
+      aten.push_back(theirs);
+    }
+  }
+  if (plugin.empty()) {
+    return Json();
+  }
+  const Percentiles ours = percentiles_of(plugin), theirs = percentiles_of(aten);
+  print("{:<12}{:<17}{:>7.2f} us [{:.2f}, {:.2f}]   ATen {:>6.2f} us [{:.2f}, {:.2f}]   {:.2f}x\n",
+        pair.name, mode.name, ours.p50, ours.p5, ours.p95, theirs.p50, theirs.p5, theirs.p95,
+        ours.p50 / theirs.p50);
+  const auto json = [](const Percentiles& p) {
+    return Json{{"p5_us", p.p5}, {"p50_us", p.p50}, {"p95_us", p.p95}};
+  };
+  return {{"operator", pair.name},
+          {"mode", mode.name},
+          {"warpfuse", json(ours)},
+          {"aten", json(theirs)},
+          {"ratio", ours.p50 / theirs.p50}};
+}
+
+}  // namespace
+
+ExitCode run_bench_overhead(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {}, argc, argv);
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
+  const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));
+  choose_threads(arguments.threads(), /*watched=*/false);
+  const BenchDevice bench = open_bench_device(arguments);
+  require_operators({"warpfuse::softmax", "warpfuse::log_softmax"}, "bench overhead");
+  CudaRuntime* const runtime = bench.runtime.get();
+  const InterruptGuard guard;
+  const std::unique_ptr<Timer> timer =
+      runtime != nullptr ? make_cuda_timer(*runtime, bench.device, {}) : make_cpu_timer({});
+  const std::string command =
+      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
+  Json document{{"format", "warpfuse-overhead-1"}, {"complete", false}};
+  document.update(identity_of(command, bench.plugin, runtime, *timer));
+  document["rows"] = Json::array();
+  const auto save = [&] {
+    if (arguments.has("json")) {
+      replace_file(arguments.text("json"), document.dump(1) + "\n");
+    }
+  };
+  save();
+  print("host time per call: median [5 %, 95 %] of {} samples of {} calls\n", rounds, kCalls);
+  for (const Pair& pair : kPairs) {
+    for (const Mode& mode : kModes) {
+      if (!interrupted()) {
+        document["rows"].push_back(measure(pair, mode, bench.device, runtime, rounds));
+        save();
+      }
+    }
+  }
+  if (interrupted()) {
+    fail(ExitCode::interrupted, "interrupted");
+  }
+  document["complete"] = true;
+  save();
+  return ExitCode::ok;
+}
+
+}  // namespace warpfuse::host

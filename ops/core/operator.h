@@ -1,0 +1,123 @@
+#pragma once
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "common/counters.h"
+#include "common/registration.h"
+#include "core/arguments.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/EmptyTensor.h>
+
+#include "common/cuda_launch.h"
+#endif
+
+/// Registers operators for Meta, CPU and CUDA:
+///
+///   WARPFUSE_OPERATORS(m) { register_operator<Softmax>(m); }
+///
+/// where an operator is defined once, for all backends:
+///
+///   struct Softmax {
+///     static constexpr const char* kName = "softmax";  // in its schema
+///
+///     template <typename Backend>
+///     static at::Tensor run(const at::Tensor& self, int64_t dim) {
+///       check_floating(kName, "self", self);  // checks read no data, so they serve all backends
+///       at::Tensor output = Backend::empty(self.sym_sizes(), self.options());
+///       if (Backend::computes(self)) {
+///         const at::Tensor input = self.contiguous();
+///         Backend::launch(self, SoftmaxArguments{input.const_data_ptr(),
+///         output.mutable_data_ptr(), ...});
+///       }
+///       return output;
+///     }
+///   };
+///
+/// computes(data) counts the call ("softmax.cpu"; the counter has no leading _) and says whether
+/// there is something to compute: not on Meta, nor for empty data. launch(data, arguments) calls
+/// launch_cpu() or, on data's device, launch_cuda() (core/kernel.h).
+#define WARPFUSE_OPERATORS(m) WARPFUSE_REGISTER_(register_operators, IMPL, std::nullopt, m)
+
+namespace warpfuse {
+
+template <typename Op>
+struct Meta {
+  static constexpr c10::DispatchKey kKey = c10::DispatchKey::Meta;
+
+  static at::Tensor empty(c10::SymIntArrayRef sizes, const at::TensorOptions& options) {
+    return at::empty_symint(sizes, options);
+  }
+
+  static bool computes(const at::Tensor& /*data*/) { return false; }
+
+  template <typename Arguments>
+  static void launch(const at::Tensor& /*data*/, const Arguments& /*arguments*/) {}
+};
+
+template <typename Op>
+struct Cpu {
+  static constexpr c10::DispatchKey kKey = c10::DispatchKey::CPU;
+
+  static at::Tensor empty(c10::SymIntArrayRef sizes, const at::TensorOptions& options) {
+    return at::detail::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), options);
+  }
+
+  static bool computes(const at::Tensor& data) {
+    calls_.add();
+    return data.numel() > 0;
+  }
+
+  template <typename Arguments>
+  static void launch(const at::Tensor& /*data*/, const Arguments& arguments) {
+    launch_cpu(arguments);
+  }
+
+ private:
+  static inline Counter calls_{Op::kName, ".cpu"};
+};
+
+#ifdef WARPFUSE_WITH_CUDA
+template <typename Op>
+struct Cuda {
+  static constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;
+
+  static at::Tensor empty(c10::SymIntArrayRef sizes, const at::TensorOptions& options) {
+    return at::detail::empty_cuda(C10_AS_INTARRAYREF_SLOW(sizes), options);
+  }
+
+  static bool computes(const at::Tensor& data) {
+    calls_.add();
+    return data.numel() > 0;
+  }
+
+  template <typename Arguments>
+  static void launch(const at::Tensor& data, const Arguments& arguments) {
+    const c10::cuda::CUDAGuard guard(data.device());
+    TensorWorkspace workspace;
+    check_launch(Op::kName, launch_cuda(arguments, workspace, at::cuda::getCurrentCUDAStream()));
+  }
+
+ private:
+  static inline Counter calls_{Op::kName, ".cuda"};
+};
+#endif
+
+template <typename Op, typename Backend>
+void register_backend(torch::Library& m) {
+  m.impl(Op::kName,
+         torch::dispatch(Backend::kKey, TORCH_FN(kernel_of<&Op::template run<Backend>>)));
+}
+
+template <typename Op>
+void register_operator(torch::Library& m) {
+  register_backend<Op, Meta<Op>>(m);
+  register_backend<Op, Cpu<Op>>(m);
+#ifdef WARPFUSE_WITH_CUDA
+  register_backend<Op, Cuda<Op>>(m);
+#endif
+}
+
+}  // namespace warpfuse

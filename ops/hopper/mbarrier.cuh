@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+
+#include "rowwise/cuda/memory.cuh"
+
+namespace warpfuse::cuda {
+
+// Barriers in shared memory that asynchronous copies arrive at (PTX ISA: "mbarrier"). Compute
+// capability 9.0.
+
+/// An mbarrier object in shared memory. A phase completes when the expected arrivals and the
+/// expected bytes have come; the phases' parities are 0, 1, 0, 1 ..
+class Mbarrier {
+ public:
+  /// By one thread, followed by fence_mbarrier_init() and a barrier of the block or the cluster.
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
+                 : "memory");
+  }
+
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+
+  /// Arrives, and makes the phase wait for `bytes` more of asynchronous copies.
+  __device__ void arrive_expect_bytes(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
+                 : "memory");
+  }
+
+  /// Arrives at the same barrier of block `block` of the cluster.
+  __device__ void arrive_remote(unsigned block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(address()),
+        "r"(block)
+        : "memory");
+  }
+
+  /// Stores 8 bytes to `destination` in the shared memory of block `block` of the cluster, which
+  /// that block's copy of this barrier counts. `destination` is given by its address in this block.
+  __device__ void store_remote(unsigned block, const void* destination, uint64_t bits) const {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote, barrier;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 barrier, %1, %2;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [remote], %3, [barrier];\n"
+        "}" ::"r"(shared_address(destination)),
+        "r"(address()), "r"(block), "l"(bits)
+        : "memory");
+  }
+
+  /// Returns once the phase of this parity has completed. The phase before the first one counts as
+  /// completed: wait(1) on a new barrier returns at once.
+  __device__ void wait(unsigned parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+
+  __device__ unsigned address() const { return shared_address(&word_); }
+
+ private:
+  uint64_t word_;
+};
+
+/// Makes this thread's Mbarrier::init() visible to the cluster and to asynchronous copies.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/// A barrier of all threads of the cluster that orders no memory accesses.
+__device__ __forceinline__ void sync_cluster_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
+}  // namespace warpfuse::cuda

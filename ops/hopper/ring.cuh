@@ -1,0 +1,63 @@
+#pragma once
+
+#include "hopper/mbarrier.cuh"
+
+namespace warpfuse::cuda {
+
+// A ring of stages in shared memory between one producer thread, which fills them with
+// asynchronous copies, and the warps that consume them (warp specialisation).
+
+/// The barriers of a ring of kStages stages of kStageBytes. Lies in shared memory; the stages lie
+/// elsewhere.
+template <int kStageCount, int kBytes>
+struct Ring {
+  static constexpr int kStages = kStageCount, kStageBytes = kBytes;
+  Mbarrier full[kStages], empty[kStages];
+
+  /// As Mbarrier::init(). A stage is empty again after `releases` calls of consumer_release().
+  __device__ void init(int releases) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      full[stage].init(1);
+      empty[stage].init(releases);
+    }
+  }
+};
+
+/// A thread's position in a ring whose first stage is at the shared address `stages`. Producer and
+/// consumers have one each, and advance it once per stage:
+///   producer:  producer_wait(), full().arrive_expect_bytes(), copies to stage() that arrive at
+///   full() consumer:  consumer_wait(), reads of stage(), consumer_release()
+template <typename Ring>
+class RingCursor {
+ public:
+  __device__ RingCursor(Ring& ring, unsigned stages) : ring_(ring), stages_(stages) {}
+
+  /// The shared address of the current stage.
+  __device__ unsigned stage() const {
+    return stages_ + static_cast<unsigned>(index_) * Ring::kStageBytes;
+  }
+  __device__ Mbarrier& full() { return ring_.full[index_]; }
+
+  /// Waits until the stage is empty; in the first round it is.
+  __device__ void producer_wait() { ring_.empty[index_].wait(parity_ ^ 1); }
+  /// Waits until the expected bytes have arrived.
+  __device__ void consumer_wait() { full().wait(parity_); }
+  __device__ void consumer_release() { ring_.empty[index_].arrive(); }
+  /// Releases the stage to the producer of block `block` of the cluster.
+  __device__ void consumer_release(unsigned block) { ring_.empty[index_].arrive_remote(block); }
+
+  __device__ void advance() {
+    if (++index_ == Ring::kStages) {
+      index_ = 0;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  Ring& ring_;
+  unsigned stages_;
+  int index_ = 0;
+  unsigned parity_ = 0;  // of the round
+};
+
+}  // namespace warpfuse::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "hopper/mbarrier.cuh"
+
+namespace warpfuse::cuda {
+
+// Copies by the TMA unit (PTX ISA: "cp.async.bulk.tensor"). One thread issues a copy of one box of
+// a CUtensorMap, which must lie in a __grid_constant__ parameter; the bytes arrive at an mbarrier.
+// `policy` is an L2 cache policy (memory.cuh).
+
+/// Copies the box whose first element is (x, y), x along the innermost dimension, to `shared`.
+__device__ __forceinline__ void tma_load_2d(unsigned shared, const CUtensorMap& map, int x, int y,
+                                            const Mbarrier& barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier.address()), "l"(policy)
+      : "memory");
+}
+
+/// Copies the box to the same place in each block of the cluster that has a bit in `blocks`. The
+/// bytes arrive at the same barrier of each.
+__device__ __forceinline__ void tma_load_2d_multicast(unsigned shared, const CUtensorMap& map,
+                                                      int x, int y, const Mbarrier& barrier,
+                                                      uint16_t blocks, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(shared),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier.address()), "h"(blocks), "l"(policy)
+      : "memory");
+}
+
+}  // namespace warpfuse::cuda

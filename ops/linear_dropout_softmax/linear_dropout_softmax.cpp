@@ -1,0 +1,149 @@
+#include "linear_dropout_softmax/linear_dropout_softmax.h"
+
+#include <ATen/ops/linear.h>
+
+#include <tuple>
+
+#include "common/check.h"
+#include "common/random.h"
+#include "common/tf32.h"
+#include "core/calls.h"
+#include "core/operator.h"
+#include "dropout_softmax/dropout_softmax.h"  // the kernel behind at::linear
+#include "rowwise/tensor_layout.h"
+
+namespace warpfuse {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+void check(const char* op, const at::Tensor& input, const at::Tensor& weight,
+           const OptionalTensor& bias, double dropout_p) {
+  const auto check_like_input = [&](const char* argument, const at::Tensor& tensor) {
+    WARPFUSE_CHECK(tensor.scalar_type() == input.scalar_type(), op, argument, input.scalar_type(),
+                   tensor.scalar_type());
+    check_same_device(op, argument, tensor, input);
+  };
+  check_floating(op, "input", input);
+  WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[..., in]", "0 dimensions");
+  check_floating(op, "weight", weight);
+  WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
+                 c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
+  check_like_input("weight", weight);
+  if (bias.has_value() && bias->defined()) {
+    check_floating(op, "bias", *bias);
+    WARPFUSE_CHECK(bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0), op, "bias",
+                   c10::str("shape [out] = [", weight.sym_size(0), "]"), bias->sym_sizes());
+    check_like_input("bias", *bias);
+  }
+  check_dropout_p(op, dropout_p);
+}
+
+// --- operators --------------------------------------------------------------------------------
+
+/// Output and rng.
+using Result = std::tuple<at::Tensor, at::Tensor>;
+
+struct LinearDropoutSoftmax
+    : Calls<LinearDropoutSoftmax, Result(const at::Tensor&, const at::Tensor&,
+                                         const OptionalTensor&, double, const OptionalTensor&)> {
+  static constexpr const char* kName = "_linear_dropout_softmax";
+
+  template <typename Backend>
+  static Result run(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
+                    double dropout_p, const OptionalTensor& rng) {
+    check(kName, input, weight, bias, dropout_p);
+    check_rng(kName, rng, input);
+    auto sizes = c10::SymDimVector(input.sym_sizes());
+    sizes.back() = weight.sym_size(0);
+#ifdef WARPFUSE_WITH_CUDA
+    if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
+      if (auto arguments = fused_arguments(input, weight, dropout_p)) {
+        at::Tensor output = Backend::empty(sizes, input.options());
+        at::Tensor rng_used = rng_to_return<Backend>(output, rng);
+        if (Backend::computes(output)) {
+          const at::Tensor rows = input.contiguous();
+          const bool has_bias = bias.has_value() && bias->defined();
+          const at::Tensor columns = has_bias ? bias->contiguous() : at::Tensor();
+          at::Tensor held;
+          arguments->input = rows.const_data_ptr();
+          arguments->bias = has_bias ? columns.const_data_ptr() : nullptr;
+          arguments->output = output.mutable_data_ptr();
+          arguments->rng = rng_source(rng, held, input.device());
+          arguments->rng_used = rng_used.mutable_data_ptr<int64_t>();
+          Backend::launch(output, *arguments);
+        }
+        return {std::move(output), std::move(rng_used)};
+      }
+    }
+#endif
+    // The result of at::linear becomes the output in place: there is no second tensor of its size.
+    at::Tensor output = Backend::kKey == c10::DispatchKey::Meta
+                            ? Backend::empty(sizes, input.options())
+                            : at::linear(input, weight, bias).contiguous();
+    at::Tensor rng_used = rng_to_return<Backend>(output, rng);
+    if (Backend::computes(output)) {
+      at::Tensor held;
+      Backend::launch(output, DropoutSoftmaxArguments{
+                                  output.const_data_ptr(), output.mutable_data_ptr(), nullptr,
+                                  to_dtype(output.scalar_type()), row_layout(output, -1), false,
+                                  Dropout(dropout_p), rng_source(rng, held, output.device()),
+                                  rng_used.mutable_data_ptr<int64_t>()});
+    }
+    return {std::move(output), std::move(rng_used)};
+  }
+
+#ifdef WARPFUSE_WITH_CUDA
+ private:
+  // The arguments of the kernel that does all, as far as fits_linear_dropout_softmax_cuda() reads
+  // them, where there is one.
+  static std::optional<LinearDropoutSoftmaxArguments> fused_arguments(const at::Tensor& input,
+                                                                      const at::Tensor& weight,
+                                                                      double dropout_p) {
+    const bool rounds = input.scalar_type() != at::kFloat || matmul_rounds_to_tf32();
+    if (input.numel() == 0 || !rounds || !weight.is_contiguous()) {
+      return std::nullopt;
+    }
+    const LinearDropoutSoftmaxArguments arguments{
+        .input = input.is_contiguous() ? input.const_data_ptr() : nullptr,  // a copy is aligned
+        .weight = weight.const_data_ptr(),
+        .dtype = to_dtype(input.scalar_type()),
+        .rows = input.numel() / input.size(-1),
+        .columns = weight.size(0),
+        .inner = weight.size(1),
+        .dropout = Dropout(dropout_p)};
+    const c10::cuda::CUDAGuard guard(input.device());
+    return fits_linear_dropout_softmax_cuda(arguments) ? std::optional(arguments) : std::nullopt;
+  }
+#endif
+};
+
+WARPFUSE_OPERATORS(m) { register_operator<LinearDropoutSoftmax>(m); }
+
+// --- the public operator, on every backend ----------------------------------------------------
+
+struct Softmax
+    : Calls<Softmax, at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
+  static constexpr const char* kName = "softmax";
+};
+
+// It consists of others, each with its gradient.
+at::Tensor linear_dropout_softmax(const at::Tensor& input, const at::Tensor& weight,
+                                  const OptionalTensor& bias, double dropout_p, bool training) {
+  check("linear_dropout_softmax", input, weight, bias, dropout_p);
+  return training && dropout_p > 0
+             ? std::get<0>(LinearDropoutSoftmax::call(input, weight, bias, dropout_p, std::nullopt))
+             : Softmax::call(at::linear(input, weight, bias), -1, std::nullopt);
+}
+
+WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
+  m.impl("linear_dropout_softmax", TORCH_FN(linear_dropout_softmax));
+}
+
+// Under vmap too: its parts know what vmap's randomness means.
+WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
+  m.impl("linear_dropout_softmax", TORCH_FN(linear_dropout_softmax));
+}
+
+}  // namespace
+}  // namespace warpfuse

@@ -1,0 +1,118 @@
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+
+#include <tuple>
+
+#include "common/dropout_tangent.h"
+#include "core/autograd.h"
+#include "rowwise/row_statistics.h"
+
+namespace warpfuse {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using OptionalTensor = std::optional<at::Tensor>;
+
+struct DropoutSoftmaxBackward
+    : Calls<DropoutSoftmaxBackward,
+            at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                       int64_t, double, bool)> {
+  static constexpr const char* kName = "_dropout_softmax_backward";
+};
+
+struct SoftmaxBackward
+    : Calls<SoftmaxBackward, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
+  static constexpr const char* kName = "_softmax_backward";
+};
+
+// --- gradients: those of dropout and softmax, then those of at::linear ------------------------
+
+struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
+                                         const at::Tensor&, const at::Tensor&,
+                                         const OptionalTensor&, double, const OptionalTensor&)> {
+  static constexpr const char* kName = "_linear_dropout_softmax";
+
+  static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor& input,
+                   const at::Tensor& weight, const OptionalTensor& bias, double dropout_p,
+                   const OptionalTensor&) {
+    context->save_for_backward({input, weight, outputs[0], outputs[1]});
+    context->mark_non_differentiable({outputs[1]});
+    context->saved_data["dropout_p"] = dropout_p;
+    context->saved_data["has_bias"] = bias.has_value() && bias->defined();
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& input = saved[0];
+    const at::Tensor& weight = saved[1];
+    const at::Tensor& output = saved[2];
+    const at::Tensor no_statistics =
+        at::empty({0}, output.options().dtype(statistics_dtype(output)));
+    const at::Tensor grad_logits =
+        DropoutSoftmaxBackward::call(grads[0], output, no_statistics, saved[3], -1,
+                                     context->saved_data["dropout_p"].toDouble(), false);
+    const at::Tensor rows = grad_logits.reshape_symint({-1, weight.sym_size(0)});
+    variable_list result(4);
+    if (context->needs_input_grad(0)) {
+      result[0] = grad_logits.matmul(weight);
+    }
+    if (context->needs_input_grad(1)) {
+      result[1] = rows.t().matmul(input.reshape_symint({-1, weight.sym_size(1)}));
+    }
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
+      result[2] = rows.sum(0);
+    }
+    return result;
+  }
+
+  static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
+                           const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&,
+                           double dropout_p, const OptionalTensor&) {
+    at::Tensor t;  // of the logits
+    const auto add = [&](const at::Tensor& part) { t = t.defined() ? t + part : part; };
+    if (tangents[0].defined()) {
+      add(at::linear(tangents[0], weight));
+    }
+    if (tangents[1].defined()) {
+      add(at::linear(input, tangents[1]));
+    }
+    if (tangents[2].defined()) {
+      add(tangents[2].expand_symint(outputs[0].sym_sizes()));
+    }
+    return {SoftmaxBackward::call(dropped(t, dropout_p, outputs[1]), outputs[0], -1), at::Tensor()};
+  }
+};
+
+WARPFUSE_LIBRARY_IMPL(Autograd, m) { Linear::register_in(m); }
+
+// --- Autocast: the rules of at::linear --------------------------------------------------------
+
+struct PublicOperator : Calls<PublicOperator, at::Tensor(const at::Tensor&, const at::Tensor&,
+                                                         const OptionalTensor&, double, bool)> {
+  static constexpr const char* kName = "linear_dropout_softmax";
+
+  template <at::DeviceType kDevice, c10::DispatchKey kKey>
+  static at::Tensor autocast(const at::Tensor& input, const at::Tensor& weight,
+                             const OptionalTensor& bias, double dropout_p, bool training) {
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
+    const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
+    const auto cast = [&](const auto& tensor) {
+      return at::autocast::cached_cast(dtype, tensor, kDevice);
+    };
+    return call(cast(input), cast(weight), cast(bias), dropout_p, training);
+  }
+};
+
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
+  m.impl(PublicOperator::kName,
+         &PublicOperator::autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
+}
+
+WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
+  m.impl(PublicOperator::kName, &PublicOperator::autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
+}
+
+}  // namespace
+}  // namespace warpfuse

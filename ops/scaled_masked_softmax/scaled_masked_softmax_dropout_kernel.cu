@@ -1,0 +1,40 @@
+#include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/dropout.cuh"
+#include "rowwise/cuda/forward.cuh"
+#include "rowwise/cuda/launch.cuh"
+#include "scaled_masked_softmax/scaled_masked_softmax.h"
+
+namespace warpfuse {
+namespace {
+
+using namespace cuda;
+
+template <typename T, bool kTensor>
+cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& workspace,
+                    cudaStream_t stream) {
+  using C = Compute<T>;
+  using Mask = DropoutRowContext<KeyMask<T, kTensor>, C>;
+  using Load = MaskedLoad<T, kTensor, Mask>;
+  const T* scores = static_cast<const T*>(arguments.scores);
+  const int64_t rows = arguments.rows, keys = arguments.rules.keys;
+  const Mask mask({arguments.rules, arguments.mask, {}}, arguments.rng, arguments.rng_used,
+                  nullptr);
+  const DropoutStore<T> store{
+      {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
+  const Forward<Load, DropoutStore<T>> function({mask, static_cast<C>(arguments.scale)}, store,
+                                                scores, static_cast<T*>(arguments.output), keys);
+  return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
+}
+
+}  // namespace
+
+cudaError_t launch_cuda(const MaskedSoftmaxDropoutArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
+  return dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return arguments.mask.kind == MaskKind::none ? forward<T, false>(arguments, workspace, stream)
+                                                 : forward<T, true>(arguments, workspace, stream);
+  });
+}
+
+}  // namespace warpfuse
