@@ -41,13 +41,13 @@ template <typename T>
 cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace& workspace,
                      cudaStream_t stream) {
   using C = Compute<T>;
-  using Mask = RandomMask<NoMask, C>;
+  using Mask = DropoutRowContext<NoMask, C>;
   using Load = PlainLoad<T, Mask>;
   const T* g = static_cast<const T*>(arguments.grad_output);
   const T* saved = static_cast<const T*>(arguments.saved);
   T* dx = static_cast<T*>(arguments.grad_input);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
-  const Drop<C> drop(arguments.dropout);
+  const DropoutMask<C> drop(arguments.dropout);
   const auto launch = [&](const auto& function) {
     return launch_rows(function, shape_of(function, saved, rows, columns), workspace, stream);
   };
@@ -63,8 +63,8 @@ cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace
 
 }  // namespace
 
-cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments,
-                                          Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return backward_of_columns(arguments, workspace, stream);
   }

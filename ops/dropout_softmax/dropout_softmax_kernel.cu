@@ -39,8 +39,8 @@ cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   T* output = static_cast<T*>(arguments.output);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
-  const Forward<Load, ProbabilityStore<T>> function({mask, Drop<Compute<T>>(arguments.dropout)}, {},
-                                                    input, output, columns, columns);
+  const Forward<Load, ProbabilityStore<T>> function(
+      {mask, DropoutMask<Compute<T>>(arguments.dropout)}, {}, input, output, columns);
   return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
 }
 
@@ -48,21 +48,21 @@ template <typename T>
 cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
                           cudaStream_t stream) {
   using C = Compute<T>;
-  using Load = PlainLoad<T, RandomMask<NoMask, C>>;
+  using Load = PlainLoad<T, DropoutRowContext<NoMask, C>>;
   const T* input = static_cast<const T*>(arguments.input);
   T* output = static_cast<T*>(arguments.output);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const DropoutStore<T> store{
-      {}, Drop<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
-  const Forward<Load, DropoutStore<T>> function({mask}, store, input, output, columns, columns);
+      {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
+  const Forward<Load, DropoutStore<T>> function({mask}, store, input, output, columns);
   return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
 }
 
 }  // namespace
 
 cudaError_t launch_cuda(const DropoutSoftmaxArguments& arguments, Workspace& workspace,
-                                 cudaStream_t stream) {
+                        cudaStream_t stream) {
   if (arguments.layout.inner != 1) {
     return forward_of_columns(arguments, stream);
   }

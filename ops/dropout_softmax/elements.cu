@@ -25,13 +25,13 @@ __device__ __forceinline__ void for_dropout_blocks(int64_t elements, const Visit
 template <typename T>
 __global__ void __launch_bounds__(256)
     drop_elements_kernel(const T* input, T* output, int64_t elements, bool aligned, bool scaled,
-                         Drop<Compute<T>> drop, RngSource source, int64_t* used) {
+                         DropoutMask<Compute<T>> drop, RngSource source, int64_t* used) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   const Rng rng = rng_of_kernel(source, used);
   const C scale = scaled ? C(1) : drop.scale;
   for_dropout_blocks(elements, [&](uint64_t block, int64_t first, int count) {
-    const unsigned kept = kept_of_block(drop.dropout, rng, block);
+    const unsigned kept = kept_of_block(drop.rule, rng, block);
     const auto dropped = [&](C value, int i) {
       const bool keeps = (kept >> i & 1) != 0;
       // A scaled probability may have overflowed T, but was finite: dropped, it is 0.
@@ -88,7 +88,7 @@ cudaError_t drop_elements(DType dtype, const void* input, void* output, int64_t 
     using T = decltype(zero);
     return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream,
                          static_cast<const T*>(input), static_cast<T*>(output), elements, aligned,
-                         scaled == Scaled::before, Drop<Compute<T>>(dropout), source, used);
+                         scaled == Scaled::before, DropoutMask<Compute<T>>(dropout), source, used);
   });
 }
 

@@ -209,8 +209,8 @@ bool has_same_alignment(const FusedLogprobBackwardArguments& arguments) {
   const T* gradient = static_cast<const T*>(arguments.grad_logits);
   // The layouts may divide their rows by different inner dimensions.
   const bool same_steps = x.inner == dx.inner || (x.inner == x.rows && dx.inner == dx.rows);
-  return same_steps && aligned_alike(logits, x.inner_stride, gradient, dx.inner_stride) &&
-         aligned_alike(logits, x.outer_stride, gradient, dx.outer_stride);
+  return same_steps && same_alignment(logits, x.inner_stride, gradient, dx.inner_stride) &&
+         same_alignment(logits, x.outer_stride, gradient, dx.outer_stride);
 }
 
 }  // namespace

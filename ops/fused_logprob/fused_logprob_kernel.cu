@@ -5,8 +5,8 @@
 #include "fused_logprob/logprob_tile.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
-#include "rowwise/cuda/early.cuh"
 #include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse {
 namespace {
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
   if constexpr (sizeof(T) == 2) {  // other types have no registers left for it
     // Prefetches the first tiles of the block's warps. Without a cluster rows are many, and it
     // costs 1 %.
-    if (blocks > 1 && prefetches()) {
+    if (blocks > 1 && should_prefetch()) {
       const int columns = static_cast<int>(blockDim.x / 32) * kWarpTileColumns<T>;
       const int first = group.block() * columns;
       if (first + columns <= arguments.layout.columns) {

@@ -33,7 +33,7 @@ class RowGradient {
       grad_entropy = beside_lse ? grad_entropy : C(0);
     }
     // The lse of a row of -inf throughout is flat, so that a masked shard does not spoil others.
-    is_zero_ = !beside_lse && (arguments.grad_lse == nullptr || max_ == lowest<C>());
+    is_zero_ = !beside_lse && (arguments.grad_lse == nullptr || max_ == negative_infinity<C>());
     target_factor_ = grad_logprob * temperature.inverse;
     lse_factor_ = at_row(arguments.grad_lse, row) * temperature.inverse;
     if constexpr (kEntropy) {
@@ -82,9 +82,9 @@ class RowGradient {
   /// it, hence the offset of 2^24.
   __device__ static C probability(C exponent) {
     if constexpr (kEntropy) {
-      return power_of_two(exponent + C(24)) * C(0x1p-24);
+      return fast_exp2(exponent + C(24)) * C(0x1p-24);
     } else {
-      return power_of_two(exponent);
+      return fast_exp2(exponent);
     }
   }
 

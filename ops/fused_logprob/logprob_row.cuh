@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "fused_logprob/fused_logprob_arguments.h"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
 
@@ -27,7 +27,7 @@ struct Temperature {
   }
 };
 
-__device__ __forceinline__ double power_of_two(double exponent) { return exp2(exponent); }
+__device__ __forceinline__ double fast_exp2(double exponent) { return exp2(exponent); }
 
 __device__ __forceinline__ int64_t row_offset(const LogitRows& layout, int64_t row) {
   if (layout.inner >= layout.rows) {
@@ -62,7 +62,7 @@ struct LogprobPartial {
   C sum;       // of 2^d
   C weighted;  // of 2^d * d; only with kEntropy
 
-  __device__ static LogprobPartial empty() { return {lowest<C>(), C(0), C(0)}; }
+  __device__ static LogprobPartial empty() { return {negative_infinity<C>(), C(0), C(0)}; }
 
   /// An ignored row, which is not read: its statistics become zeros.
   __device__ static LogprobPartial ignored() { return {C(0), C(1), C(0)}; }
@@ -87,7 +87,7 @@ struct LogprobPartial {
   /// by the compiler could differ between kernels in the last bit.
   __device__ void add(const LogprobPartial& other, C scale) {
     const C d = (other.max - exp_base(max)) * scale;
-    const C factor = power_of_two(d);
+    const C factor = fast_exp2(d);
     sum = fma(other.sum, factor, sum);
     if constexpr (kEntropy) {
       weighted = fma(fma(other.sum, clamped(d), other.weighted), factor, weighted);
@@ -112,7 +112,7 @@ __device__ void write_row(const FusedLogprobArguments& arguments, int64_t row,
   } else if (target.kind == RowTarget::ignored) {
     logprob = 0;
   } else if (target.kind == RowTarget::other_shard) {
-    logprob = lowest<C>();
+    logprob = negative_infinity<C>();
   }
   static_cast<C*>(arguments.logprob)[row] = logprob;
   if (arguments.lse != nullptr) {

@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(TileProduct<T>::kThreads + kProducerThreads, 1
       const int row = Product::row(i);
       const RowPartial<T> total = totals.totals[row];
       // A row of -inf throughout gives 0 / 0, NaN.
-      const float factor = decay<T>(row_max[i] - RowPartial<T>::exp_base(total.max)) / total.sum;
+      const float factor =
+          rescale_factor<T>(row_max[i] - RowPartial<T>::exp_base(total.max)) / total.sum;
       // Lanes of padding rows take part: store() exchanges values between lanes.
       product.store(i, factor, p.output + int64_t{row} * p.columns + first_column,
                     row < p.rows ? columns : 0);

@@ -4,7 +4,7 @@
 
 #include "common/dropout.h"
 #include "linear_dropout_softmax/tile_product.cuh"
-#include "rowwise/cuda/types.cuh"
+#include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
 
@@ -27,11 +27,11 @@ struct alignas(8) RowPartial {
     for (const RowPartial& part : parts) {
       new_max = larger(new_max, part.max);
     }
-    sum *= decay<T>(max - exp_base(new_max));
+    sum *= rescale_factor<T>(max - exp_base(new_max));
     max = new_max;
 #pragma unroll
     for (const RowPartial& part : parts) {
-      sum += part.sum * decay<T>(part.max - exp_base(max));
+      sum += part.sum * rescale_factor<T>(part.max - exp_base(max));
     }
   }
 };

@@ -41,30 +41,31 @@ __device__ __forceinline__ uint64_t sum_up_to_lane(uint64_t value) {
 // --- the ends of a row ------------------------------------------------------------------------
 
 /// The largest key and the first token that has it, and the smallest key that is not -inf.
-template <typename Key>
+template <typename Format>
 struct Extremes {
+  using Key = typename Format::Key;
   Key max, min;
   int token;
+
+  __device__ static Extremes none() { return {-Format::kInfinity, Format::kNaN, INT_MAX}; }
 };
 
 /// As BlockGroup::total wants it.
 template <typename Format>
 struct FindExtremes {
   using Key = typename Format::Key;
-  using Summary = Extremes<Key>;
+  using Partial = Extremes<Format>;
 
-  __device__ static Summary nothing() { return {-Format::kInfinity, Format::kNaN, INT_MAX}; }
-
-  __device__ static void add(Summary& found, Key key, int token) {
+  __device__ static void add(Partial& found, Key key, int token) {
     found.token = key > found.max ? token : found.token;
     found.max = max(found.max, key);
     found.min = key > -Format::kInfinity ? min(found.min, key) : found.min;
   }
 
-  __device__ Summary merge(const Warp&, const Summary& of_lane) const {
-    const Key max = max_of_warp(of_lane.max);
-    const int token = of_lane.max == max ? of_lane.token : INT_MAX;
-    return {max, min_of_warp(of_lane.min), min_of_warp(token)};
+  __device__ Partial merge(const Warp&, const Partial& lane) const {
+    const Key max = max_of_warp(lane.max);
+    const int token = lane.max == max ? lane.token : INT_MAX;
+    return {max, min_of_warp(lane.min), min_of_warp(token)};
   }
 };
 

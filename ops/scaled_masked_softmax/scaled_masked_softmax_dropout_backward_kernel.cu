@@ -13,14 +13,14 @@ template <typename T, bool kTensor>
 cudaError_t backward(const MaskedSoftmaxDropoutBackwardArguments& arguments, Workspace& workspace,
                      cudaStream_t stream) {
   using C = Compute<T>;
-  using Mask = RandomMask<KeyMask<T, kTensor>, C>;
+  using Mask = DropoutRowContext<KeyMask<T, kTensor>, C>;
   using Inputs = SoftmaxFirst<MaskedLoad<T, kTensor, Mask>>;
   const T* scores = static_cast<const T*>(arguments.scores);
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Mask mask({arguments.rules, arguments.mask, {}}, arguments.rng, nullptr,
                   static_cast<const C*>(arguments.statistics));
   const C scale = static_cast<C>(arguments.scale);
-  const Drop<C> drop(arguments.dropout);
+  const DropoutMask<C> drop(arguments.dropout);
   const Backward<T, Mask, false, Inputs> function(
       scores, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
       mask, scale * drop.scale, keys, {{mask, scale}, drop});

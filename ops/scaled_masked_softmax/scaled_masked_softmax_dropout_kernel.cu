@@ -13,17 +13,16 @@ template <typename T, bool kTensor>
 cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& workspace,
                     cudaStream_t stream) {
   using C = Compute<T>;
-  using Mask = RandomMask<KeyMask<T, kTensor>, C>;
+  using Mask = DropoutRowContext<KeyMask<T, kTensor>, C>;
   using Load = MaskedLoad<T, kTensor, Mask>;
   const T* scores = static_cast<const T*>(arguments.scores);
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Mask mask({arguments.rules, arguments.mask, {}}, arguments.rng, arguments.rng_used,
                   nullptr);
   const DropoutStore<T> store{
-      {}, Drop<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
+      {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
   const Forward<Load, DropoutStore<T>> function({mask, static_cast<C>(arguments.scale)}, store,
-                                                scores, static_cast<T*>(arguments.output), keys,
-                                                keys);
+                                                scores, static_cast<T*>(arguments.output), keys);
   return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 

@@ -3,8 +3,8 @@
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/forward.cuh"
+#include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/launch.cuh"
-#include "rowwise/cuda/naive.cuh"
 #include "softmax/softmax.h"
 
 namespace warpfuse {
@@ -19,8 +19,7 @@ cudaError_t with_forward(const SoftmaxArguments& arguments, const Launch& launch
   T* output = static_cast<T*>(arguments.output);
   const auto [rows, columns, inner] = arguments.layout;
   const auto call = [&](auto store) {
-    const Forward<PlainLoad<T>, decltype(store)> function({}, store, input, output, columns,
-                                                          columns);
+    const Forward<PlainLoad<T>, decltype(store)> function({}, store, input, output, columns);
     return launch(function, shape_of(function, input, rows, columns));
   };
   return arguments.log ? call(LogProbabilityStore<T>()) : call(ProbabilityStore<T>());

@@ -4,25 +4,33 @@
 #include <bit>
 
 #include "common/workspace.h"
-#include "rowwise/cuda/ahead.cuh"
+#include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/in_registers.cuh"
+#include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/kernel_launch.h"
-#include "rowwise/cuda/resident.cuh"
-#include "rowwise/cuda/stream.cuh"
+#include "rowwise/cuda/ladder.cuh"
+#include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
-/// What a function is, for its kernels and its plan. Dropout that alters the bits of half precision
-/// needs hardly more registers than none, so it follows the lines without dropout.
-template <typename Function>
-constexpr RowKind kKind = {
-    sizeof(typename Function::Bits) == 16 ? Direction::forward : Direction::backward,
-    sizeof(typename Function::T),
-    !Function::kRules && std::is_same_v<typename Function::Drawn, NothingDrawn>, Function::kRules,
-    !std::is_same_v<typename Function::Drawn, NothingDrawn> && !Function::kAltersBits};
+/// Rules of attention hide parts of the function's rows.
+template <RowFunction Function>
+constexpr bool kHasRules = requires {
+  requires Function::Mask::kRules;
+};
+
+/// What a function is, for its kernels and its plan. Dropout-first in half precision edits packed
+/// bits in place and fits plain softmax's tuning lines.
+template <RowFunction Function>
+constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
+                           sizeof(typename Function::T), !Function::kRowReads, kHasRules<Function>,
+                           !std::is_empty_v<typename Function::KeepMask> &&
+                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>)};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -40,9 +48,9 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
                      stride % (kLinePacks * kPack<T>) == 0;
   return {kKind<Function>,
           columns / kPack<T>,
-          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kEdges<T>),
+          aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
-          function.spans(rows),
+          IntervalTraits<Function>::fits(function, rows),
           lines ? 0 : kLinePacks - 1};
 }
 
@@ -71,7 +79,7 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
                           plan.threads};
   return with_lane_packs<kKernels<Function>.warp>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
-      return launch_kernel(warp_stream_kernel<Function>, shape, stream, function, steps);
+      return launch_kernel(warp_two_pass_kernel<Function>, shape, stream, function, steps);
     } else {
       return launch_kernel(warp_kernel<packs, Function>, shape, stream, function, steps, plan.lanes,
                            lanes_log2);
@@ -86,17 +94,21 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const int64_t rows_of_block = warps ? plan.threads / 32 : 1;
   const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
                           plan.threads};
-  const auto spans = function.for_spans();
-  using Spans = std::remove_const_t<decltype(spans)>;
+  using Traits = IntervalTraits<Function>;
+  const auto interval_function = Traits::make(function);
+  using IntervalFunction = std::remove_const_t<decltype(interval_function)>;
   const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, spans, SpanOrder(function.rules(), rows));
+    return launch_kernel(kernel, shape, stream, interval_function,
+                         IntervalOrder(Traits::rules(function), rows));
   };
   if (warps) {
-    return with_lane_packs<kKernels<Function>.span_warp>(
-        plan.lane_packs, [&](auto packs) { return launch(span_warp_kernel<packs, Spans>); });
+    return with_lane_packs<kKernels<Function>.span_warp>(plan.lane_packs, [&](auto packs) {
+      return launch(interval_warp_kernel<packs, IntervalFunction>);
+    });
   }
-  return with_lane_packs<kKernels<Function>.span_block>(
-      plan.lane_packs, [&](auto packs) { return launch(span_block_kernel<packs, Spans>); });
+  return with_lane_packs<kKernels<Function>.span_block>(plan.lane_packs, [&](auto packs) {
+    return launch(interval_block_kernel<packs, IntervalFunction>);
+  });
 }
 
 /// Launches as many blocks as run at once: they stay for all rows.
@@ -111,10 +123,10 @@ cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan&
   return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
       return launch(shared_kernel<Function>,
-                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
+                    static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                                      static_cast<size_t>(plan.threads)));
     } else {
-      return launch(ahead_kernel<packs, Function>);
+      return launch(persistent_kernel<packs, Function>);
     }
   });
 }
@@ -131,9 +143,10 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
   };
-  if constexpr (Function::kDrawsAhead) {
-    // Blocks that have no room at first had better have their data on its way while they draw.
-    if (plan.lane_packs == 4 && function.draws_ahead() && device_limits().dependent_launch &&
+  if constexpr (kDrawsBeforeWait<Function>) {
+    // Draw before the wait only if the grid is one wave; later waves should issue their loads
+    // first.
+    if (plan.lane_packs == 4 && function.draws_before_wait() && device_limits().dependent_launch &&
         shape.blocks <= device_limits().rows.multiprocessors) {
       draws_ahead_counter().add();
       return launch(block_kernel<4, Function, true>);
@@ -147,33 +160,34 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
 template <typename Function>
 cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
                           Workspace& workspace, cudaStream_t stream) {
-  using Summary = typename Function::Summary;
-  static_assert(sizeof(Summary) <= kSplitPartBytes);
+  using Partial = typename Function::Partial;
+  static_assert(sizeof(Partial) <= kSplitPartBytes);
   const int64_t steps = function.arrange(rows, 1);
   LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
-  auto* summaries = static_cast<Summary*>(
-      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Summary))));
+  auto* partials = static_cast<Partial*>(
+      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Partial))));
   if constexpr (kKernels<Function>.cooperative) {
     if (plan.ahead) {
-      const auto kernel = resident_kernel<Function>;
+      const auto kernel = cooperative_kernel<Function>;
       LaunchShape resident = shape;
       resident.shared_bytes = plan.shared_bytes;
       resident.cooperative = true;
       // Where the process may use a part of the GPU only, the two kernels run in any number of
       // waves.
       if (max_active_clusters(kernel, resident) >= resident.blocks) {
-        return launch_kernel(kernel, resident, stream, function, plan.blocks,
-                             static_cast<int>(plan.shared_bytes / sizeof(typename Function::Bits) /
-                                              static_cast<size_t>(plan.threads)),
-                             summaries);
+        return launch_kernel(
+            kernel, resident, stream, function, plan.blocks,
+            static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
+                             static_cast<size_t>(plan.threads)),
+            partials);
       }
     }
   }
   const cudaError_t error =
-      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
+      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, partials);
   return error != cudaSuccess ? error
                               : launch_kernel(split_write_kernel<Function>, shape, stream, function,
-                                              plan.blocks, static_cast<const Summary*>(summaries));
+                                              plan.blocks, static_cast<const Partial*>(partials));
 }
 
 /// Runs the function over [0, rows) as the plan says. The launch's error is the result.
@@ -184,7 +198,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
     case Tier::span:
-      if constexpr (Function::kSpans) {
+      if constexpr (IntervalTraits<Function>::kSupported) {
         return launch_span(function, rows, plan, stream);
       }
       return cudaErrorInvalidConfiguration;

@@ -17,7 +17,7 @@ struct FastDivisor {
   FastDivisor() = default;
   explicit FastDivisor(int64_t value) : divisor(value) {
     if (value > INT_MAX) {
-      return;  // only a wide division is right then
+      return;  // quotient() is not valid; callers divide 64-bit integers
     }
     while ((int64_t{1} << shift) < divisor) {
       ++shift;
@@ -37,21 +37,21 @@ struct FastDivisor {
   }
 };
 
-/// The order in which the rows of attention's scores are worked on. Where later queries see more
-/// keys, the last queries of all heads come first, so that no long row is left for the end; `group`
-/// neighbouring queries, the rows of a block, a power of two, stay together.
+/// The order in which blocks take the rows of attention's scores. Where later queries see more
+/// keys, the last queries of all heads come first, so that no long row is left for the last wave.
+/// The `block_rows` rows of a block, a power of two, are neighbouring queries.
 class RowOrder {
  public:
   RowOrder() = default;
-  RowOrder(const KeyRules& rules, int64_t rows, int group)
+  RowOrder(const KeyRules& rules, int64_t rows, int block_rows)
       : queries_(rules.queries),
         longest_first_(rules.causal || rules.query_positions.data != nullptr) {
-    groups_ = (queries_ + group - 1) / group;
+    blocks_ = (queries_ + block_rows - 1) / block_rows;
     const int64_t head_rows = rows / queries_;
-    steps_ = longest_first_ ? head_rows * groups_ * group : rows;
-    group_shift_ = 0;
-    while ((1 << group_shift_) < group) {
-      ++group_shift_;
+    steps_ = longest_first_ ? head_rows * blocks_ * block_rows : rows;
+    block_shift_ = 0;
+    while ((1 << block_shift_) < block_rows) {
+      ++block_shift_;
     }
     small_ = steps_ < INT_MAX && rows < INT_MAX && rules.fits_in_32_bits();
     by_head_rows_ = FastDivisor(head_rows);
@@ -59,24 +59,24 @@ class RowOrder {
     by_heads_ = FastDivisor(rules.heads);
   }
 
-  /// Steps in all: the rows, and a few that have none.
+  /// The number of rows, and of padding steps that have no row.
   int64_t steps() const { return steps_; }
 
-  /// All numbers fit in 32 bits, which GPUs reckon with much quicker.
+  /// All indices fit in 32 bits; 64-bit arithmetic is slower on GPUs.
   WARPFUSE_HOST_DEVICE bool is_small() const { return small_; }
 
-  /// The row of a step and its place. Where the step has none, index is -1 and the place that of
-  /// the last query: what the rules read of it must lie in their tensors.
+  /// The row of a step and its place. A padding step gets index -1 and the place of the last query,
+  /// because the rules read tensors at the place.
   template <typename Int>
   WARPFUSE_HOST_DEVICE RowPlace place(int64_t at, int64_t& index) const {
     const Int step = static_cast<Int>(at), queries = static_cast<Int>(queries_);
     Int head_row, query;
     if (longest_first_) {
-      const Int block = step >> group_shift_;
+      const Int block = step >> block_shift_;
       const Int from_last = divide(block, by_head_rows_);
       head_row = block - from_last * static_cast<Int>(by_head_rows_.divisor);
-      query = ((static_cast<Int>(groups_) - 1 - from_last) << group_shift_) + step -
-              (block << group_shift_);
+      query = ((static_cast<Int>(blocks_) - 1 - from_last) << block_shift_) + step -
+              (block << block_shift_);
     } else {
       head_row = divide(step, by_queries_);
       query = step - head_row * queries;
@@ -93,11 +93,58 @@ class RowOrder {
     return n / by.divisor;
   }
 
-  int64_t queries_ = 1, groups_ = 1, steps_ = 0;
-  int group_shift_ = 0;
+  int64_t queries_ = 1, blocks_ = 1, steps_ = 0;  // blocks_: of one head
+  int block_shift_ = 0;
   bool longest_first_ = false;
   bool small_ = true;
   FastDivisor by_head_rows_, by_queries_, by_heads_;
+};
+
+/// The visible keys [begin, end) of a row.
+struct Interval {
+  int begin, end;
+};
+
+/// The order of the interval tier: long and short rows in turn, from both ends of the queries, so
+/// that each multiprocessor has some of both, and neighbours in memory are neighbours in time.
+class IntervalOrder {
+ public:
+  IntervalOrder(const KeyRules& rules, int64_t rows)
+      : rules_(rules),
+        rows_(static_cast<int>(rows)),
+        by_queries_(rules.queries),
+        by_heads_(rules.heads) {}
+
+  /// All numbers but offsets fit in 32 bits.
+  static bool fits(const KeyRules& rules, int64_t rows) {
+    return rows < (int64_t{1} << 30) && rules.fits_in_32_bits();
+  }
+
+  WARPFUSE_HOST_DEVICE int rows() const { return rows_; }
+  WARPFUSE_HOST_DEVICE int keys() const { return static_cast<int>(rules_.keys); }
+
+  /// Reads no memory.
+  struct Place {
+    int64_t offset;  // of the row in the tensors
+    int batch, query;
+  };
+  WARPFUSE_HOST_DEVICE Place place(int step) const {
+    const int queries = static_cast<int>(rules_.queries);
+    const int head_row = by_queries_.quotient(step), turn = step - head_row * queries;
+    const int query = turn % 2 == 0 ? turn / 2 : queries - 1 - turn / 2;
+    return {static_cast<int64_t>(head_row * queries + query) * keys(), by_heads_.quotient(head_row),
+            query};
+  }
+
+  WARPFUSE_HOST_DEVICE Interval interval(const Place& place) const {
+    const KeyInterval visible = rules_.visible<int>({place.batch, 0, place.query});
+    return {static_cast<int>(visible.begin), static_cast<int>(visible.end)};
+  }
+
+ private:
+  KeyRules rules_;
+  int rows_;
+  FastDivisor by_queries_, by_heads_;
 };
 
 }  // namespace warpfuse::cuda
