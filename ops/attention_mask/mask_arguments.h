@@ -18,7 +18,7 @@ struct MaskArguments {
   MaskArguments(OptionalTensor attn_mask, std::string_view causal, OptionalTensor query_positions,
                 OptionalTensor key_lengths, int64_t window, std::optional<double> masked_value);
 
-  // In a schema they are six arguments (core/arguments.h).
+  // In a schema they are six arguments (core/calls.h).
   using Fields = std::tuple<const OptionalTensor&, c10::string_view, const OptionalTensor&,
                             const OptionalTensor&, int64_t, std::optional<double>>;
   Fields fields() const;

@@ -16,15 +16,15 @@
 
 namespace warpfuse {
 
-/// Pieces of work that calls on the CPU were cut into: one a call where it runs on one thread.
+/// Tasks of calls on the CPU; one per call that runs on one thread.
 inline Counter parallel_pieces("parallel.pieces");
 
-/// Fewer elements than this cost more to start a thread for than it saves.
+/// A thread with fewer elements saves less time than it costs to start.
 inline constexpr int64_t kElementsPerThread = 16384;
 
-/// body(begin, end) over [0, rows), on the threads of at::parallel_for: one piece a thread, which
-/// is the piece it has in ATen's loops too, so that it finds in its caches what it wrote there.
-/// Pieces are multiples of `granule` rows but for the last.
+/// body(begin, end) over [0, rows) with at::parallel_for, one piece per thread. A thread gets the
+/// piece that it has in ATen's loops, so that the data it wrote there is in its caches. All pieces
+/// but the last are multiples of `granule` rows.
 template <typename Body>
 void parallel_rows(int64_t rows, int64_t columns, const Body& body, int64_t granule = 1) {
   const int64_t granules = (rows + granule - 1) / granule;
@@ -47,8 +47,8 @@ void parallel_layout_rows(const Arguments& arguments, const Kernel& kernel) {
       arguments.layout.inner == 1 ? 1 : kColumnGranule);
 }
 
-/// parallel_rows() for rows of unequal work. A thread that is done with its piece takes tasks from
-/// the others' pieces.
+/// parallel_rows() for rows of unequal work. A thread that has finished its piece steals tasks from
+/// the pieces of others.
 template <typename Body>
 void parallel_uneven_rows(int64_t rows, int64_t columns, const Body& body) {
   constexpr int64_t kTasksPerThread = 16;

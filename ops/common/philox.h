@@ -11,7 +11,7 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-/// All 64 bits, in one instruction of the GPU too.
+/// The 64-bit product, one instruction on the GPU.
 WARPFUSE_HOST_DEVICE inline uint64_t wide_product(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__
   uint64_t product;
@@ -22,7 +22,7 @@ WARPFUSE_HOST_DEVICE inline uint64_t wide_product(uint32_t a, uint32_t b) {
 #endif
 }
 
-/// Philox4x32-7: the random bits that a key and a counter of 128 bits name. J. K. Salmon,
+/// Philox4x32-7: 128 random bits from a key and a counter of 128 bits. J. K. Salmon,
 /// M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
 /// where seven rounds are the fewest that pass all tests of BigCrush.
 WARPFUSE_HOST_DEVICE inline PhiloxBlock philox(uint64_t key, uint64_t counter_low,
@@ -58,11 +58,11 @@ struct Rng {
   }
 };
 
-/// Where a kernel finds its Rng: as numbers, or in memory of its device, where a CUDA graph's
-/// replay or an earlier call has put them.
+/// Where a kernel finds its Rng: as numbers, or in device memory that a CUDA graph's replay or an
+/// earlier call has written.
 struct RngSource {
   const int64_t* seed_at = nullptr;    // null: `seed` and `offset` are the numbers
-  const int64_t* offset_at = nullptr;  // to which `offset` is added
+  const int64_t* offset_at = nullptr;  // `offset` is added to its value
   uint64_t seed = 0;
   uint64_t offset = 0;
   bool settled = false;  // no kernel that may still run writes to that memory

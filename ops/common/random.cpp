@@ -1,10 +1,13 @@
 #include "common/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 
 #include <mutex>
 
 #include "common/check.h"
+#include "common/dropout.h"
+#include "core/calls.h"
 
 #ifdef WARPFUSE_WITH_CUDA
 #include <ATen/cuda/CUDAGeneratorImpl.h>
@@ -46,6 +49,10 @@ RngSource draw_on_cuda(c10::Device device) {
 }
 #endif
 
+struct DropoutMask : Calls<DropoutMask, at::Tensor(const at::Tensor&, double, const at::Tensor&)> {
+  static constexpr const char* kName = "_dropout_mask";
+};
+
 RngSource draw(c10::Device device) {
 #ifdef WARPFUSE_WITH_CUDA
   if (device.is_cuda()) {
@@ -86,6 +93,10 @@ RngSource rng_source(const std::optional<at::Tensor>& rng, at::Tensor& held, c10
   }
   held = rng->contiguous();
   return rng_source(held);
+}
+
+at::Tensor dropped(const at::Tensor& x, double dropout_p, const at::Tensor& rng) {
+  return x * DropoutMask::call(x, dropout_p, rng) * Dropout(dropout_p).scale;
 }
 
 }  // namespace warpfuse

@@ -24,6 +24,9 @@ RngSource rng_source(const at::Tensor& rng);
 /// `device`. `held` keeps the memory of the result alive.
 RngSource rng_source(const std::optional<at::Tensor>& rng, at::Tensor& held, c10::Device device);
 
+/// x * keep / (1 - dropout_p), with the mask that `rng` gives x. Differentiable.
+at::Tensor dropped(const at::Tensor& x, double dropout_p, const at::Tensor& rng);
+
 /// The rng that an operator returns, for a kernel to fill. Without elements no kernel runs: then it
 /// is the given one or zeros.
 template <typename Backend>

@@ -25,17 +25,16 @@ bool differentiates(const T& /*no tensor*/) {
   return false;
 }
 
-/// The Autograd kernel of operator Node::kName, Signature without the forward's tensors changed.
-/// Node has
+/// The Autograd kernel of the operator Node::kName with this signature (core/calls.h). Node has
 ///
 ///   static void save(AutogradContext*, const variable_list& outputs, args...)
 ///   static variable_list backward(AutogradContext*, const variable_list& grads)
 ///   static variable_list jvp(const variable_list& outputs, const variable_list& tangents, args...)
 ///
-/// backward() returns a gradient per tensor argument (optional ones too), and jvp() takes as many
-/// tangents, undefined where there is none; it returns a tangent per output, undefined where that
-/// has no gradient. The forward is the operator itself below autograd. No node is made where
-/// nothing differentiates.
+/// The forward is the operator itself below autograd. save() keeps what backward() needs.
+/// backward() returns a gradient per tensor argument, optional ones included; jvp() takes as many
+/// tangents and returns one per output. Gradients and tangents are undefined where there is none. A
+/// call that nothing differentiates makes no node.
 ///
 /// torch::autograd::Function has no forward-mode AD in C++ and refuses functorch's transforms
 /// (torch.func). functorch calls Autograd kernels once per level of its transforms, with that
@@ -56,7 +55,7 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
     m.impl(Node::kName, TORCH_FN(kernel_of<&autograd>));
   }
 
-  /// The operator for callers that autograd does not follow, with the Autograd kernel's keys.
+  /// The operator without a node; `keys` are those that the Autograd kernel was called with.
   static Result below_autograd(c10::DispatchKeySet keys, const Args&... args) {
     at::AutoDispatchBelowADInplaceOrView below;
     return Node::redispatch(keys & c10::after_autograd_keyset, args...);

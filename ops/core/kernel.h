@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/workspace.h"
+#include <cstddef>
 
 // The types of kernels' entry points, free of libtorch. A kernel takes an argument struct of its
 // own:
@@ -19,3 +19,16 @@ struct CUstream_st;
 using cudaStream_t = CUstream_st*;  // NOLINT(readability-identifier-naming)
 using cudaError_t = int;
 #endif
+
+namespace warpfuse {
+
+/// Gives a launch device memory for partial results. The memory stays valid for the kernels that
+/// were queued on the stream before the workspace is destroyed.
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+  /// Device memory, aligned to 256 bytes.
+  virtual void* allocate(size_t bytes) = 0;
+};
+
+}  // namespace warpfuse

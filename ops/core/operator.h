@@ -6,12 +6,14 @@
 
 #include "common/counters.h"
 #include "common/registration.h"
-#include "core/arguments.h"
+#include "core/calls.h"
 
 #ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDAGuard.h>
 
-#include "common/cuda_launch.h"
+#include "core/kernel.h"
 #endif
 
 /// Registers operators for Meta, CPU and CUDA:
@@ -80,6 +82,23 @@ struct Cpu {
 };
 
 #ifdef WARPFUSE_WITH_CUDA
+/// Throws c10::Error unless the launch was accepted. Where the library holds no kernel for the
+/// GPU, the message names the GPU and the architectures that were built.
+void check_launch(const char* op, cudaError_t error);
+
+/// Memory of the caching allocator on the current device.
+class TensorWorkspace final : public Workspace {
+ public:
+  void* allocate(size_t bytes) override {
+    memory_ = at::detail::empty_cuda({static_cast<int64_t>(bytes)},
+                                     at::TensorOptions(at::kCUDA).dtype(at::kByte));
+    return memory_.mutable_data_ptr();
+  }
+
+ private:
+  at::Tensor memory_;
+};
+
 template <typename Op>
 struct Cuda {
   static constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;

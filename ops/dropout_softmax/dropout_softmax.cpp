@@ -1,5 +1,7 @@
 #include "dropout_softmax/dropout_softmax.h"
 
+#include <warpfuse/softmax.h>
+
 #include <memory>
 #include <tuple>
 
@@ -8,8 +10,7 @@
 #include "common/random.h"
 #include "core/calls.h"
 #include "core/operator.h"
-#include "rowwise/row_statistics.h"
-#include "rowwise/tensor_layout.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {
@@ -113,11 +114,6 @@ WARPFUSE_OPERATORS(m) {
 
 // --- the public operators, on every backend ---------------------------------------------------
 
-struct Softmax
-    : Calls<Softmax, at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
-  static constexpr const char* kName = "softmax";
-};
-
 // They consist of others, each with its gradient.
 template <bool kSoftmaxFirst>
 at::Tensor dropout_and_softmax(const at::Tensor& self, int64_t dim, double dropout_p,
@@ -128,7 +124,7 @@ at::Tensor dropout_and_softmax(const at::Tensor& self, int64_t dim, double dropo
   check_dropout_p(kOp, dropout_p);
   return training && dropout_p > 0
              ? std::get<0>(Forward::call(self, dim, dropout_p, kSoftmaxFirst, std::nullopt))
-             : Softmax::call(self, dim, std::nullopt);
+             : warpfuse::softmax(self, dim);
 }
 
 WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
@@ -157,23 +153,24 @@ void over_rows(const Arguments& arguments, const Kernel& kernel) {
 }
 
 template <typename Arguments, typename Kernel>
-void over_elements(const Arguments& arguments, int64_t elements, const Kernel& kernel) {
+void over_elements(const Arguments& arguments, const Kernel& kernel) {
   parallel_rows(
-      elements, 1, [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
+      arguments.elements, 1, [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); },
       kElementGranule);
 }
 
 template <typename Arguments>
 void drop(const void* from, void* to, const Arguments& arguments, bool scaled) {
-  over_elements(DropElementsArguments{from, to, arguments.dtype, arguments.dropout,
-                                      arguments.rng.get(), scaled},
-                arguments.layout.rows() * arguments.layout.columns, drop_elements_cpu);
+  const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
+  over_elements(DropElementsArguments{from, to, arguments.dtype, elements, arguments.dropout,
+                                      arguments.rng, nullptr, scaled},
+                drop_elements_cpu);
 }
 
 template <typename Arguments>
 void softmax(const void* from, void* to, const Arguments& arguments, double scale) {
   over_rows(ScaledSoftmaxArguments{from, to, arguments.dtype, arguments.layout, scale},
-            undropped_lanes_cpu);
+            strided_softmax_cpu);
 }
 
 }  // namespace
@@ -203,15 +200,15 @@ void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments) {
     DropoutSoftmaxBackwardArguments undropped = arguments;
     undropped.grad_output = dropped.get();
     undropped.saved = arguments.grad_input;
-    over_rows(undropped, undropped_backward_lanes_cpu);
+    over_rows(undropped, strided_softmax_backward_cpu);
   } else {
-    over_rows(arguments, undropped_backward_lanes_cpu);
+    over_rows(arguments, strided_softmax_backward_cpu);
     drop(arguments.grad_input, arguments.grad_input, arguments, false);
   }
 }
 
 void launch_cpu(const DropoutMaskArguments& arguments) {
-  over_elements(arguments, arguments.elements, mark_elements_cpu);
+  over_elements(arguments, mark_elements_cpu);
 }
 
 }  // namespace warpfuse

@@ -50,6 +50,18 @@ struct DropoutMaskArguments {
   RngSource rng;
 };
 
+/// Dropout alone, beside the softmax kernels of a dimension that is not the last.
+struct DropElementsArguments {
+  const void* input;
+  void* output;  // input * keep * dropout.scale, may be the input
+  DType dtype;
+  int64_t elements;
+  Dropout dropout;
+  RngSource rng;
+  int64_t* rng_used;  // [2] or null: receives seed and offset
+  bool scaled;  // the input is probabilities that were multiplied by dropout.scale before rounding
+};
+
 void launch_cpu(const DropoutSoftmaxArguments& arguments);
 void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments);
 void launch_cpu(const DropoutMaskArguments& arguments);
@@ -59,19 +71,9 @@ cudaError_t launch_cuda(const DropoutSoftmaxBackwardArguments& arguments, Worksp
                         cudaStream_t stream);
 cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& workspace,
                         cudaStream_t stream);
+cudaError_t launch_cuda(const DropElementsArguments& arguments, cudaStream_t stream);
 
 // --- the CPU kernels, once per instruction set ------------------------------------------------
-
-/// output = input * keep * dropout.scale; they may be the same. scaled: the input is probabilities
-/// that were multiplied by dropout.scale before they were rounded.
-struct DropElementsArguments {
-  const void* input;
-  void* output;
-  DType dtype;
-  Dropout dropout;
-  Rng rng;
-  bool scaled;
-};
 
 /// output = softmax(input) * scale.
 struct ScaledSoftmaxArguments {
@@ -89,8 +91,8 @@ WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_backward_rows_cpu, DropoutSoftmaxBac
 // Along another dimension dropout is a kernel of its own, over the elements [begin, end), beside
 // the softmax of rows [begin, end). Row r is column r % inner of block r / inner.
 WARPFUSE_DECLARE_CPU_KERNEL(drop_elements_cpu, DropElementsArguments)
-WARPFUSE_DECLARE_CPU_KERNEL(undropped_lanes_cpu, ScaledSoftmaxArguments)
-WARPFUSE_DECLARE_CPU_KERNEL(undropped_backward_lanes_cpu, DropoutSoftmaxBackwardArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(strided_softmax_cpu, ScaledSoftmaxArguments)
+WARPFUSE_DECLARE_CPU_KERNEL(strided_softmax_backward_cpu, DropoutSoftmaxBackwardArguments)
 
 // Elements [begin, end).
 WARPFUSE_DECLARE_CPU_KERNEL(mark_elements_cpu, DropoutMaskArguments)

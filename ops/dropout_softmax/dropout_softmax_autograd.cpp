@@ -1,8 +1,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <warpfuse/dropout_softmax.h>
+#include <warpfuse/softmax.h>
 
 #include <tuple>
 
-#include "common/dropout_tangent.h"
+#include "common/random.h"
 #include "core/autograd.h"
 
 namespace warpfuse {
@@ -11,11 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using OptionalTensor = std::optional<at::Tensor>;
-
-struct Softmax
-    : Calls<Softmax, at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
-  static constexpr const char* kName = "softmax";
-};
 
 struct SoftmaxBackward
     : Calls<SoftmaxBackward, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
@@ -64,7 +61,7 @@ struct Forward
     const auto drop = [&](const at::Tensor& x) { return dropped(x, dropout_p, outputs[2]); };
     const at::Tensor& t = tangents[0];
     const at::Tensor result =
-        softmax_first ? drop(SoftmaxBackward::call(t, Softmax::call(self, dim, std::nullopt), dim))
+        softmax_first ? drop(SoftmaxBackward::call(t, warpfuse::softmax(self, dim), dim))
                       : SoftmaxBackward::call(drop(t), outputs[0], dim);
     return {result, at::Tensor(), at::Tensor()};
   }
@@ -78,22 +75,18 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
 // --- Autocast: the rules of ATen's softmax ----------------------------------------------------
 
 template <bool kSoftmaxFirst>
-struct PublicOperator
-    : Calls<PublicOperator<kSoftmaxFirst>, at::Tensor(const at::Tensor&, int64_t, double, bool)> {
-  static constexpr const char* kName = kSoftmaxFirst ? "softmax_dropout" : "dropout_softmax";
-
-  static at::Tensor autocast_cuda(const at::Tensor& self, int64_t dim, double dropout_p,
-                                  bool training) {
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
-    const bool narrow =
-        self.is_cuda() && self.is_floating_point() && self.scalar_type() != at::kDouble;
-    return PublicOperator::call(narrow ? self.to(at::kFloat) : self, dim, dropout_p, training);
-  }
-};
+at::Tensor autocast_cuda(const at::Tensor& self, int64_t dim, double dropout_p, bool training) {
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
+  const bool narrow =
+      self.is_cuda() && self.is_floating_point() && self.scalar_type() != at::kDouble;
+  const at::Tensor input = narrow ? self.to(at::kFloat) : self;
+  return kSoftmaxFirst ? softmax_dropout(input, dim, dropout_p, training)
+                       : dropout_softmax(input, dim, dropout_p, training);
+}
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl("dropout_softmax", TORCH_FN(PublicOperator<false>::autocast_cuda));
-  m.impl("softmax_dropout", TORCH_FN(PublicOperator<true>::autocast_cuda));
+  m.impl("dropout_softmax", TORCH_FN(autocast_cuda<false>));
+  m.impl("softmax_dropout", TORCH_FN(autocast_cuda<true>));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include "dropout_softmax/dropout_softmax.h"
-#include "dropout_softmax/elements.h"
 #include "rowwise/cuda/backward.cuh"
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -17,8 +16,9 @@ cudaError_t backward_of_columns(const DropoutSoftmaxBackwardArguments& arguments
   const DType dtype = arguments.dtype;
   const int64_t elements = arguments.layout.rows() * arguments.layout.columns;
   const auto drop = [&](const void* from, void* to) {
-    return drop_elements(dtype, from, to, elements, arguments.dropout, Scaled::here, arguments.rng,
-                         nullptr, stream);
+    return launch_cuda(DropElementsArguments{from, to, dtype, elements, arguments.dropout,
+                                             arguments.rng, nullptr, false},
+                       stream);
   };
   const auto gradient = [&](const void* grad_output, const void* output) {
     return softmax_columns_backward(dtype, false, grad_output, output, arguments.grad_input,

@@ -1,5 +1,4 @@
 #include "dropout_softmax/dropout_softmax.h"
-#include "dropout_softmax/elements.h"
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
@@ -20,10 +19,11 @@ cudaError_t forward_of_columns(const DropoutSoftmaxArguments& arguments, cudaStr
                            from, arguments.output, arguments.layout, stream);
   };
   const auto drop = [&](const void* from) {
-    return drop_elements(arguments.dtype, from, arguments.output,
-                         arguments.layout.rows() * arguments.layout.columns, arguments.dropout,
-                         softmax_first ? Scaled::before : Scaled::here, arguments.rng,
-                         arguments.rng_used, stream);
+    return launch_cuda(
+        DropElementsArguments{from, arguments.output, arguments.dtype,
+                              arguments.layout.rows() * arguments.layout.columns, arguments.dropout,
+                              arguments.rng, arguments.rng_used, softmax_first},
+        stream);
   };
   const cudaError_t error = softmax_first ? softmax(arguments.input) : drop(arguments.input);
   return error != cudaSuccess ? error
@@ -71,12 +71,6 @@ cudaError_t launch_cuda(const DropoutSoftmaxArguments& arguments, Workspace& wor
     return arguments.softmax_first ? softmax_first<T>(arguments, workspace, stream)
                                    : dropout_first<T>(arguments, workspace, stream);
   });
-}
-
-cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& /*workspace*/,
-                        cudaStream_t stream) {
-  return mark_elements(arguments.mask, arguments.elements, arguments.dropout, arguments.rng,
-                       stream);
 }
 
 }  // namespace warpfuse

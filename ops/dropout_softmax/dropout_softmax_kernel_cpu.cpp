@@ -7,25 +7,20 @@
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/dropout.h"
 #include "rowwise/cpu/forward.h"
-#include "rowwise/cpu/lanes.h"
+#include "rowwise/cpu/strided.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-template <typename T>
-Streaming streaming_of(const RowLayout& layout) {
-  return {layout.rows(), layout.columns * int64_t{sizeof(T)}};
-}
-
 // --- along the last dimension -----------------------------------------------------------------
 
-// Calls visit(row, what its elements are multiplied by). The factors of a group of rows are drawn
-// together: their elements lie side by side.
+// Calls visit(row, the factors of its elements). The factors of a group of rows are drawn together:
+// their elements are contiguous.
 template <typename T, typename Arguments, typename Visit>
 void for_dropped_rows(const Arguments& arguments, int64_t begin, int64_t end, const Visit& visit) {
   const int64_t columns = arguments.layout.columns;
   const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(rows_of_group(columns) * columns);
+  const Scratch<T> factors(group_rows(columns) * columns);
   for_row_groups(begin, end, columns, [&](int64_t first, int64_t rows) {
     draw_factors(arguments.dropout, rng, first * columns, rows * columns,
                  static_cast<Compute<T>>(arguments.dropout.scale), factors.data());
@@ -35,39 +30,32 @@ void for_dropped_rows(const Arguments& arguments, int64_t begin, int64_t end, co
   });
 }
 
-template <typename T>
-void dropout_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+template <typename T, bool kSoftmaxFirst>
+void forward(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Streaming streaming(arguments.layout, sizeof(T));
   const Scratch<T> powers(columns);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
     const T* from = static_cast<const T*>(arguments.input) + row * columns;
-    const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
-      return load(from + i, n) * Pack<T>::loadu(factors + i);
+    const auto drop = [&](const Pack<T>& pack, int64_t i) C10_ALWAYS_INLINE_ATTRIBUTE {
+      return pack * Pack<T>::loadu(factors + i);
     };
-    softmax_row<T>(x, max_of<T>(columns, x), static_cast<T*>(arguments.output) + row * columns,
-                   powers.data(), columns, streaming.on(), row + 1 < end ? from + columns : from);
-  });
-}
-
-template <typename T>
-void softmax_first(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
-  const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
-  const Scratch<T> powers(columns);
-  for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
-    const T* from = static_cast<const T*>(arguments.input) + row * columns;
-    const auto x = [&](int64_t i, int64_t n)
-                       C10_ALWAYS_INLINE_ATTRIBUTE { return load(from + i, n); };
+    const auto x = [&](int64_t i, int64_t n) C10_ALWAYS_INLINE_ATTRIBUTE {
+      const Pack<T> pack = load(from + i, n);
+      return kSoftmaxFirst ? pack : drop(pack, i);
+    };
     const C max = max_of<T>(columns, x);
-    const C sum = dropped_softmax_row<T>(
-        x, max, factors, static_cast<T*>(arguments.output) + row * columns, powers.data(), columns,
-        streaming.on(), row + 1 < end ? from + columns : from);
-    C* statistics = static_cast<C*>(arguments.statistics) + 2 * row;
-    statistics[0] = max;
-    statistics[1] = std::log(sum);
+    const C sum =
+        softmax_row<T>(x, max, static_cast<T*>(arguments.output) + row * columns, powers.data(),
+                       columns, streaming.on(), row + 1 < end ? from + columns : from,
+                       [&](const Pack<T>& y, int64_t i)
+                           C10_ALWAYS_INLINE_ATTRIBUTE { return kSoftmaxFirst ? drop(y, i) : y; });
+    if constexpr (kSoftmaxFirst) {
+      C* statistics = static_cast<C*>(arguments.statistics) + 2 * row;
+      statistics[0] = max;
+      statistics[1] = std::log(sum);
+    }
   });
 }
 
@@ -76,7 +64,7 @@ template <typename T>
 void dropout_first_backward(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
                             int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Streaming streaming(arguments.layout, sizeof(T));
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const Compute<T>* factors) {
     const T* g = static_cast<const T*>(arguments.grad_output) + row * columns;
     const T* y = static_cast<const T*>(arguments.saved) + row * columns;
@@ -95,7 +83,7 @@ void softmax_first_backward(const DropoutSoftmaxBackwardArguments& arguments, in
                             int64_t end) {
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
+  const Streaming streaming(arguments.layout, sizeof(T));
   const Scratch<T> powers(columns);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
     const T* from = static_cast<const T*>(arguments.saved) + row * columns;
@@ -123,8 +111,8 @@ void dropout_softmax_rows_cpu(const DropoutSoftmaxArguments& arguments, int64_t 
                               int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    arguments.softmax_first ? softmax_first<T>(arguments, begin, end)
-                            : dropout_first<T>(arguments, begin, end);
+    arguments.softmax_first ? forward<T, true>(arguments, begin, end)
+                            : forward<T, false>(arguments, begin, end);
   });
 }
 
@@ -142,6 +130,7 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
     using T = decltype(zero);
     using C = Compute<T>;
     constexpr int64_t kPiece = kDropoutChunk * kDropoutBlock;
+    const Rng rng = arguments.rng.get();
     alignas(64) C factors[kPiece];
     // An infinite input that is dropped becomes NaN; a scaled probability is no such input where it
     // overflowed T.
@@ -149,7 +138,7 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
         arguments.scaled ? std::numeric_limits<C>::max() : std::numeric_limits<C>::infinity();
     for (int64_t at = begin; at < end; at += kPiece) {
       const int64_t count = std::min(kPiece, end - at);
-      draw_factors(arguments.dropout, arguments.rng, at, count,
+      draw_factors(arguments.dropout, rng, at, count,
                    arguments.scaled ? C(1) : static_cast<C>(arguments.dropout.scale), factors);
       // One element after the other: a pack that is done twice would be dropped twice in place.
       const T* from = static_cast<const T*>(arguments.input) + at;
@@ -161,25 +150,25 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
   });
 }
 
-void undropped_lanes_cpu(const ScaledSoftmaxArguments& arguments, int64_t begin, int64_t end) {
+void strided_softmax_cpu(const ScaledSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
-      softmax_lanes<T, false>(static_cast<const T*>(arguments.input) + offset,
-                              static_cast<T*>(arguments.output) + offset, lanes,
-                              static_cast<Compute<T>>(arguments.scale));
+    for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
+      softmax_strided<T, false>(static_cast<const T*>(arguments.input) + offset,
+                                static_cast<T*>(arguments.output) + offset, rows,
+                                static_cast<Compute<T>>(arguments.scale));
     });
   });
 }
 
-void undropped_backward_lanes_cpu(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
+void strided_softmax_backward_cpu(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
                                   int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
-      backward_lanes<T, false>(static_cast<const T*>(arguments.grad_output) + offset,
-                               static_cast<const T*>(arguments.saved) + offset,
-                               static_cast<T*>(arguments.grad_input) + offset, lanes);
+    for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
+      backward_strided<T, false>(static_cast<const T*>(arguments.grad_output) + offset,
+                                 static_cast<const T*>(arguments.saved) + offset,
+                                 static_cast<T*>(arguments.grad_input) + offset, rows);
     });
   });
 }

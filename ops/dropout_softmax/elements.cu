@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "dropout_softmax/elements.h"
+#include "dropout_softmax/dropout_softmax.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/kernel_launch.h"
@@ -68,34 +68,39 @@ __global__ void __launch_bounds__(256)
   });
 }
 
+}  // namespace warpfuse::cuda
+
+namespace warpfuse {
 namespace {
+
+using namespace cuda;
 
 LaunchShape elements_shape(int64_t elements) {
   constexpr int kThreads = 256;
   constexpr int64_t kBlocks = 1 << 20;  // a block takes more elements where there are more
-  const int64_t of_block = int64_t{kThreads} * kDropoutBlock;
-  return {Tier::elements, 0, std::min((elements + of_block - 1) / of_block, kBlocks), kThreads};
+  const int64_t block_elements = int64_t{kThreads} * kDropoutBlock;
+  return {Tier::elements, 0, std::min((elements + block_elements - 1) / block_elements, kBlocks),
+          kThreads};
 }
 
 }  // namespace
 
-cudaError_t drop_elements(DType dtype, const void* input, void* output, int64_t elements,
-                          const Dropout& dropout, Scaled scaled, const RngSource& source,
-                          int64_t* used, cudaStream_t stream) {
-  const bool aligned =
-      reinterpret_cast<uintptr_t>(input) % 16 == 0 && reinterpret_cast<uintptr_t>(output) % 16 == 0;
-  return dispatch(dtype, [&](auto zero) {
+cudaError_t launch_cuda(const DropElementsArguments& arguments, cudaStream_t stream) {
+  const auto& a = arguments;
+  const bool aligned = reinterpret_cast<uintptr_t>(a.input) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(a.output) % 16 == 0;
+  return dispatch(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return launch_kernel(drop_elements_kernel<T>, elements_shape(elements), stream,
-                         static_cast<const T*>(input), static_cast<T*>(output), elements, aligned,
-                         scaled == Scaled::before, DropoutMask<Compute<T>>(dropout), source, used);
+    return launch_kernel(drop_elements_kernel<T>, elements_shape(a.elements), stream,
+                         static_cast<const T*>(a.input), static_cast<T*>(a.output), a.elements,
+                         aligned, a.scaled, DropoutMask<Compute<T>>(a.dropout), a.rng, a.rng_used);
   });
 }
 
-cudaError_t mark_elements(bool* mask, int64_t elements, const Dropout& dropout,
-                          const RngSource& source, cudaStream_t stream) {
-  return launch_kernel(mark_elements_kernel, elements_shape(elements), stream, mask, elements,
-                       dropout, source);
+cudaError_t launch_cuda(const DropoutMaskArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
+  return launch_kernel(mark_elements_kernel, elements_shape(arguments.elements), stream,
+                       arguments.mask, arguments.elements, arguments.dropout, arguments.rng);
 }
 
-}  // namespace warpfuse::cuda
+}  // namespace warpfuse

@@ -1,132 +1,35 @@
 #include "fused_logprob/fused_logprob.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/MemoryOverlap.h>
 
-#include <cmath>
-#include <string>
-#include <tuple>
 #include <vector>
 
-#include "common/registration.h"
+#include "common/parallel_rows.h"
+#include "core/operator.h"
+#include "fused_logprob/logprob_inputs.h"
 
 namespace warpfuse {
+namespace {
 
 // --- checks -----------------------------------------------------------------------------------
 
-LogprobForm logprob_form(const char* op, c10::string_view name) {
-  WARPFUSE_CHECK(name == "logprob" || name == "lse" || name == "entropy", op, "form",
-                 "\"logprob\", \"lse\" or \"entropy\"", '"', name, '"');
-  return name == "lse"       ? LogprobForm::lse
-         : name == "entropy" ? LogprobForm::entropy
-                             : LogprobForm::logprob;
-}
-
-const char* to_string(LogprobForm form) {
-  switch (form) {
-    case LogprobForm::lse:
-      return "lse";
-    case LogprobForm::entropy:
-      return "entropy";
-    default:
-      return "logprob";
-  }
-}
-
-const char* public_name(LogprobForm form) {
-  switch (form) {
-    case LogprobForm::lse:
-      return "fused_logprob_lse";
-    case LogprobForm::entropy:
-      return "fused_logprob_entropy";
-    default:
-      return "fused_logprob";
-  }
-}
-
-namespace {
-
-c10::SymIntArrayRef leading_sizes(const at::Tensor& logits) {
-  return logits.sym_sizes().slice(0, logits.dim() - 1);
-}
-
-}  // namespace
-
-void check_logprob(const char* op, const LogprobInputs& inputs) {
-  const auto& [logits, targets, ignore_index, temperature, vocab_start, form] = inputs;
-  check_floating(op, "logits", logits);
-  WARPFUSE_CHECK(logits.dim() > 0, op, "logits", "[.., V]", "0 dimensions");
-  WARPFUSE_CHECK(targets.defined(), op, "targets", "a tensor", "an undefined one");
-  WARPFUSE_CHECK(targets.scalar_type() == at::kInt || targets.scalar_type() == at::kLong, op,
-                 "targets", "int32 or int64", targets.scalar_type());
-  check_same_device(op, "targets", targets, logits);
-  WARPFUSE_CHECK(targets.sym_sizes() == leading_sizes(logits), op, "targets",
-                 c10::str("shape ", leading_sizes(logits), " of logits ", logits.sym_sizes()),
-                 targets.sym_sizes());
-  WARPFUSE_CHECK(temperature > 0 && std::isfinite(temperature), op, "temperature",
-                 "a positive, finite number", temperature);
-  WARPFUSE_CHECK(vocab_start >= 0, op, "vocab_start", "0 or a positive number of columns",
-                 vocab_start);
-  WARPFUSE_CHECK(vocab_start == 0 || form == LogprobForm::lse, op, "vocab_start",
-                 "0, since the form \"lse\" alone knows shards", vocab_start);
-}
-
-void check_logprob_backward(const char* op, const LogprobInputs& inputs,
-                            const LogprobGradients& gradients) {
-  check_logprob(op, inputs);
-  const at::ScalarType dtype = logprob_dtype(inputs.logits);
-  const auto check = [&](const char* argument, const at::Tensor& tensor,
-                         c10::SymIntArrayRef sizes) {
-    WARPFUSE_CHECK(tensor.defined(), op, argument, "a tensor", "an undefined one");
-    WARPFUSE_CHECK(tensor.scalar_type() == dtype, op, argument, dtype, tensor.scalar_type());
-    check_same_device(op, argument, tensor, inputs.logits);
-    WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
-                   tensor.sym_sizes());
-  };
-  const c10::SymIntArrayRef rows = inputs.targets.sym_sizes();
-  std::vector<c10::SymInt> pairs = rows.vec();
-  pairs.emplace_back(2);
-  check("statistics", gradients.statistics, pairs);
-  const auto is_given = [](const std::optional<at::Tensor>& tensor) {
-    return tensor.has_value() && tensor->defined();
-  };
-  const auto check_given = [&](const char* argument, const std::optional<at::Tensor>& tensor) {
-    if (is_given(tensor)) {
-      check(argument, *tensor, rows);
+/// What Meta does not know: the values of sizes and, where they are read, of targets.
+template <typename Backend>
+void check_data(const char* op, const LogprobInputs& inputs, LogprobForm form) {
+  if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
+    WARPFUSE_CHECK(inputs.logits.size(-1) > 0 || inputs.targets.numel() == 0, op, "logits",
+                   "at least one column", c10::str("shape ", inputs.logits.sizes()));
+    if (inputs.check_targets || inputs.logits.is_cpu()) {
+      check_target_values(op, inputs, form == LogprobForm::lse);
     }
-  };
-  check_given("entropy", gradients.entropy);
-  check_given("grad_logprob", gradients.grad_logprob);
-  check_given("grad_lse", gradients.grad_lse);
-  check_given("grad_entropy", gradients.grad_entropy);
-  WARPFUSE_CHECK(!is_given(gradients.grad_entropy) || is_given(gradients.entropy), op, "entropy",
-                 "a tensor to go with grad_entropy", "none");
-}
-
-void check_target_values(const char* op, const LogprobInputs& inputs) {
-  const at::Tensor targets = inputs.targets.to(at::kCPU, at::kLong).contiguous();
-  const int64_t columns = inputs.logits.size(-1);
-  const auto* values = targets.const_data_ptr<int64_t>();
-  const bool shard = inputs.form == LogprobForm::lse;
-  for (int64_t row = 0; row < targets.numel(); ++row) {
-    const int64_t target = values[row];
-    if (target == inputs.ignore_index || (target >= 0 && (shard || target < columns))) {
-      continue;
-    }
-    std::vector<int64_t> position(targets.dim());
-    for (int64_t d = targets.dim() - 1, rest = row; d >= 0; --d) {
-      position[d] = rest % targets.size(d);
-      rest /= targets.size(d);
-    }
-    const std::string range = shard ? "0 or more" : c10::str("in [0, ", columns, ")");
-    WARPFUSE_CHECK(false, op, "targets",
-                   c10::str("values ", range, ", or ignore_index ", inputs.ignore_index), target,
-                   " at ", at::IntArrayRef(position));
   }
 }
 
 // --- the kernels' view ------------------------------------------------------------------------
 
-std::optional<LogitRows> logit_rows(const at::Tensor& logits) {
+/// How kernels read logits in place; none if they need a copy: columns are not adjacent, or the
+/// leading dimensions are more than two strides.
+std::optional<LogitRows> strided_rows(const at::Tensor& logits) {
   struct Level {
     int64_t size = 1;
     int64_t stride = 0;
@@ -135,7 +38,7 @@ std::optional<LogitRows> logit_rows(const at::Tensor& logits) {
   if (logits.size(last) > 1 && logits.stride(last) != 1) {
     return std::nullopt;
   }
-  std::vector<Level> levels;  // the innermost first; neighbours that one stride serves are one
+  std::vector<Level> levels;  // innermost first; dimensions that one stride serves are merged
   for (int64_t d = last - 1; d >= 0; --d) {
     if (logits.size(d) == 1) {
       continue;
@@ -154,91 +57,217 @@ std::optional<LogitRows> logit_rows(const at::Tensor& logits) {
                    levels[1].stride, levels[0].stride};
 }
 
-LogprobTargets logprob_targets(const LogprobInputs& inputs, const at::Tensor& targets) {
-  return {targets.const_data_ptr(), targets.scalar_type() == at::kLong, inputs.ignore_index,
-          inputs.vocab_start, inputs.form == LogprobForm::lse};
+LogitRows readable_rows(const at::Tensor& logits) {
+  const std::optional<LogitRows> rows = strided_rows(logits);
+  TORCH_INTERNAL_ASSERT(rows.has_value());
+  return *rows;
 }
 
-// --- Meta: shapes and dtypes only -------------------------------------------------------------
+/// Logits and targets for the kernels, and the tensors that hold them.
+struct KernelInputs {
+  at::Tensor logits, targets;
+  LogitRows layout;
+  LogprobTargets target_arguments;
 
-namespace {
+  KernelInputs(const LogprobInputs& inputs, LogprobForm form)
+      : logits(strided_rows(inputs.logits) ? inputs.logits : inputs.logits.contiguous()),
+        targets(inputs.targets.contiguous()),
+        layout(readable_rows(logits)),
+        target_arguments{targets.const_data_ptr(), targets.scalar_type() == at::kLong,
+                         inputs.ignore_index, inputs.vocab_start, form == LogprobForm::lse} {}
+};
 
-using OptionalTensor = std::optional<at::Tensor>;
+// --- operators --------------------------------------------------------------------------------
 
-at::Tensor empty_result(const LogprobInputs& inputs, bool wanted = true) {
-  const auto options = inputs.logits.options().dtype(logprob_dtype(inputs.logits));
-  return wanted ? at::empty_symint(inputs.targets.sym_sizes(), options) : at::empty({0}, options);
+template <typename Backend>
+LogprobResults run_forward(const LogprobInputs& inputs, LogprobForm form, bool statistics) {
+  const char* const op = kFormOperators[static_cast<int>(form)];
+  check_logprob(op, inputs);
+  check_data<Backend>(op, inputs, form);
+  const auto options = logprob_options(inputs.logits);
+  const auto result = [&](bool wanted) {
+    return wanted       ? Backend::empty(inputs.targets.sym_sizes(), options)
+           : statistics ? Backend::empty({0}, options)
+                        : at::Tensor();
+  };
+  const bool has_lse = form == LogprobForm::lse, has_entropy = form == LogprobForm::entropy;
+  LogprobResults results{result(true), result(has_lse), result(has_entropy), {}};
+  auto& [logprob, lse, entropy, row_statistics] = results;
+  if (statistics) {
+    row_statistics = Backend::empty(statistics_sizes(inputs.targets), options);
+  }
+  if (Backend::computes(inputs.targets)) {
+    const KernelInputs in(inputs, form);
+    const auto pointer = [](bool wanted, const at::Tensor& tensor) {
+      return wanted ? tensor.mutable_data_ptr() : nullptr;
+    };
+    Backend::launch(
+        inputs.logits,
+        FusedLogprobArguments{in.logits.const_data_ptr(), to_dtype(in.logits.scalar_type()),
+                              in.layout, in.target_arguments, inputs.temperature,
+                              pointer(true, logprob), pointer(has_lse, lse),
+                              pointer(has_entropy, entropy), pointer(statistics, row_statistics)});
+  }
+  return results;
 }
 
-at::Tensor logprob_meta(const at::Tensor& logits, const at::Tensor& targets, int64_t ignore_index,
-                        double temperature, bool) {
-  const LogprobInputs inputs{logits, targets, ignore_index, temperature, 0, LogprobForm::logprob};
-  check_logprob("fused_logprob", inputs);
-  return empty_result(inputs);
+/// Shard: int64_t for the operator with vocab_start, else none.
+template <LogprobForm kForm, typename... Shard>
+struct FusedLogprob {
+  static constexpr const char* kName = kFormOperators[static_cast<int>(kForm)];
+
+  template <typename Backend>
+  static FormResult<kForm> run(const at::Tensor& logits, const at::Tensor& targets,
+                               int64_t ignore_index, double temperature, bool check_targets,
+                               Shard... vocab_start) {
+    return form_result<kForm>(run_forward<Backend>(
+        {logits, targets, ignore_index, temperature, check_targets,
+         (int64_t{0} + ... + vocab_start), kFormNames[static_cast<int>(kForm)]},
+        kForm, /*statistics=*/false));
+  }
+};
+using Logprob = FusedLogprob<LogprobForm::logprob>;
+using LogprobLse = FusedLogprob<LogprobForm::lse, int64_t>;
+using LogprobEntropy = FusedLogprob<LogprobForm::entropy>;
+
+/// The same backend for another operator, whose calls it counts.
+template <typename Backend, typename Op>
+struct BackendFor;
+template <template <typename> typename Backend, typename From, typename Op>
+struct BackendFor<Backend<From>, Op> {
+  using type = Backend<Op>;
+};
+
+struct WithStatistics {
+  static constexpr const char* kName = "_fused_logprob";
+
+  template <typename Backend>
+  static LogprobResults run(const LogprobInputs& inputs) {
+    const LogprobForm form = logprob_form(kName, inputs.form);
+    const auto run_as = [&]<typename Op>(Op) {
+      return run_forward<typename BackendFor<Backend, Op>::type>(inputs, form, true);
+    };
+    return form == LogprobForm::lse       ? run_as(LogprobLse())
+           : form == LogprobForm::entropy ? run_as(LogprobEntropy())
+                                          : run_as(Logprob());
+  }
+};
+
+/// Writes grad_logits, which may be the logits.
+template <typename Backend>
+void run_backward(const char* op, const LogprobBackwardInputs& inputs,
+                  const at::Tensor& grad_logits) {
+  const LogprobForm form = logprob_form(op, inputs.form);
+  check_data<Backend>(op, inputs.forward(), form);
+  if (Backend::computes(inputs.targets)) {
+    const KernelInputs in(inputs.forward(), form);
+    const at::Tensor statistics = inputs.statistics.contiguous();
+    std::vector<at::Tensor> held;
+    const auto pointer = [&](const std::optional<at::Tensor>& tensor) -> const void* {
+      return is_given(tensor) ? held.emplace_back(tensor->contiguous()).const_data_ptr() : nullptr;
+    };
+    Backend::launch(inputs.logits,
+                    FusedLogprobBackwardArguments{
+                        in.logits.const_data_ptr(), to_dtype(in.logits.scalar_type()), in.layout,
+                        in.target_arguments, inputs.temperature, statistics.const_data_ptr(),
+                        pointer(inputs.entropy), pointer(inputs.grad_logprob),
+                        pointer(inputs.grad_lse), pointer(inputs.grad_entropy),
+                        grad_logits.mutable_data_ptr(), readable_rows(grad_logits)});
+  }
 }
 
-std::tuple<at::Tensor, at::Tensor> logprob_lse_meta(const at::Tensor& logits,
-                                                    const at::Tensor& targets, int64_t ignore_index,
-                                                    double temperature, bool, int64_t vocab_start) {
-  const LogprobInputs inputs{logits,      targets,     ignore_index,
-                             temperature, vocab_start, LogprobForm::lse};
-  check_logprob("fused_logprob_lse", inputs);
-  return {empty_result(inputs), empty_result(inputs)};
+struct Backward {
+  static constexpr const char* kName = "_fused_logprob_backward";
+
+  template <typename Backend>
+  static at::Tensor run(const LogprobBackwardInputs& inputs) {
+    check_logprob_backward(kName, inputs);
+    at::Tensor grad_logits = Backend::empty(inputs.logits.sym_sizes(), inputs.logits.options());
+    run_backward<Backend>(kName, inputs, grad_logits);
+    return grad_logits;
+  }
+};
+
+struct BackwardInPlace {
+  static constexpr const char* kName = "_fused_logprob_backward_";
+
+  template <typename Backend>
+  static void run(const LogprobBackwardInputs& inputs) {
+    check_logprob_backward(kName, inputs);
+    if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
+      const at::Tensor& logits = inputs.logits;
+      const auto strides = [&] {
+        return c10::str("strides ", logits.strides(), " of ", logits.sizes());
+      };
+      WARPFUSE_CHECK(at::has_internal_overlap(logits) != at::MemOverlap::Yes, kName, "logits",
+                     "rows that share no memory", strides());
+      // A copy would take the memory that writing in place is meant to save.
+      WARPFUSE_CHECK(strided_rows(logits).has_value(), kName, "logits",
+                     "dense columns and leading dimensions of at most two strides", strides());
+    }
+    run_backward<typename BackendFor<Backend, Backward>::type>(kName, inputs, inputs.logits);
+  }
+};
+
+WARPFUSE_OPERATORS(m) {
+  register_operator<Logprob>(m);
+  register_operator<LogprobLse>(m);
+  register_operator<LogprobEntropy>(m);
+  register_operator<WithStatistics>(m);
+  register_operator<Backward>(m);
+  register_operator<BackwardInPlace>(m);
 }
 
-std::tuple<at::Tensor, at::Tensor> logprob_entropy_meta(const at::Tensor& logits,
-                                                        const at::Tensor& targets,
-                                                        int64_t ignore_index, double temperature,
-                                                        bool) {
-  const LogprobInputs inputs{logits, targets, ignore_index, temperature, 0, LogprobForm::entropy};
-  check_logprob("fused_logprob_entropy", inputs);
-  return {empty_result(inputs), empty_result(inputs)};
+// --- the CPU ----------------------------------------------------------------------------------
+
+Counter rows_branch("cpu.logprob_rows");
+Counter parts_branch("cpu.logprob_parts");
+
+/// Whether rows are too few for the threads, which then share them in parts.
+bool shares_rows(const LogitRows& layout) {
+  const bool few = layout.rows < at::get_num_threads() && layout.columns >= 4 * kElementsPerThread;
+  (few ? parts_branch : rows_branch).add();
+  return few;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> with_statistics_meta(
-    const at::Tensor& logits, const at::Tensor& targets, int64_t ignore_index, double temperature,
-    bool, int64_t vocab_start, c10::string_view form) {
-  const LogprobInputs inputs{logits,      targets,     ignore_index,
-                             temperature, vocab_start, logprob_form("_fused_logprob", form)};
-  check_logprob(public_name(inputs.form), inputs);
-  std::vector<c10::SymInt> pairs = targets.sym_sizes().vec();
-  pairs.emplace_back(2);
-  return {empty_result(inputs), empty_result(inputs, inputs.form == LogprobForm::lse),
-          empty_result(inputs, inputs.form == LogprobForm::entropy),
-          at::empty_symint(pairs, logits.options().dtype(logprob_dtype(logits)))};
-}
-
-at::Tensor backward_meta(const at::Tensor& logits, const at::Tensor& targets,
-                         const at::Tensor& statistics, const OptionalTensor& entropy,
-                         const OptionalTensor& grad_logprob, const OptionalTensor& grad_lse,
-                         const OptionalTensor& grad_entropy, int64_t ignore_index,
-                         double temperature, int64_t vocab_start, c10::string_view form) {
-  constexpr const char* kOp = "_fused_logprob_backward";
-  check_logprob_backward(
-      kOp, {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
-      {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
-  return at::empty_symint(logits.sym_sizes(), logits.options());
-}
-
-void backward_in_place_meta(const at::Tensor& logits, const at::Tensor& targets,
-                            const at::Tensor& statistics, const OptionalTensor& entropy,
-                            const OptionalTensor& grad_logprob, const OptionalTensor& grad_lse,
-                            const OptionalTensor& grad_entropy, int64_t ignore_index,
-                            double temperature, int64_t vocab_start, c10::string_view form) {
-  constexpr const char* kOp = "_fused_logprob_backward_";
-  check_logprob_backward(
-      kOp, {logits, targets, ignore_index, temperature, vocab_start, logprob_form(kOp, form)},
-      {statistics, entropy, grad_logprob, grad_lse, grad_entropy});
-}
-
-WARPFUSE_LIBRARY_IMPL(Meta, m) {
-  m.impl("fused_logprob", logprob_meta);
-  m.impl("fused_logprob_lse", logprob_lse_meta);
-  m.impl("fused_logprob_entropy", logprob_entropy_meta);
-  m.impl("_fused_logprob", with_statistics_meta);
-  m.impl("_fused_logprob_backward", backward_meta);
-  m.impl("_fused_logprob_backward_", backward_in_place_meta);
+int64_t parts_per_row(const LogitRows& layout) {
+  return (layout.columns + kLogprobPartColumns - 1) / kLogprobPartColumns;
 }
 
 }  // namespace
+
+void launch_cpu(const FusedLogprobArguments& arguments) {
+  const LogitRows& layout = arguments.layout;
+  if (shares_rows(layout)) {
+    const int64_t count = layout.rows * parts_per_row(layout);
+    std::vector<LogprobPart> parts(count);
+    const LogprobParts<FusedLogprobArguments> in{arguments, parts_per_row(layout),
+                                                 kLogprobPartColumns, parts.data()};
+    parallel_rows(count, kLogprobPartColumns,
+                  [&](int64_t begin, int64_t end) { fused_logprob_parts_cpu(in, begin, end); });
+    fused_logprob_merge_cpu(in, 0, layout.rows);
+    return;
+  }
+  // Uneven: ignored rows take no time and are often adjacent.
+  parallel_uneven_rows(layout.rows, layout.columns, [&](int64_t begin, int64_t end) {
+    fused_logprob_rows_cpu(arguments, begin, end);
+  });
+}
+
+void launch_cpu(const FusedLogprobBackwardArguments& arguments) {
+  const LogitRows& layout = arguments.layout;
+  const bool in_parts = shares_rows(layout);
+  const LogprobParts<FusedLogprobBackwardArguments> in{
+      arguments, in_parts ? parts_per_row(layout) : 1,
+      in_parts ? kLogprobPartColumns : layout.columns, nullptr};
+  const auto kernel = [&](int64_t begin, int64_t end) {
+    fused_logprob_backward_cpu(in, begin, end);
+  };
+  if (in_parts) {
+    parallel_rows(layout.rows * in.parts_per_row, kLogprobPartColumns, kernel);
+  } else {
+    parallel_uneven_rows(layout.rows, layout.columns, kernel);
+  }
+}
+
 }  // namespace warpfuse

@@ -2,7 +2,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "fused_logprob/fused_logprob_kernel.h"
+#include "fused_logprob/fused_logprob.h"
 #include "fused_logprob/logprob_gradient.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const int split = static_cast<int>(block % splits);
   const int rank = static_cast<int>(threadIdx.x) & (row_threads - 1);
   const int64_t columns = arguments.layout.columns;
-  const T* x = static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
-  T* dx = static_cast<T*>(arguments.grad_logits) + row_offset(arguments.grad_layout, index);
+  const T* x = static_cast<const T*>(arguments.logits) + arguments.layout.offset(index);
+  T* dx = static_cast<T*>(arguments.grad_logits) + arguments.grad_layout.offset(index);
   PackedRow<T> layout(dx, columns);
   if constexpr (!kSameAlignment) {
     drop_outer_packs(layout);  // their logits share aligned packs with other rows
@@ -215,8 +215,8 @@ bool has_same_alignment(const FusedLogprobBackwardArguments& arguments) {
 
 }  // namespace
 
-cudaError_t fused_logprob_backward_cuda(const FusedLogprobBackwardArguments& arguments,
-                                        cudaStream_t stream) {
+cudaError_t launch_cuda(const FusedLogprobBackwardArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool entropy = arguments.grad_entropy != nullptr;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "fused_logprob/fused_logprob_kernel.h"
+#include "fused_logprob/fused_logprob.h"
 #include "fused_logprob/logprob_tile.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -101,7 +101,7 @@ __device__ LogprobPartial<C, kEntropy> merge_partials(const LogprobPartial<C, kE
 
 template <typename T>
 __device__ const T* row_logits(const FusedLogprobArguments& arguments, int64_t index) {
-  return static_cast<const T*>(arguments.logits) + row_offset(arguments.layout, index);
+  return static_cast<const T*>(arguments.logits) + arguments.layout.offset(index);
 }
 
 template <typename T>
@@ -258,8 +258,8 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
                                                : logprob_block_kernel<T, kEntropy, false>;
   shape.shared_bytes = split.partials * sizeof(LogprobPartial<Compute<T>, kEntropy>);
   shape.threads = 32 * std::min(split.partials, kMaxThreads / 32);
-  if (rows <= active_blocks(kernel)) {
-    shape.cluster = blocks_per_row(rows, split.partials, active_blocks(kernel));
+  if (const int64_t active = active_blocks(kernel); rows <= active) {
+    shape.cluster = blocks_per_row(rows, split.partials, active);
   } else {
     shape.threads = 32 * std::min(split.partials, kManyRowThreads / 32);
     shape.cluster = blocks_per_row_in_waves(rows, split.partials, active_blocks(kernel));
@@ -271,7 +271,8 @@ cudaError_t launch_forward(const FusedLogprobArguments& arguments, cudaStream_t 
 
 }  // namespace
 
-cudaError_t fused_logprob_cuda(const FusedLogprobArguments& arguments, cudaStream_t stream) {
+cudaError_t launch_cuda(const FusedLogprobArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     return arguments.entropy != nullptr ? launch_forward<T, true>(arguments, stream)

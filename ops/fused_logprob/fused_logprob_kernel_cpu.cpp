@@ -1,57 +1,99 @@
-#include "fused_logprob/fused_logprob_kernel_cpu.h"
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
-#include "fused_logprob/logprob_target_cpu.h"
+#include "fused_logprob/fused_logprob.h"
+#include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-constexpr int64_t kColumns = kLogprobPartColumns;
-
-// --- the reduction ----------------------------------------------------------------------------
-
-/// Reduces x[0, count). `next`: what is read after it, fetched meanwhile. kWeighted: `powers` has
-/// room for whole packs.
-template <typename T, bool kWeighted>
-LogprobPart reduce(const T* x, int64_t count, Compute<T> inverse_temperature, Compute<T>* powers,
-                   const T* next) {
-  using C = Compute<T>;
-  using P = Pack<T>;
-  const C max = max_of<T>(count, [&](int64_t i, int64_t n) { return load(x + i, n); });
-  // Of -inf alone a sum of 0, with +inf one of +inf, and NaN with NaN.
-  const P shift(std::isinf(max) ? C(0) : max);
-  const P inverse(inverse_temperature);
-  const auto scaled = [&](int64_t i, int64_t n) { return (load(x + i, n) - shift) * inverse; };
-  LogprobPart part{max, 0.0, 0.0};
-  part.sum = sum_of<T>(count, [&](int64_t i, int64_t n) {
-    __builtin_prefetch(next + i);
-    const P power = exponential(scaled(i, n));
-    if constexpr (kWeighted) {
-      power.store(powers + i);
-    }
-    return power;
-  });
-  if constexpr (kWeighted) {
-    const P lowest(std::numeric_limits<C>::lowest());  // 0 times it is 0
-    part.weighted = sum_of<T>(count, [&](int64_t i, int64_t n) {
-      return P::loadu(powers + i) * larger(lowest, scaled(i, n));
-    });
-  }
-  return part;
+/// 1 / temperature, clamped to normal numbers: 0 and -inf times it stay 0 and -inf.
+template <typename C>
+C inverse_of(double temperature) {
+  return std::clamp(static_cast<C>(1 / temperature), std::numeric_limits<C>::min(),
+                    std::numeric_limits<C>::max());
 }
 
-/// `row` with the part behind it.
-void join(LogprobPart& row, const LogprobPart& part, double temperature) {
+/// Calls function(T(), std::bool_constant<flag>()).
+template <typename Function>
+void dispatch_with(DType dtype, bool flag, const Function& function) {
+  dispatch(dtype, [&](auto zero) {
+    flag ? function(zero, std::true_type()) : function(zero, std::false_type());
+  });
+}
+
+// --- forward ----------------------------------------------------------------------------------
+
+template <typename T>
+struct Row {
+  const T* x;  // [columns]
+  RowTarget target;
+  bool is_read;  // false: no result depends on its logits
+
+  Row(const FusedLogprobArguments& arguments, int64_t row)
+      : x(static_cast<const T*>(arguments.logits) + arguments.layout.offset(row)),
+        target(arguments.targets, arguments.layout.columns, row),
+        is_read(target.kind != RowTarget::ignored || arguments.lse != nullptr) {}
+};
+
+/// Reduces parts of rows.
+template <typename T, bool kEntropy>
+class PartReducer {
+ public:
+  explicit PartReducer(const FusedLogprobArguments& arguments)
+      : columns_(arguments.layout.columns),
+        inverse_(inverse_of<C>(arguments.temperature)),
+        powers_(kEntropy ? kLogprobPartColumns : 0) {}
+
+  /// Reduces the part of `row` that starts at `column`, and prefetches `next` meanwhile.
+  LogprobPart operator()(const T* row, int64_t column, const T* next) const {
+    const T* x = row + column;
+    const int64_t count = std::min(kLogprobPartColumns, columns_ - column);
+    const C max = max_of<T>(count, [&](int64_t i, int64_t n) { return load(x + i, n); });
+    // With a base of 0, -inf throughout gives a sum of 0, and +inf one of +inf.
+    const P base(std::isinf(max) ? C(0) : max);
+    const P inverse(inverse_);
+    const auto scaled = [&](int64_t i, int64_t n) { return (load(x + i, n) - base) * inverse; };
+    C* const powers = powers_.data();
+    LogprobPart part{max, 0.0, 0.0};
+    part.sum = sum_of<T>(count, [&](int64_t i, int64_t n) {
+      __builtin_prefetch(next + i);
+      const P power = exponential(scaled(i, n));
+      if constexpr (kEntropy) {
+        power.store(powers + i);
+      }
+      return power;
+    });
+    if constexpr (kEntropy) {
+      const P lowest(std::numeric_limits<C>::lowest());  // finite: 0 * -inf would be NaN
+      part.weighted = sum_of<T>(count, [&](int64_t i, int64_t n) {
+        return P::loadu(powers + i) * larger(lowest, scaled(i, n));
+      });
+    }
+    return part;
+  }
+
+ private:
+  using C = Compute<T>;
+  using P = Pack<T>;
+
+  int64_t columns_;
+  C inverse_;
+  Scratch<T> powers_;  // a part's exponentials, whole packs
+};
+
+/// Merges the part to the right of `row` into it.
+void merge(LogprobPart& row, const LogprobPart& part, double temperature) {
   const auto rescaled = [&](const LogprobPart& old, double max) {
     if (old.max == max) {
       return old;
     }
     const double y = (old.max - max) / temperature;
     const double power = std::exp(y);
-    // A product of 0 and -inf must not come of what adds nothing.
+    // y is clamped where its power is 0: 0 * -inf would be NaN.
     return LogprobPart{max, old.sum * power, (old.weighted + std::max(y, -1e6) * old.sum) * power};
   };
   const double max = std::max(row.max, part.max);
@@ -61,114 +103,189 @@ void join(LogprobPart& row, const LogprobPart& part, double temperature) {
   row.weighted += other.weighted;
 }
 
-// --- results ----------------------------------------------------------------------------------
-
-/// The results of a row: `element` is its target's logit.
-template <typename C>
-void write_row(const FusedLogprobArguments& arguments, int64_t row, int64_t target, double element,
-               const LogprobPart& reduced) {
-  const double log_sum = std::log(reduced.sum);
-  const bool infinite = std::isinf(reduced.max);
+template <typename T>
+void write_row(const FusedLogprobArguments& arguments, int64_t index, const Row<T>& row,
+               const LogprobPart& total) {
+  using C = Compute<T>;
+  const double log_sum = std::log(total.sum);
+  const bool infinite = std::isinf(total.max);
   const double log_divisor = infinite ? std::numeric_limits<double>::quiet_NaN() : log_sum;
-  const auto write = [&](void* results, double value) {
+  double logprob = -std::numeric_limits<double>::infinity();  // of another shard's target
+  double entropy = log_divisor - total.weighted / total.sum;
+  if (row.target.kind == RowTarget::column) {
+    const auto logit = static_cast<double>(row.x[row.target.index]);
+    logprob = (logit - total.max) / arguments.temperature - log_divisor;
+  } else if (row.target.kind == RowTarget::ignored) {
+    logprob = entropy = 0;
+  }
+  const auto write = [&](void* results, int64_t place, double value) {
     if (results != nullptr) {
-      static_cast<C*>(results)[row] = static_cast<C>(value);
+      static_cast<C*>(results)[place] = static_cast<C>(value);
     }
   };
-  const double logprob = target == kElsewhere
-                             ? -std::numeric_limits<double>::infinity()
-                             : (element - reduced.max) / arguments.temperature - log_divisor;
-  write(arguments.logprob, target == kIgnored ? 0.0 : logprob);
-  write(arguments.lse, infinite ? log_sum : reduced.max / arguments.temperature + log_sum);
-  write(arguments.entropy, target == kIgnored ? 0.0 : log_divisor - reduced.weighted / reduced.sum);
-  if (arguments.statistics != nullptr) {
-    static_cast<C*>(arguments.statistics)[2 * row] = static_cast<C>(reduced.max);
-    static_cast<C*>(arguments.statistics)[2 * row + 1] = static_cast<C>(log_divisor);
-  }
+  write(arguments.logprob, index, logprob);
+  write(arguments.lse, index, infinite ? log_sum : total.max / arguments.temperature + log_sum);
+  write(arguments.entropy, index, entropy);
+  write(arguments.statistics, 2 * index, total.max);
+  write(arguments.statistics, 2 * index + 1, log_divisor);
 }
 
-/// A row that is ignored and whose lse is not asked for: its logits are not read.
-template <typename C>
-void write_ignored_row(const FusedLogprobArguments& arguments, int64_t row) {
-  write_row<C>(arguments, row, kIgnored, 0.0, {0.0, 1.0, 0.0});
-}
-
-template <typename T>
-struct Row {
-  const T* x;
-  int64_t target;
-  bool reduced;  // else its logits are not read
-
-  Row(const FusedLogprobArguments& arguments, int64_t row)
-      : x(static_cast<const T*>(arguments.logits) + arguments.layout.offset(row)),
-        target(target_column(arguments.targets, arguments.layout.columns, row)),
-        reduced(target != kIgnored || arguments.lse != nullptr) {}
-
-  double element() const { return target >= 0 ? static_cast<double>(x[target]) : 0.0; }
-};
-
-template <typename T, bool kWeighted>
-void forward_rows(const FusedLogprobArguments& arguments, int64_t begin, int64_t end) {
-  using C = Compute<T>;
-  const int64_t columns = arguments.layout.columns;
-  const C inverse = inverse_of<C>(arguments.temperature);
-  const Scratch<T> powers(kWeighted ? kColumns : 0);
+/// Writes the results of rows [begin, end); part_at(row, index, part) gives their reduced parts.
+template <typename T, typename PartAt>
+void write_rows(const FusedLogprobArguments& arguments, int64_t begin, int64_t end,
+                const PartAt& part_at) {
   for (int64_t index = begin; index < end; ++index) {
     const Row<T> row(arguments, index);
-    if (!row.reduced) {
-      write_ignored_row<C>(arguments, index);
-      continue;
-    }
-    LogprobPart reduced{};
-    for (int64_t column = 0; column < columns; column += kColumns) {
-      const int64_t after = column + kColumns;
-      const T* next = after < columns ? row.x + after
-                                      : static_cast<const T*>(arguments.logits) +
-                                            arguments.layout.offset(std::min(index + 1, end - 1));
-      const LogprobPart part = reduce<T, kWeighted>(
-          row.x + column, std::min(kColumns, columns - column), inverse, powers.data(), next);
-      if (column == 0) {
-        reduced = part;
-      } else {
-        join(reduced, part, arguments.temperature);
+    LogprobPart total{0.0, 1.0, 0.0};  // gives zeros as the statistics of a row that is not read
+    if (row.is_read) {
+      total = part_at(row, index, 0);
+      for (int64_t part = 1; part * kLogprobPartColumns < arguments.layout.columns; ++part) {
+        merge(total, part_at(row, index, part), arguments.temperature);
       }
     }
-    write_row<C>(arguments, index, row.target, row.element(), reduced);
+    write_row(arguments, index, row, total);
   }
 }
 
-template <typename T, bool kWeighted>
-void forward_parts(const LogprobInParts<FusedLogprobArguments>& in, int64_t begin, int64_t end) {
-  using C = Compute<T>;
-  const int64_t columns = in.arguments.layout.columns;
-  const C inverse = inverse_of<C>(in.arguments.temperature);
-  const Scratch<T> powers(kWeighted ? kColumns : 0);
+template <typename T, bool kEntropy>
+void forward_rows(const FusedLogprobArguments& arguments, int64_t begin, int64_t end) {
+  const PartReducer<T, kEntropy> reduce(arguments);
+  write_rows<T>(arguments, begin, end, [&](const Row<T>& row, int64_t index, int64_t part) {
+    const int64_t column = part * kLogprobPartColumns, after = column + kLogprobPartColumns;
+    const T* next = after < arguments.layout.columns
+                        ? row.x + after
+                        : static_cast<const T*>(arguments.logits) +
+                              arguments.layout.offset(std::min(index + 1, end - 1));
+    return reduce(row.x, column, next);
+  });
+}
+
+template <typename T, bool kEntropy>
+void forward_parts(const LogprobParts<FusedLogprobArguments>& in, int64_t begin, int64_t end) {
+  const PartReducer<T, kEntropy> reduce(in.arguments);
   for (int64_t part = begin; part < end; ++part) {
     const Row<T> row(in.arguments, part / in.parts_per_row);
-    const int64_t column = part % in.parts_per_row * kColumns;
-    const T* x = row.x + column;
-    const int64_t count = std::min(kColumns, columns - column);
-    if (row.reduced) {
-      in.parts[part] = reduce<T, kWeighted>(x, count, inverse, powers.data(), x);
+    const int64_t column = part % in.parts_per_row * kLogprobPartColumns;
+    if (row.is_read) {
+      in.parts[part] = reduce(row.x, column, row.x + column);
     }
   }
 }
 
-template <typename T>
-void join_rows(const LogprobInParts<FusedLogprobArguments>& in, int64_t begin, int64_t end) {
+// --- backward ---------------------------------------------------------------------------------
+
+/// The gradient of a row's logits,
+///   dx = ((grad_lse - grad_logprob) * p - grad_entropy * p * (log p + entropy)) / temperature
+/// and grad_logprob / temperature more at the target.
+template <typename C>
+struct RowGradient {
+  C max;
+  C log_divisor;
+  C inverse;
+  C probability_factor;
+  C grad_entropy;
+  C entropy;
+  double grad_logprob;
+  double temperature;
+  int64_t target;  // its column, or -1
+  bool is_zero;
+
+  RowGradient(const FusedLogprobBackwardArguments& a, int64_t row) {
+    const auto at_row = [&](const void* values) {
+      return values != nullptr ? static_cast<const C*>(values)[row] : C(0);
+    };
+    const C* statistics = static_cast<const C*>(a.statistics) + 2 * row;
+    const RowTarget row_target(a.targets, a.layout.columns, row);
+    const bool counts = row_target.kind != RowTarget::ignored;
+    target = row_target.kind == RowTarget::column ? row_target.index : -1;
+    temperature = a.temperature;
+    max = statistics[0];
+    log_divisor = statistics[1];
+    inverse = inverse_of<C>(a.temperature);
+    grad_logprob = target >= 0 ? at_row(a.grad_logprob) : C(0);
+    probability_factor = static_cast<C>(at_row(a.grad_lse) - grad_logprob);
+    grad_entropy = counts ? at_row(a.grad_entropy) : C(0);
+    entropy = counts ? at_row(a.entropy) : C(0);
+    // A row of -inf throughout has a flat lse; its statistics make the other gradients NaN.
+    const bool has_logprob = target >= 0 && a.grad_logprob != nullptr;
+    const bool has_entropy = counts && a.grad_entropy != nullptr;
+    is_zero =
+        !has_logprob && !has_entropy && (a.grad_lse == nullptr || max == kNegativeInfinity<C>);
+  }
+
+  /// The gradient of the target's logit x, in double.
+  double at_target(double x) const {
+    const double log_p = (x - max) / temperature - log_divisor;
+    const double p = std::exp(log_p);
+    const double through_entropy =
+        p == 0 ? 0 : static_cast<double>(grad_entropy) * p * (log_p + entropy);
+    return (probability_factor * p + grad_logprob - through_entropy) / temperature;
+  }
+};
+
+/// dx[0, count) from x[0, count), which may be the same memory: the last pack overlaps the one
+/// before it, so it is read before anything is written.
+template <typename T, typename Map>
+C10_ALWAYS_INLINE void transform_in_place(const T* x, T* dx, int64_t count, const Map& map) {
+  constexpr int64_t kSize = kPackSize<T>;
+  if (count < kSize) {
+    store<T>(map(load(x, count)), dx, count);
+    return;
+  }
+  const Vectorized<T> last = rounded<T>(map(load(x + count - kSize, kSize)));
+#pragma GCC unroll 2
+  for (int64_t i = 0; i + kSize <= count; i += kSize) {
+    store<T>(map(load(x + i, kSize)), dx + i, kSize);
+  }
+  last.store(dx + count - kSize);
+}
+
+/// The gradients of the columns [column, column + count) of a row. x, dx: [columns].
+template <typename T, bool kEntropy>
+void write_gradients(const RowGradient<Compute<T>>& row, const T* x, T* dx, int64_t column,
+                     int64_t count) {
   using C = Compute<T>;
-  for (int64_t index = begin; index < end; ++index) {
-    const Row<T> row(in.arguments, index);
-    if (!row.reduced) {
-      write_ignored_row<C>(in.arguments, index);
-      continue;
+  using P = Pack<T>;
+  if (row.is_zero) {
+    std::fill_n(dx + column, count, T(0));
+    return;
+  }
+  const bool has_target = row.target >= column && row.target < column + count;
+  const double target_logit = has_target ? static_cast<double>(x[row.target]) : 0.0;
+  const P max(row.max);
+  const P inverse(row.inverse);
+  const P log_divisor(row.log_divisor);
+  const P probability_factor(row.probability_factor);
+  const P grad_entropy(row.grad_entropy);
+  const P entropy(row.entropy);
+  const P lowest(std::numeric_limits<C>::lowest());
+  transform_in_place<T>(x + column, dx + column, count, [&](const P& value) {
+    const P log_p = (value - max) * inverse - log_divisor;
+    const P p = exponential(log_p);
+    if constexpr (kEntropy) {
+      return p * (probability_factor - grad_entropy * (larger(lowest, log_p) + entropy)) * inverse;
+    } else {
+      return p * probability_factor * inverse;
     }
-    const LogprobPart* parts = in.parts + index * in.parts_per_row;
-    LogprobPart reduced = parts[0];
-    for (int64_t i = 1; i < in.parts_per_row; ++i) {
-      join(reduced, parts[i], in.arguments.temperature);
-    }
-    write_row<C>(in.arguments, index, row.target, row.element(), reduced);
+  });
+  if (has_target) {
+    dx[row.target] = static_cast<T>(static_cast<C>(row.at_target(target_logit)));
+  }
+}
+
+template <typename T, bool kEntropy>
+void backward_parts(const LogprobParts<FusedLogprobBackwardArguments>& in, int64_t begin,
+                    int64_t end) {
+  const auto& arguments = in.arguments;
+  const int64_t columns = arguments.layout.columns;
+  for (int64_t part = begin; part < end; ++part) {
+    const int64_t row = part / in.parts_per_row;
+    const int64_t column = part % in.parts_per_row * in.part_columns;
+    write_gradients<T, kEntropy>(
+        RowGradient<Compute<T>>(arguments, row),
+        static_cast<const T*>(arguments.logits) + arguments.layout.offset(row),
+        static_cast<T*>(arguments.grad_logits) + arguments.grad_layout.offset(row), column,
+        std::min(in.part_columns, columns - column));
   }
 }
 
@@ -177,21 +294,34 @@ void join_rows(const LogprobInParts<FusedLogprobArguments>& in, int64_t begin, i
 // --- entry points -----------------------------------------------------------------------------
 
 void fused_logprob_rows_cpu(const FusedLogprobArguments& arguments, int64_t begin, int64_t end) {
-  dispatch_with(arguments.dtype, arguments.entropy != nullptr, [&](auto zero, auto weighted) {
-    forward_rows<decltype(zero), weighted.value>(arguments, begin, end);
+  dispatch_with(arguments.dtype, arguments.entropy != nullptr, [&](auto zero, auto entropy) {
+    forward_rows<decltype(zero), entropy.value>(arguments, begin, end);
   });
 }
 
-void fused_logprob_parts_cpu(const LogprobInParts<FusedLogprobArguments>& in, int64_t begin,
+void fused_logprob_parts_cpu(const LogprobParts<FusedLogprobArguments>& in, int64_t begin,
                              int64_t end) {
-  dispatch_with(in.arguments.dtype, in.arguments.entropy != nullptr, [&](auto zero, auto weighted) {
-    forward_parts<decltype(zero), weighted.value>(in, begin, end);
+  dispatch_with(in.arguments.dtype, in.arguments.entropy != nullptr, [&](auto zero, auto entropy) {
+    forward_parts<decltype(zero), entropy.value>(in, begin, end);
   });
 }
 
-void fused_logprob_join_cpu(const LogprobInParts<FusedLogprobArguments>& in, int64_t begin,
-                            int64_t end) {
-  dispatch(in.arguments.dtype, [&](auto zero) { join_rows<decltype(zero)>(in, begin, end); });
+void fused_logprob_merge_cpu(const LogprobParts<FusedLogprobArguments>& in, int64_t begin,
+                             int64_t end) {
+  dispatch(in.arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    write_rows<T>(in.arguments, begin, end, [&](const Row<T>&, int64_t index, int64_t part) {
+      return in.parts[index * in.parts_per_row + part];
+    });
+  });
+}
+
+void fused_logprob_backward_cpu(const LogprobParts<FusedLogprobBackwardArguments>& in,
+                                int64_t begin, int64_t end) {
+  dispatch_with(in.arguments.dtype, in.arguments.grad_entropy != nullptr,
+                [&](auto zero, auto entropy) {
+                  backward_parts<decltype(zero), entropy.value>(in, begin, end);
+                });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numbers>
 
-#include "fused_logprob/fused_logprob_arguments.h"
+#include "fused_logprob/fused_logprob.h"
 #include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
@@ -28,32 +28,6 @@ struct Temperature {
 };
 
 __device__ __forceinline__ double fast_exp2(double exponent) { return exp2(exponent); }
-
-__device__ __forceinline__ int64_t row_offset(const LogitRows& layout, int64_t row) {
-  if (layout.inner >= layout.rows) {
-    return row * layout.inner_stride;  // no division
-  }
-  return row / layout.inner * layout.outer_stride + row % layout.inner * layout.inner_stride;
-}
-
-struct RowTarget {
-  enum Kind { column, ignored, other_shard, invalid };
-  Kind kind;
-  int64_t index;  // the target's column
-
-  __device__ RowTarget(const LogprobTargets& targets, int64_t columns, int64_t row) {
-    const int64_t target = targets.is_int64 ? static_cast<const int64_t*>(targets.data)[row]
-                                            : static_cast<const int32_t*>(targets.data)[row];
-    // Unsigned: no target overflows, and targets before the shard end up beyond its last column.
-    const uint64_t shard_column =
-        static_cast<uint64_t>(target) - static_cast<uint64_t>(targets.vocab_start);
-    index = static_cast<int64_t>(shard_column);
-    kind = target == targets.ignore_index                                 ? ignored
-           : target >= 0 && shard_column < static_cast<uint64_t>(columns) ? column
-           : target >= 0 && targets.is_shard                              ? other_shard
-                                                                          : invalid;
-  }
-};
 
 /// Columns of a row, reduced. Exponents are d = scale * (x - exp_base(max)), scale = log2(e) / T.
 template <typename C, bool kEntropy>

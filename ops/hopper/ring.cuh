@@ -23,10 +23,12 @@ struct Ring {
   }
 };
 
-/// A thread's position in a ring whose first stage is at the shared address `stages`. Producer and
-/// consumers have one each, and advance it once per stage:
-///   producer:  producer_wait(), full().arrive_expect_bytes(), copies to stage() that arrive at
-///   full() consumer:  consumer_wait(), reads of stage(), consumer_release()
+/// A thread's position in a ring whose first stage is at the shared address `stages`. The producer
+/// and each consumer thread have one. Per stage, before advance():
+///
+/// - the producer calls producer_wait() and full().arrive_expect_bytes(), and starts copies of so
+///   many bytes to stage() that arrive at full();
+/// - a consumer calls consumer_wait(), reads stage(), and calls consumer_release().
 template <typename Ring>
 class RingCursor {
  public:

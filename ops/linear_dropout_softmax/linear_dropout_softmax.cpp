@@ -1,6 +1,7 @@
 #include "linear_dropout_softmax/linear_dropout_softmax.h"
 
 #include <ATen/ops/linear.h>
+#include <warpfuse/softmax.h>
 
 #include <tuple>
 
@@ -10,7 +11,7 @@
 #include "core/calls.h"
 #include "core/operator.h"
 #include "dropout_softmax/dropout_softmax.h"  // the kernel behind at::linear
-#include "rowwise/tensor_layout.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {
@@ -122,18 +123,13 @@ WARPFUSE_OPERATORS(m) { register_operator<LinearDropoutSoftmax>(m); }
 
 // --- the public operator, on every backend ----------------------------------------------------
 
-struct Softmax
-    : Calls<Softmax, at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
-  static constexpr const char* kName = "softmax";
-};
-
 // It consists of others, each with its gradient.
 at::Tensor linear_dropout_softmax(const at::Tensor& input, const at::Tensor& weight,
                                   const OptionalTensor& bias, double dropout_p, bool training) {
   check("linear_dropout_softmax", input, weight, bias, dropout_p);
   return training && dropout_p > 0
              ? std::get<0>(LinearDropoutSoftmax::call(input, weight, bias, dropout_p, std::nullopt))
-             : Softmax::call(at::linear(input, weight, bias), -1, std::nullopt);
+             : warpfuse::softmax(at::linear(input, weight, bias), -1);
 }
 
 WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {

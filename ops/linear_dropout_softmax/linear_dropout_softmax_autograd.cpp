@@ -1,12 +1,13 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <warpfuse/dropout_softmax.h>
 
 #include <tuple>
 
-#include "common/dropout_tangent.h"
+#include "common/random.h"
 #include "core/autograd.h"
-#include "rowwise/row_statistics.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {
@@ -89,29 +90,23 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) { Linear::register_in(m); }
 
 // --- Autocast: the rules of at::linear --------------------------------------------------------
 
-struct PublicOperator : Calls<PublicOperator, at::Tensor(const at::Tensor&, const at::Tensor&,
-                                                         const OptionalTensor&, double, bool)> {
-  static constexpr const char* kName = "linear_dropout_softmax";
-
-  template <at::DeviceType kDevice, c10::DispatchKey kKey>
-  static at::Tensor autocast(const at::Tensor& input, const at::Tensor& weight,
-                             const OptionalTensor& bias, double dropout_p, bool training) {
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
-    const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
-    const auto cast = [&](const auto& tensor) {
-      return at::autocast::cached_cast(dtype, tensor, kDevice);
-    };
-    return call(cast(input), cast(weight), cast(bias), dropout_p, training);
-  }
-};
+template <at::DeviceType kDevice, c10::DispatchKey kKey>
+at::Tensor autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
+                    double dropout_p, bool training) {
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
+  const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
+  const auto cast = [&](const auto& tensor) {
+    return at::autocast::cached_cast(dtype, tensor, kDevice);
+  };
+  return linear_dropout_softmax(cast(input), cast(weight), cast(bias), dropout_p, training);
+}
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl(PublicOperator::kName,
-         &PublicOperator::autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
+  m.impl("linear_dropout_softmax", autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  m.impl(PublicOperator::kName, &PublicOperator::autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
+  m.impl("linear_dropout_softmax", autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
 }
 
 }  // namespace

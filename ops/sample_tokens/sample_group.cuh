@@ -7,28 +7,31 @@
 
 namespace warpfuse::cuda {
 
-// What the blocks of a row tell each other. All of it is whole numbers, whose order does not
-// matter.
+// Reductions over the blocks that share a row. All values are integers, so order does not matter.
 
-inline constexpr int kSampleThreads = 512;
+// --- launch parameters, measured on an H200 ---------------------------------------------------
+
+inline constexpr int kSampleThreads = 512;  // per block
 inline constexpr int kSampleWarps = kSampleThreads / 32;
-inline constexpr int kMostBlocks = 16;  // of a cluster
+inline constexpr int kSampleMinBlocks = 2;    // per multiprocessor, for the register allocation
+inline constexpr int kSampleMaxCluster = 16;  // blocks per row
+inline constexpr int kSampleMinPacks = kSampleThreads / 2;  // of a row, for each of its blocks
 
 // --- within a warp ----------------------------------------------------------------------------
 
-__device__ __forceinline__ int max_of_warp(int value) { return __reduce_max_sync(~0u, value); }
-__device__ __forceinline__ int min_of_warp(int value) { return __reduce_min_sync(~0u, value); }
-__device__ __forceinline__ int64_t max_of_warp(int64_t value) {
+__device__ __forceinline__ int warp_max(int value) { return __reduce_max_sync(~0u, value); }
+__device__ __forceinline__ int warp_min(int value) { return __reduce_min_sync(~0u, value); }
+__device__ __forceinline__ int64_t warp_max(int64_t value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     value = max(value, __shfl_xor_sync(~0u, value, offset));
   }
   return value;
 }
-__device__ __forceinline__ int64_t min_of_warp(int64_t value) { return -max_of_warp(-value); }
+__device__ __forceinline__ int64_t warp_min(int64_t value) { return -warp_max(-value); }
 
-/// The sum of the values of this lane and those before it.
-__device__ __forceinline__ uint64_t sum_up_to_lane(uint64_t value) {
+/// The sum over this lane and the lanes before it.
+__device__ __forceinline__ uint64_t inclusive_sum(uint64_t value) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
@@ -38,7 +41,7 @@ __device__ __forceinline__ uint64_t sum_up_to_lane(uint64_t value) {
   return value;
 }
 
-// --- the ends of a row ------------------------------------------------------------------------
+// --- the extremes of a row --------------------------------------------------------------------
 
 /// The largest key and the first token that has it, and the smallest key that is not -inf.
 template <typename Format>
@@ -50,7 +53,7 @@ struct Extremes {
   __device__ static Extremes none() { return {-Format::kInfinity, Format::kNaN, INT_MAX}; }
 };
 
-/// As BlockGroup::total wants it.
+/// The reduction that finds them, for BlockGroup::total().
 template <typename Format>
 struct FindExtremes {
   using Key = typename Format::Key;
@@ -63,18 +66,19 @@ struct FindExtremes {
   }
 
   __device__ Partial merge(const Warp&, const Partial& lane) const {
-    const Key max = max_of_warp(lane.max);
+    const Key max = warp_max(lane.max);
     const int token = lane.max == max ? lane.token : INT_MAX;
-    return {max, min_of_warp(lane.min), min_of_warp(token)};
+    return {max, warp_min(lane.min), warp_min(token)};
   }
 };
 
 // --- the search for a key ---------------------------------------------------------------------
 
-/// Masses by digit, as two words each: shared memory adds words at once, longer ones in a loop.
+/// Masses by digit, in two words each: shared memory adds 32 bits atomically in hardware, 64 bits
+/// in a loop.
 struct Histogram {
   static constexpr int kDigits = 256;
-  uint2 words[kDigits];  // x: the lower one
+  uint2 words[kDigits];  // x: the lower word
 
   /// By all threads of the block.
   __device__ void clear() {
@@ -100,7 +104,7 @@ static_assert(Histogram::kDigits <= kSampleThreads);
 template <typename Key>
 using Search = KeySearch<Key, 8>;
 
-/// Shared memory of a search's steps, and the steps.
+/// Finds the digits of searches; lies in shared memory.
 class DigitFinder {
  public:
   /// Before the first step; the caller synchronises the block.
@@ -109,13 +113,13 @@ class DigitFinder {
     histograms_[1].clear();
   }
 
-  /// Two in turn: while other blocks read one, the next digit is counted in the other.
+  /// Double-buffered: while other blocks read one, the next digit is counted in the other.
   __device__ Histogram& histogram(int turn) { return histograms_[turn % 2]; }
 
-  /// Ends a step when all of the block's masses are in histogram(turn): tells the search its digit.
-  /// The first step of a search sets `wanted` to target(total).
+  /// Ends a digit, called when the block's masses are in histogram(turn): enters it in the search.
+  /// The first digit of a search sets `wanted` to target(total).
   template <typename Key, typename Target>
-  __device__ void step(BlockGroup& group, int turn, bool first, const Target& target,
+  __device__ void find(BlockGroup& group, int turn, bool first, const Target& target,
                        uint64_t& wanted, Search<Key>& search) {
     const int digit = static_cast<int>(threadIdx.x), warp = digit / 32;
     if (group.blocks() > 1) {
@@ -136,16 +140,16 @@ class DigitFinder {
         mass = histogram(turn).mass(digit);
       }
     }
-    histogram(turn + 1).clear();  // all blocks have read it, or they would not be here
-    const uint64_t up_to_lane = sum_up_to_lane(mass);
+    histogram(turn + 1).clear();  // all blocks have read it before the barrier above
+    const uint64_t lanes_mass = inclusive_sum(mass);
     if (digit % 32 == 31) {
-      of_warps_[warp] = up_to_lane;
+      warp_masses_[warp] = lanes_mass;
     }
     __syncthreads();
-    uint64_t above = up_to_lane - mass, total = 0;
+    uint64_t above = lanes_mass - mass, total = 0;
     for (int i = 0; i < kSampleWarps; ++i) {
-      above += i < warp ? of_warps_[i] : 0;
-      total += of_warps_[i];
+      above += i < warp ? warp_masses_[i] : 0;
+      total += warp_masses_[i];
     }
     wanted = first ? target(total) : wanted;
     const uint64_t still_wanted = wanted - search.above();
@@ -159,42 +163,42 @@ class DigitFinder {
 
  private:
   Histogram histograms_[2];
-  uint64_t of_warps_[kSampleWarps];
+  uint64_t warp_masses_[kSampleWarps];
   uint64_t above_;
   unsigned digit_;
 };
 
-// --- where the draw falls ---------------------------------------------------------------------
+// --- the place of a draw ----------------------------------------------------------------------
 
-/// Of a part of a row: the mass of its tokens above the least key, and how many are ties.
+/// A part of a row: the mass of its tokens above the bound, and the number of its ties.
 struct PartSums {
   uint64_t mass, ties;
 
-  __device__ uint64_t of(bool of_ties) const { return of_ties ? ties : mass; }
+  __device__ uint64_t mass_or_ties(bool is_tie) const { return is_tie ? ties : mass; }
 };
 
-/// Takes the parts before `index` off `position`. False where it lies in another part.
-__device__ inline bool enter_part(const PartSums* parts, int index, bool of_ties,
+/// Turns a position in the row into one in part `index`. False if it lies in another part.
+__device__ inline bool enter_part(const PartSums* parts, int index, bool is_tie,
                                   uint64_t& position) {
   for (int i = 0; i < index; ++i) {
-    const uint64_t part = parts[i].of(of_ties);
+    const uint64_t part = parts[i].mass_or_ties(is_tie);
     if (position < part) {
       return false;
     }
     position -= part;
   }
-  return position < parts[index].of(of_ties);
+  return position < parts[index].mass_or_ties(is_tie);
 }
 
-/// The sums of all parts, in shared memory.
+/// The sums of all parts of a row; lies in shared memory.
 class PartTable {
  public:
-  /// By all threads, with the sums of their warp: returns those of the row.
-  __device__ PartSums share(BlockGroup& group, const PartSums& of_lane) {
+  /// Called by all threads with their sums. Returns the row's.
+  __device__ PartSums reduce(BlockGroup& group, const PartSums& lane) {
     const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
-    const PartSums of_warp{sum_up_to_lane(of_lane.mass), sum_up_to_lane(of_lane.ties)};
+    const PartSums warp_sums{inclusive_sum(lane.mass), inclusive_sum(lane.ties)};
     if (thread % 32 == 31) {
-      warps_[warp] = of_warp;
+      warps_[warp] = warp_sums;
     }
     __syncthreads();
     if (thread < group.blocks()) {
@@ -211,10 +215,10 @@ class PartTable {
     return sum(blocks_, group.blocks());
   }
 
-  /// Whether the position, of the row, is this warp's; then it becomes that in the warp's part.
-  __device__ bool enter(const BlockGroup& group, bool of_ties, uint64_t& position) const {
-    return enter_part(blocks_, group.block(), of_ties, position) &&
-           enter_part(warps_, static_cast<int>(threadIdx.x) / 32, of_ties, position);
+  /// Turns a position in the row into one in this warp's part. False if it lies in another part.
+  __device__ bool enter(const BlockGroup& group, bool is_tie, uint64_t& position) const {
+    return enter_part(blocks_, group.block(), is_tie, position) &&
+           enter_part(warps_, static_cast<int>(threadIdx.x) / 32, is_tie, position);
   }
 
  private:
@@ -228,7 +232,7 @@ class PartTable {
   }
 
   PartSums warps_[kSampleWarps];
-  PartSums blocks_[kMostBlocks];
+  PartSums blocks_[kSampleMaxCluster];
 };
 
 }  // namespace warpfuse::cuda

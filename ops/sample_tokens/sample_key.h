@@ -16,9 +16,9 @@ WARPFUSE_HOST_DEVICE inline To same_bits(From from) {
   return to;
 }
 
-/// How a dtype is laid out: a sign, an exponent, and kMantissa bits of mantissa. Logits are worked
-/// on as keys: whole numbers in the order of the logits, equal where logits are equal (-0 and 0
-/// too), the same on every processor.
+/// The bits of a dtype: a sign, an exponent, and kMantissa bits of mantissa. The kernels work on
+/// keys: integers in the order of the logits, equal where logits are equal (-0 and 0 too), the same
+/// on every processor.
 template <typename BitsType, unsigned kMantissa>
 struct LogitFormat {
   using Bits = BitsType;
@@ -27,8 +27,8 @@ struct LogitFormat {
   static constexpr unsigned kExponent = 8 * sizeof(Bits) - 1 - kMantissa;
   static constexpr Bits kSign = static_cast<Bits>(uint64_t{1} << (kMantissa + kExponent));
   static constexpr Key kInfinity = static_cast<Key>(((uint64_t{1} << kExponent) - 1) << kMantissa);
-  static constexpr Key kNaN = kInfinity + 1;  // of any NaN: above all others, so that max finds it
-  static constexpr Bits kNothing = static_cast<Bits>(kSign | kInfinity);  // a logit of -inf
+  static constexpr Key kNaN = kInfinity + 1;  // any NaN; above all others, so that max finds it
+  static constexpr Bits kMinusInfinity = static_cast<Bits>(kSign | kInfinity);
 
   WARPFUSE_HOST_DEVICE static Key key(Bits bits) {
     const Key magnitude = static_cast<Key>(bits & static_cast<Bits>(~kSign));
@@ -36,15 +36,15 @@ struct LogitFormat {
     return magnitude > kInfinity ? kNaN : signed_key;
   }
 
-  /// The logit, which is finite, exactly. Not by conversion, which may flush subnormal numbers.
+  /// The exact value of a finite logit. A conversion might flush subnormal numbers.
   WARPFUSE_HOST_DEVICE static double value(Key key) {
     const auto magnitude = static_cast<uint64_t>(key < 0 ? -key : key);
     const uint64_t sign = key < 0 ? uint64_t{1} << 63 : 0;
     if constexpr (sizeof(Bits) == 8) {
       return same_bits<double>(magnitude | sign);
     } else {
-      // The exponent moves to double's bias. A subnormal number is read as if it had the leading 1
-      // of the smallest normal one, which is taken away again.
+      // Moves the exponent to double's bias. A subnormal number is read with the leading 1 of the
+      // smallest normal one, which is then subtracted.
       constexpr uint64_t kBias = (uint64_t{1} << (kExponent - 1)) - 1;
       constexpr uint64_t kOne = uint64_t{1} << 52;
       constexpr uint64_t kMove = (1023 - kBias) * kOne;

@@ -6,9 +6,9 @@
 
 namespace warpfuse {
 
-// Every operation rounds once, as IEEE 754 says, and is written out: a compiler that made one
-// instruction of a product and a sum where another makes two would draw other tokens. (The CPU's
-// file is compiled with -ffp-contract=off.)
+// Every operation is written out and rounds once, as IEEE 754 says: contraction of a product and a
+// sum by one compiler and not by another would draw different tokens. (The CPU's file is compiled
+// with -ffp-contract=off.)
 
 WARPFUSE_HOST_DEVICE inline double rounded_sum(double a, double b) {
 #ifdef __CUDA_ARCH__
@@ -32,7 +32,7 @@ WARPFUSE_HOST_DEVICE inline double fused_product_sum(double a, double b, double 
 #endif
 }
 
-/// The upper half of a product of 128 bits.
+/// The upper 64 bits of a product.
 WARPFUSE_HOST_DEVICE inline uint64_t upper_product(uint64_t a, uint64_t b) {
 #ifdef __CUDA_ARCH__
   return __umul64hi(a, b);
@@ -42,12 +42,12 @@ WARPFUSE_HOST_DEVICE inline uint64_t upper_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-/// Probabilities are whole numbers, in units of 2^-43 of the likeliest token's: sums of them are
-/// exact in any order, and those of 2^20 tokens fit 63 bits.
+/// Probabilities are integers (masses) in units of 2^-43 of the likeliest token's: their sums are
+/// exact in any order, and sums of 2^20 tokens fit 63 bits.
 inline constexpr unsigned kMassBits = 43;
-inline constexpr int64_t kMostColumns = static_cast<int64_t>(uint64_t{1} << (63 - kMassBits));
+inline constexpr int64_t kMaxColumns = static_cast<int64_t>(uint64_t{1} << (63 - kMassBits));
 
-/// Of the powers of f, the highest first.
+/// A polynomial in f by Horner's rule, from the highest coefficient on.
 template <typename... Coefficients>
 WARPFUSE_HOST_DEVICE inline double polynomial(double f, double value, Coefficients... others) {
   ((value = fused_product_sum(value, f, others)), ...);
@@ -56,10 +56,10 @@ WARPFUSE_HOST_DEVICE inline double polynomial(double f, double value, Coefficien
 
 /// 2^y, in units of 2^-43, rounded; y <= 0.
 WARPFUSE_HOST_DEVICE inline uint64_t power_of_two_mass(double y) {
-  constexpr double kRound = 0x1.8p52;  // a sum with it is a whole number, in the lowest bits
-  constexpr double kFirstWhole = 0x1p52;
-  constexpr double kLeast = -45;  // from here on it is 0
-  y = y > kLeast ? y : kLeast;
+  constexpr double kRound = 0x1.8p52;  // rounds a sum to an integer, in the lowest bits
+  constexpr double kInteger = 0x1p52;  // from here on all numbers are integers
+  constexpr double kMin = -45;         // from here down the mass is 0
+  y = y > kMin ? y : kMin;
   const double rounded = rounded_sum(y, kRound);
   const double f = rounded_sum(y, -rounded_sum(rounded, -kRound));
   // 2^f for -1/2 <= f <= 1/2, off by 2^-50 at most: the polynomial through the Chebyshev nodes of
@@ -71,10 +71,10 @@ WARPFUSE_HOST_DEVICE inline uint64_t power_of_two_mass(double y) {
                  0x1.3b2ab6fba385fp-7, 0x1.c6b08d7044119p-5, 0x1.ebfbdff82c590p-3, kSlope, 1.0);
   const uint64_t exponent = same_bits<uint64_t>(rounded) - same_bits<uint64_t>(kRound) + kMassBits;
   const auto mass = same_bits<double>(same_bits<uint64_t>(power) + (exponent << 52));
-  return same_bits<uint64_t>(rounded_sum(mass, kFirstWhole)) - same_bits<uint64_t>(kFirstWhole);
+  return same_bits<uint64_t>(rounded_sum(mass, kInteger)) - same_bits<uint64_t>(kInteger);
 }
 
-/// The masses of a row's tokens, by their keys, whose largest is `max` and neither NaN nor -inf.
+/// The masses of a row's tokens. The row's largest key `max` is neither NaN nor -inf.
 template <typename Format>
 class TokenMass {
  public:
@@ -85,10 +85,10 @@ class TokenMass {
         largest_(max == Format::kInfinity ? static_cast<double>(INFINITY) : Format::value(max)),
         scale_(scale) {}
 
-  /// Of a key that is not -inf.
+  /// The mass of a key that is not -inf.
   WARPFUSE_HOST_DEVICE uint64_t operator()(Key key) const {
     const double below = rounded_sum(Format::value(key), -largest_);
-    // Of infinite logits the difference is NaN.
+    // The difference of infinite logits is NaN.
     return power_of_two_mass(key == max_ ? 0.0 : rounded_product(below, scale_));
   }
 

@@ -5,10 +5,9 @@
 
 namespace warpfuse::cuda {
 
-/// The part of a row that one warp works on: neighbouring tokens, so that parts in order are tokens
-/// in order. It is read in packs of 16 bytes from where memory allows them: the row's first and
-/// last pack may reach beyond it, and have -inf there. Each pass reads it anew, from the
-/// first-level cache after the first.
+/// A warp's part of a row: neighbouring tokens, so that warps in order have tokens in order. It is
+/// read in aligned packs of 16 bytes; the row's first and last pack may reach beyond the row and
+/// have -inf there. Each pass reads the part again, after the first pass from the L1 cache.
 template <typename Format>
 class WarpSlice {
  public:
@@ -28,7 +27,7 @@ class WarpSlice {
     }
   };
 
-  /// Part `part` of `parts`.
+  /// Part `part` of `parts` equal ones.
   __device__ WarpSlice(const Bits* row, int columns, int part, int parts)
       : row_(row), columns_(columns) {
     head_ = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Bits) % kPack);
@@ -38,25 +37,25 @@ class WarpSlice {
     end_ = min(packs, begin_ + share);
   }
 
-  /// visit(pack) of each pack, by one lane, in no order. The first pass waits for memory: kAhead,
-  /// the next pack is on its way while one is worked on.
-  template <bool kAhead, typename Visit>
+  /// Calls visit(pack) for each pack, in one lane, in any order. kPrefetch: loads the next pack
+  /// meanwhile, for the first pass, which waits for memory.
+  template <bool kPrefetch, typename Visit>
   __device__ __forceinline__ void each(const Visit& visit) const {
     Pack next;
-    if (kAhead && begin_ + lane() < end_) {
+    if (kPrefetch && begin_ + lane() < end_) {
       next = load(begin_ + lane());
     }
     for (int at = begin_ + lane(); at < end_; at += 32) {
-      const Pack pack = kAhead ? next : load(at);
-      if (kAhead && at + 32 < end_) {
+      const Pack pack = kPrefetch ? next : load(at);
+      if (kPrefetch && at + 32 < end_) {
         next = load(at + 32);
       }
       visit(pack);
     }
   }
 
-  /// The same in order and by all lanes at once, until visit(pack) is true. Lanes without a pack
-  /// get one of -inf.
+  /// Calls visit(pack) in all lanes at once, in the order of packs, until it is true. Lanes without
+  /// a pack get one of -inf.
   template <typename Visit>
   __device__ __forceinline__ void each_in_order(const Visit& visit) const {
     for (int at = begin_; at < end_; at += 32) {
@@ -77,14 +76,14 @@ class WarpSlice {
     return edge_pack(row_, columns_, first);
   }
 
-  /// Element by element, those of the row's columns. A function of its own, as it is seldom called:
-  /// code that is not there need not be fetched.
+  /// Loads the row's elements of a pack one by one. Not inlined: it is rare, and the loops stay
+  /// short in the instruction cache.
   __device__ __noinline__ static Pack edge_pack(const Bits* row, int columns, int first) {
     Bits elements[kPack];
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
       const int token = first + i;
-      elements[i] = token >= 0 && token < columns ? row[token] : Format::kNothing;
+      elements[i] = token >= 0 && token < columns ? row[token] : Format::kMinusInfinity;
     }
     Pack pack{{}, first};
     memcpy(&pack.bits, elements, sizeof(elements));
@@ -93,7 +92,7 @@ class WarpSlice {
 
   const Bits* row_;
   int columns_;
-  int head_;  // elements from a pack's start to the row's
+  int head_;  // elements from the first pack's start to the row's
   int begin_, end_;
 };
 

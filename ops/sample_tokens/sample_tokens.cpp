@@ -6,9 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <vector>
 
-#include "common/registration.h"
+#include "common/check.h"
+#include "common/parallel_rows.h"
+#include "core/operator.h"
 #include "sample_tokens/sample_mass.h"
 
 namespace warpfuse {
@@ -16,38 +17,43 @@ namespace {
 
 constexpr const char* kOp = "sample_tokens";
 
+struct SampleInputs {
+  const at::Tensor& logits;  // [.., V]
+  const at::Tensor& step;
+  int64_t seed;
+  double temperature;
+  int64_t top_k;
+  double top_p;
+  double min_p;
+  at::Tensor rows;  // undefined without names
+
+  c10::SymIntArrayRef leading_sizes() const {
+    return logits.sym_sizes().slice(0, logits.dim() - 1);
+  }
+};
+
 // --- checks -----------------------------------------------------------------------------------
 
-c10::SymIntArrayRef leading_sizes(const at::Tensor& logits) {
-  return logits.sym_sizes().slice(0, logits.dim() - 1);
-}
-
-c10::SymInt row_count(const at::Tensor& logits) {
-  c10::SymInt rows = 1;
-  for (const c10::SymInt& size : leading_sizes(logits)) {
-    rows *= size;
-  }
-  return rows;
-}
-
-}  // namespace
-
+/// Checks all but V, which Meta may not know.
 void check_sample_tokens(const SampleInputs& inputs) {
   const auto& [logits, step, seed, temperature, top_k, top_p, min_p, rows] = inputs;
   check_floating(kOp, "logits", logits);
   WARPFUSE_CHECK(logits.dim() > 0, kOp, "logits", "[.., V]", "0 dimensions");
-  const c10::SymInt count = row_count(logits);
+  c10::SymInt count = 1;
+  for (const c10::SymInt& size : inputs.leading_sizes()) {
+    count *= size;
+  }
   WARPFUSE_CHECK(step.defined(), kOp, "step", "a tensor", "an undefined one");
   WARPFUSE_CHECK(step.scalar_type() == at::kLong || step.scalar_type() == at::kInt, kOp, "step",
                  "int64 or int32", step.scalar_type());
   check_same_device(kOp, "step", step, logits);
   WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kOp, "step",
                  c10::str("one element, or one for each of ", count, " rows"), step.sym_numel());
-  if (rows.has_value() && rows->defined()) {
-    WARPFUSE_CHECK(rows->scalar_type() == at::kLong, kOp, "rows", "int64", rows->scalar_type());
-    check_same_device(kOp, "rows", *rows, logits);
-    WARPFUSE_CHECK(rows->sym_numel() == count, kOp, "rows",
-                   c10::str("one element for each of ", count, " rows"), rows->sym_numel());
+  if (rows.defined()) {
+    WARPFUSE_CHECK(rows.scalar_type() == at::kLong, kOp, "rows", "int64", rows.scalar_type());
+    check_same_device(kOp, "rows", rows, logits);
+    WARPFUSE_CHECK(rows.sym_numel() == count, kOp, "rows",
+                   c10::str("one element for each of ", count, " rows"), rows.sym_numel());
   }
   WARPFUSE_CHECK(temperature >= 0 && std::isfinite(temperature), kOp, "temperature",
                  "0 or a positive, finite number", temperature);
@@ -56,20 +62,17 @@ void check_sample_tokens(const SampleInputs& inputs) {
   WARPFUSE_CHECK(min_p >= 0 && min_p <= 1, kOp, "min_p", "a probability from 0 to 1", min_p);
 }
 
-void check_vocabulary(const SampleInputs& inputs) {
-  const int64_t columns = inputs.logits.size(-1);
+void check_vocabulary(const at::Tensor& logits) {
+  const int64_t columns = logits.size(-1);
   WARPFUSE_CHECK(columns > 0, kOp, "logits", "at least one column",
-                 c10::str("shape ", inputs.logits.sizes()));
-  WARPFUSE_CHECK(columns <= kMostColumns, kOp, "logits",
-                 c10::str("at most ", kMostColumns, " columns"), columns);
+                 c10::str("shape ", logits.sizes()));
+  WARPFUSE_CHECK(columns <= kMaxColumns, kOp, "logits",
+                 c10::str("at most ", kMaxColumns, " columns"), columns);
 }
 
 // --- the kernels' view ------------------------------------------------------------------------
 
-namespace {
-
-/// Elements from a row to the next, of rows that are read where they are; none where they need a
-/// copy.
+/// Elements from one row to the next; none if the logits have to be copied.
 std::optional<int64_t> row_stride(const at::Tensor& logits) {
   const int64_t last = logits.dim() - 1;
   if (logits.size(last) > 1 && logits.stride(last) != 1) {
@@ -92,66 +95,70 @@ std::optional<int64_t> row_stride(const at::Tensor& logits) {
 SampleRule sample_rule(const SampleInputs& inputs) {
   SampleRule rule{};
   rule.greedy = inputs.temperature == 0;
-  // Finite for the smallest temperatures too: equal logits must stay equal.
+  // Clamped to finite numbers, so that equal logits stay equal at the smallest temperatures.
   rule.scale =
       std::min(std::numbers::log2e / inputs.temperature, std::numeric_limits<double>::max());
   rule.top_k = inputs.top_k < inputs.logits.size(-1) ? inputs.top_k : 0;
-  rule.top_p = inputs.top_p < 1;
-  // 1 - top_p is 1 where top_p is tiny.
-  const double left_out = 1 - inputs.top_p;
+  rule.has_top_p = inputs.top_p < 1;
+  const double left_out = 1 - inputs.top_p;  // rounds to 1 for a tiny top_p
   rule.left_out = left_out < 1 ? static_cast<uint64_t>(std::ldexp(left_out, 64))
                                : std::numeric_limits<uint64_t>::max();
-  rule.least_mass =
+  rule.min_mass =
       static_cast<uint64_t>(std::ceil(std::ldexp(inputs.min_p, static_cast<int>(kMassBits))));
   return rule;
 }
 
-}  // namespace
+// --- operator ---------------------------------------------------------------------------------
 
-SampleTokensArguments sample_arguments(const SampleInputs& inputs, SampleTensors& tensors) {
-  const at::Tensor& logits = inputs.logits;
-  tensors.tokens =
-      at::empty(logits.sizes().slice(0, logits.dim() - 1), logits.options().dtype(at::kLong));
-  const int64_t rows = tensors.tokens.numel();
-  if (rows == 0) {
-    return {};
+struct SampleTokens {
+  static constexpr const char* kName = kOp;
+
+  template <typename Backend>
+  static at::Tensor run(const at::Tensor& logits, const at::Tensor& step, int64_t seed,
+                        double temperature, int64_t top_k, double top_p, double min_p,
+                        const std::optional<at::Tensor>& rows) {
+    const SampleInputs inputs{logits, step,  seed,  temperature,
+                              top_k,  top_p, min_p, rows.value_or(at::Tensor())};
+    check_sample_tokens(inputs);
+    if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
+      check_vocabulary(logits);
+    }
+    at::Tensor tokens = Backend::empty(inputs.leading_sizes(), logits.options().dtype(at::kLong));
+    if (Backend::computes(tokens)) {
+      const auto stride = row_stride(logits);
+      const at::Tensor x = stride.has_value() ? logits : logits.contiguous();
+      const at::Tensor steps = step.contiguous();
+      const at::Tensor names = inputs.rows.defined() ? inputs.rows.contiguous() : inputs.rows;
+      Backend::launch(logits,
+                      SampleTokensArguments{
+                          .logits = x.const_data_ptr(),
+                          .dtype = to_dtype(x.scalar_type()),
+                          .rows = tokens.numel(),
+                          .columns = x.size(-1),
+                          .row_stride = stride.value_or(x.size(-1)),
+                          .rule = sample_rule(inputs),
+                          .seed = static_cast<uint64_t>(seed),
+                          .step = {steps.const_data_ptr(), steps.scalar_type() == at::kLong,
+                                   steps.numel() == 1 ? 0 : 1},
+                          .row_names = names.defined() ? names.const_data_ptr<int64_t>() : nullptr,
+                          .tokens = tokens.mutable_data_ptr<int64_t>()});
+    }
+    return tokens;
   }
-  auto stride = row_stride(logits);
-  tensors.logits = stride.has_value() ? logits : logits.contiguous();
-  tensors.step = inputs.step.contiguous();
-  if (inputs.rows.has_value() && inputs.rows->defined()) {
-    tensors.rows = inputs.rows->contiguous();
-  }
-  return {.logits = tensors.logits.const_data_ptr(),
-          .dtype = to_dtype(logits.scalar_type()),
-          .rows = rows,
-          .columns = logits.size(-1),
-          .row_stride = stride.value_or(logits.size(-1)),
-          .rule = sample_rule(inputs),
-          .seed = static_cast<uint64_t>(inputs.seed),
-          .step = {tensors.step.const_data_ptr(), tensors.step.scalar_type() == at::kLong,
-                   tensors.step.numel() == 1 ? 0 : 1},
-          .row_names = tensors.rows.defined() ? tensors.rows.const_data_ptr<int64_t>() : nullptr,
-          .tokens = tensors.tokens.mutable_data_ptr<int64_t>()};
-}
+};
 
-// --- Meta: shapes and dtypes only -------------------------------------------------------------
-
-namespace {
-
-at::Tensor sample_tokens_meta(const at::Tensor& logits, const at::Tensor& step, int64_t seed,
-                              double temperature, int64_t top_k, double top_p, double min_p,
-                              const std::optional<at::Tensor>& rows) {
-  check_sample_tokens({logits, step, seed, temperature, top_k, top_p, min_p, rows});
-  return at::empty_symint(leading_sizes(logits), logits.options().dtype(at::kLong));
-}
-
-WARPFUSE_LIBRARY_IMPL(Meta, m) { m.impl("sample_tokens", sample_tokens_meta); }
+WARPFUSE_OPERATORS(m) { register_operator<SampleTokens>(m); }
 
 // Token ids have no gradient.
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl("sample_tokens", torch::autograd::autogradNotImplementedFallback());
+  m.impl(kOp, torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace
+
+void launch_cpu(const SampleTokensArguments& arguments) {
+  parallel_rows(arguments.rows, arguments.columns,
+                [&](int64_t begin, int64_t end) { sample_tokens_cpu(arguments, begin, end); });
+}
+
 }  // namespace warpfuse

@@ -1,52 +1,49 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <cstdint>
 
-#include <optional>
-
-#include "common/check.h"
-#include "common/counters.h"
-#include "sample_tokens/sample_tokens_arguments.h"
+#include "common/cpu_capability.h"
+#include "common/dtype.h"
+#include "core/kernel.h"
 
 namespace warpfuse {
 
-struct SampleInputs {
-  const at::Tensor& logits;  // [.., V]
-  const at::Tensor& step;
-  int64_t seed;
-  double temperature;
-  int64_t top_k;
-  double top_p;
-  double min_p;
-  const std::optional<at::Tensor>& rows;
+/// Integers of a call, one per row, or one for all (`stride` 0).
+struct RowIntegers {
+  const void* data;
+  bool is_int64;  // else int32
+  int64_t stride;
 };
 
-/// Everything but V, which must be known.
-void check_sample_tokens(const SampleInputs& inputs);
-void check_vocabulary(const SampleInputs& inputs);
-
-/// What kernels read, alive for as long as they are launched, and what they write.
-struct SampleTensors {
-  at::Tensor logits;
-  at::Tensor step;
-  at::Tensor rows;
-  at::Tensor tokens;
+/// The cuts of the distribution, as the kernels compare them.
+struct SampleRule {
+  bool greedy;
+  double scale;       // log2(e) / temperature
+  int64_t top_k;      // 0: all
+  bool has_top_p;     // top_p < 1
+  uint64_t left_out;  // 2^64 * (1 - top_p), rounded down
+  uint64_t min_mass;  // of a kept token: min_p in units of 2^-43
 };
-SampleTokensArguments sample_arguments(const SampleInputs& inputs, SampleTensors& tensors);
 
-/// The operator on a backend: checks, and launch(arguments) where there are rows.
-template <typename Launch>
-at::Tensor run_sample_tokens(Counter& calls, const SampleInputs& inputs, const Launch& launch) {
-  check_sample_tokens(inputs);
-  check_vocabulary(inputs);
-  calls.add();
-  SampleTensors tensors;
-  const SampleTokensArguments arguments = sample_arguments(inputs, tensors);
-  if (arguments.rows > 0) {
-    launch(arguments);
-  }
-  return tensors.tokens;
-}
+/// A token per row; -1 where the row has none to draw.
+struct SampleTokensArguments {
+  const void* logits;  // row r starts r * row_stride elements after it
+  DType dtype;
+  int64_t rows;
+  int64_t columns;
+  int64_t row_stride;
+  SampleRule rule;
+  uint64_t seed;
+  RowIntegers step;
+  const int64_t* row_names;  // [rows] or null: the row's index
+  int64_t* tokens;           // [rows]
+};
+
+void launch_cpu(const SampleTokensArguments& arguments);
+cudaError_t launch_cuda(const SampleTokensArguments& arguments, Workspace& workspace,
+                        cudaStream_t stream);
+
+// Rows [begin, end), once per instruction set.
+WARPFUSE_DECLARE_CPU_KERNEL(sample_tokens_cpu, SampleTokensArguments)
 
 }  // namespace warpfuse

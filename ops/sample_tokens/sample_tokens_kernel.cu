@@ -4,7 +4,7 @@
 #include "rowwise/cuda/kernel_launch.h"
 #include "sample_tokens/sample_group.cuh"
 #include "sample_tokens/sample_slice.cuh"
-#include "sample_tokens/sample_tokens_kernel.h"
+#include "sample_tokens/sample_tokens.h"
 
 namespace warpfuse {
 namespace {
@@ -13,7 +13,7 @@ using namespace cuda;
 
 // --- the kernel -------------------------------------------------------------------------------
 
-/// A row by a block or a cluster of `blocks`.
+/// Draws a row's token, by a block or a cluster.
 template <typename Format>
 class RowSampler {
  public:
@@ -43,7 +43,7 @@ class RowSampler {
   __device__ void sample() {
     const SampleRule& rule = arguments_.rule;
     memory_.digits.clear();
-    const uint64_t bits = random_bits(arguments_, row_);  // on their way meanwhile
+    const uint64_t bits = random_bits(arguments_, row_);  // loads before the first barrier
     Extremes<Format> ends = extremes();
     if (!is_drawable(ends)) {
       if (group_.rank() == 0) {
@@ -55,15 +55,15 @@ class RowSampler {
     if (rule.top_k > 0) {
       Search<Key> search(ends.max, ends.min);
       find_key(
-          kept.least, search, [](Key) { return uint64_t{1}; },
+          kept.bound, search, [](Key) { return uint64_t{1}; },
           [&](uint64_t total) { return min(total, static_cast<uint64_t>(rule.top_k)); });
       kept = KeptKeys<Key>::from(search.key());
       ends.min = search.key();
     }
     const TokenMass<Format> mass(ends.max, rule.scale);
-    if (rule.top_p) {
+    if (rule.has_top_p) {
       Search<Key> search(ends.max, ends.min);
-      const uint64_t target = find_key(kept.least, search, mass,
+      const uint64_t target = find_key(kept.bound, search, mass,
                                        [&](uint64_t total) { return mass_to_keep(total, rule); });
       kept = KeptKeys<Key>::to(search.key(), search.above(), target, mass(search.key()));
     }
@@ -94,10 +94,10 @@ class RowSampler {
     return group_.total(find, find.merge(group_.lanes(), found));
   }
 
-  /// Ends a search among the keys above `least`: mass(key) of a token; target(total) from their
-  /// sum.
+  /// Completes a search among the keys above `bound` and returns its target: target(total), from
+  /// the total of mass(key) over tokens.
   template <typename Mass, typename Target>
-  __device__ uint64_t find_key(Key least, Search<Key>& search, const Mass& mass,
+  __device__ uint64_t find_key(Key bound, Search<Key>& search, const Mass& mass,
                                const Target& target) {
     uint64_t wanted = 0;
     for (bool first = true; !search.done(); first = false) {
@@ -108,7 +108,7 @@ class RowSampler {
 #pragma unroll
         for (int i = 0; i < kPack; ++i) {
           const unsigned digit = search.digit(pack[i]);
-          digits[i] = pack[i] > least ? digit : static_cast<unsigned>(Histogram::kDigits);
+          digits[i] = pack[i] > bound ? digit : static_cast<unsigned>(Histogram::kDigits);
           any |= digits[i] < Histogram::kDigits;
         }
         if (!any) {
@@ -118,7 +118,7 @@ class RowSampler {
 #pragma unroll
         for (int i = 0; i < kPack; ++i) {
           masses[i] = mass(pack[i]);
-          // All of them side by side, not each in a branch of its own.
+          // Keeps the masses out of the branches below, so that their instructions interleave.
           asm volatile("" : "+l"(masses[i]));
         }
 #pragma unroll
@@ -128,45 +128,46 @@ class RowSampler {
           }
         }
       });
-      memory_.digits.step(group_, turn_, first, target, wanted, search);
+      memory_.digits.find(group_, turn_, first, target, wanted, search);
       ++turn_;
     }
     return wanted;
   }
 
   __device__ void draw(const KeptKeys<Key>& kept, const TokenMass<Format>& mass, uint64_t bits) {
-    const uint64_t least_mass = arguments_.rule.least_mass;
-    const auto mass_above = [&](Key key) {
-      const uint64_t of_key = mass(key);  // without a branch, so that neighbours go side by side
-      return key > kept.least && of_key >= least_mass ? of_key : 0;
+    const uint64_t min_mass = arguments_.rule.min_mass;
+    const auto kept_mass = [&](Key key) {
+      const uint64_t key_mass = mass(key);  // without a branch, so that instructions interleave
+      return key > kept.bound && key_mass >= min_mass ? key_mass : 0;
     };
-    PartSums own{0, 0};
+    PartSums sums{0, 0};
     slice_.template each<false>([&](const Pack& pack) {
       bool any = false;
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        own.ties += pack[i] == kept.tie ? 1 : 0;
-        any |= pack[i] > kept.least;
+        sums.ties += pack[i] == kept.tie ? 1 : 0;
+        any |= pack[i] > kept.bound;
       }
       if (any) {
 #pragma unroll
         for (int i = 0; i < kPack; ++i) {
-          own.mass += mass_above(pack[i]);
+          sums.mass += kept_mass(pack[i]);
         }
       }
     });
-    const PartSums total = memory_.parts.share(group_, own);
+    const PartSums total = memory_.parts.reduce(group_, sums);
     const uint64_t tie_mass = kept.ties > 0 ? mass(kept.tie) : 0;
-    const Draw draw(bits, total.mass, tie_mass >= least_mass ? kept.ties : 0, tie_mass);
+    const Draw draw(bits, total.mass, tie_mass >= min_mass ? kept.ties : 0, tie_mass);
     uint64_t position = draw.position;
-    if (memory_.parts.enter(group_, draw.of_ties, position)) {
+    if (memory_.parts.enter(group_, draw.is_tie, position)) {
       write_token_at(position, [&](Key key) {
-        return draw.of_ties ? static_cast<uint64_t>(key == kept.tie) : mass_above(key);
+        return draw.is_tie ? static_cast<uint64_t>(key == kept.tie) : kept_mass(key);
       });
     }
   }
 
-  /// By one warp: the first token of its part at which the sum of part(key) exceeds `position`.
+  /// Writes the first token of the warp's part at which the running sum of part(key) exceeds
+  /// `position`.
   template <typename Part>
   __device__ void write_token_at(uint64_t position, const Part& part) {
     slice_.each_in_order([&](const Pack& pack) {
@@ -176,9 +177,9 @@ class RowSampler {
         parts[i] = part(pack[i]);
         sum += parts[i];
       }
-      const uint64_t up_to_lane = sum_up_to_lane(sum);
-      uint64_t before = up_to_lane - sum;
-      if (before <= position && position < up_to_lane) {
+      const uint64_t lanes_sum = inclusive_sum(sum);
+      uint64_t before = lanes_sum - sum;
+      if (before <= position && position < lanes_sum) {
         int token = pack.first;
 #pragma unroll
         for (int i = 0; i < kPack - 1; ++i) {
@@ -187,7 +188,7 @@ class RowSampler {
         }
         write(token);
       }
-      const uint64_t total = __shfl_sync(~0u, up_to_lane, 31);
+      const uint64_t total = __shfl_sync(~0u, lanes_sum, 31);
       const bool found = position < total;
       position -= total;
       return found;
@@ -203,8 +204,8 @@ class RowSampler {
 };
 
 template <typename Format, bool kGreedy>
-__global__ void __launch_bounds__(kSampleThreads, 2)
-    sample_kernel(const __grid_constant__ SampleTokensArguments arguments, int blocks) {
+__global__ void __launch_bounds__(kSampleThreads, kSampleMinBlocks)
+    sample_tokens_kernel(const __grid_constant__ SampleTokensArguments arguments, int blocks) {
   __shared__ typename RowSampler<Format>::Memory memory;
   wait_for_previous_kernel();
   BlockGroup group(blocks);
@@ -216,15 +217,15 @@ __global__ void __launch_bounds__(kSampleThreads, 2)
   }
 }
 
-// --- its launch -------------------------------------------------------------------------------
+// --- launch -----------------------------------------------------------------------------------
 
-/// How many blocks share a row: as many as are of use to one row, where `at_once` are all rows'.
-int blocks_of_row(int64_t rows, int64_t packs, int64_t at_once) {
-  constexpr int64_t kLeastPacks = kSampleThreads / 2;  // of a block
-  const int most =
-      std::min({device_limits().rows.cluster_blocks, tuning().cluster_blocks, kMostBlocks});
+/// Blocks per row, where `active` blocks run at once.
+int blocks_per_row(int64_t rows, int64_t packs, int64_t active) {
+  const int max_blocks =
+      std::min({device_limits().rows.cluster_blocks, tuning().cluster_blocks, kSampleMaxCluster});
   int blocks = 1;
-  while (2 * blocks <= most && 2 * blocks * rows <= at_once && 2 * blocks * kLeastPacks <= packs) {
+  while (2 * blocks <= max_blocks && 2 * blocks * rows <= active &&
+         int64_t{2} * blocks * kSampleMinPacks <= packs) {
     blocks *= 2;
   }
   return blocks;
@@ -232,14 +233,14 @@ int blocks_of_row(int64_t rows, int64_t packs, int64_t at_once) {
 
 template <typename Format, bool kGreedy>
 cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) {
-  const auto kernel = sample_kernel<Format, kGreedy>;
+  const auto kernel = sample_tokens_kernel<Format, kGreedy>;
   LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
-  // A greedy row waits for memory alone: a second block on a multiprocessor gains it less than the
-  // cluster costs.
-  const int64_t at_once = kGreedy ? device_limits().rows.multiprocessors
-                                  : max_active_clusters(kernel, shape);
+  // Greedy rows only wait for memory: a second block per multiprocessor gains less than a cluster
+  // costs.
+  const int64_t active =
+      kGreedy ? device_limits().rows.multiprocessors : max_active_clusters(kernel, shape);
   shape.cluster =
-      blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, at_once);
+      blocks_per_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, active);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;
   shape.blocks = arguments.rows * shape.cluster;
   return launch_kernel(kernel, shape, stream, arguments, shape.cluster);
@@ -253,7 +254,8 @@ cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) 
 
 }  // namespace
 
-cudaError_t sample_tokens_cuda(const SampleTokensArguments& arguments, cudaStream_t stream) {
+cudaError_t launch_cuda(const SampleTokensArguments& arguments, Workspace& /*workspace*/,
+                        cudaStream_t stream) {
   switch (arguments.dtype) {
     case DType::float64:
       return launch<Float64Format>(arguments, stream);

@@ -1,16 +1,14 @@
-#include "sample_tokens/sample_tokens_kernel_cpu.h"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "sample_tokens/sample_search.h"
+#include "sample_tokens/sample_tokens.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-/// Tokens that are looked at as one, so that only the block that has what is looked for is
-/// searched.
+/// Tokens per block: a block is reduced with vectors, and only the one with the result is searched.
 constexpr int64_t kBlock = 1024;
 
 /// A row as keys.
@@ -41,12 +39,12 @@ struct Largest {
     int64_t block = -1;
     for (int64_t begin = 0; begin < row.columns(); begin += kBlock) {
       const int64_t end = std::min(begin + kBlock, row.columns());
-      auto of_block = -Format::kInfinity;
+      auto block_max = -Format::kInfinity;
       for (int64_t i = begin; i < end; ++i) {
-        of_block = std::max(of_block, row[i]);
+        block_max = std::max(block_max, row[i]);
       }
-      if (of_block > key) {
-        key = of_block;
+      if (block_max > key) {
+        key = block_max;
         block = begin;
       }
     }
@@ -55,15 +53,15 @@ struct Largest {
     }
   }
 
-  bool drawable() const { return token >= 0 && key != Format::kNaN; }
+  bool is_drawable() const { return token >= 0 && key != Format::kNaN; }
 };
 
-/// The smallest key above `least`.
+/// The smallest key above `bound`.
 template <typename Format>
-Format::Key smallest_above(const Row<Format>& row, typename Format::Key least) {
+Format::Key smallest_above(const Row<Format>& row, typename Format::Key bound) {
   auto smallest = Format::kNaN;
   for (int64_t i = 0; i < row.columns(); ++i) {
-    smallest = std::min(smallest, row[i] > least ? row[i] : Format::kNaN);
+    smallest = std::min(smallest, row[i] > bound ? row[i] : Format::kNaN);
   }
   return smallest;
 }
@@ -71,19 +69,20 @@ Format::Key smallest_above(const Row<Format>& row, typename Format::Key least) {
 template <typename Key>
 using Search = KeySearch<Key, 11>;
 
-/// Ends a search among the keys above `least`. mass(i): of a token; target(total): from their sum.
+/// Completes a search among the keys above `bound` and returns its target: target(total), from the
+/// total of mass(i) over tokens.
 template <typename Format, typename Mass, typename Target>
-uint64_t search_keys(const Row<Format>& row, typename Format::Key least,
+uint64_t search_keys(const Row<Format>& row, typename Format::Key bound,
                      Search<typename Format::Key>& search, const Mass& mass, const Target& target) {
   constexpr auto kDigits = Search<typename Format::Key>::kDigits;
-  std::array<uint64_t, kDigits + 1> masses;  // the last is of keys that are left out
+  std::array<uint64_t, kDigits + 1> masses;  // the last: keys left out
   bool first = true;
   uint64_t wanted = 0;
   while (!search.done()) {
     masses.fill(0);
     for (int64_t i = 0; i < row.columns(); ++i) {
       const auto key = row[i];
-      masses[key > least ? search.digit(key) : kDigits] += mass(i);
+      masses[key > bound ? search.digit(key) : kDigits] += mass(i);
     }
     if (first) {
       uint64_t total = 0;
@@ -103,7 +102,7 @@ uint64_t search_keys(const Row<Format>& row, typename Format::Key least,
   return wanted;
 }
 
-/// The first token at which the sum of mass(i) exceeds `position`.
+/// The first token at which the running sum of mass(i) exceeds `position`.
 template <typename Mass>
 int64_t token_at(int64_t columns, uint64_t position, const Mass& mass) {
   for (int64_t begin = 0;; begin += kBlock) {
@@ -124,7 +123,7 @@ int64_t token_at(int64_t columns, uint64_t position, const Mass& mass) {
   }
 }
 
-/// `masses` has room for a row.
+/// masses: scratch memory, [columns].
 template <typename Format>
 int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64_t* masses) {
   using Key = Format::Key;
@@ -132,14 +131,14 @@ int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64
   const Row<Format> row(arguments, index);
   const int64_t columns = row.columns();
   const Largest<Format> largest(row);
-  if (!largest.drawable() || rule.greedy) {
-    return largest.drawable() ? largest.token : -1;
+  if (!largest.is_drawable() || rule.greedy) {
+    return largest.is_drawable() ? largest.token : -1;
   }
   KeptKeys<Key> kept{-Format::kInfinity, -Format::kInfinity};
   if (rule.top_k > 0) {
-    Search<Key> search(largest.key, smallest_above(row, kept.least));
+    Search<Key> search(largest.key, smallest_above(row, kept.bound));
     search_keys(
-        row, kept.least, search, [](int64_t) { return uint64_t{1}; },
+        row, kept.bound, search, [](int64_t) { return uint64_t{1}; },
         [&](uint64_t total) { return std::min(total, static_cast<uint64_t>(rule.top_k)); });
     kept = KeptKeys<Key>::from(search.key());
   }
@@ -147,25 +146,25 @@ int64_t sample_row(const SampleTokensArguments& arguments, int64_t index, uint64
   for (int64_t i = 0; i < columns; ++i) {
     masses[i] = mass(row[i]);
   }
-  if (rule.top_p) {
-    Search<Key> search(largest.key, smallest_above(row, kept.least));
+  if (rule.has_top_p) {
+    Search<Key> search(largest.key, smallest_above(row, kept.bound));
     const uint64_t target = search_keys(
-        row, kept.least, search, [&](int64_t i) { return masses[i]; },
+        row, kept.bound, search, [&](int64_t i) { return masses[i]; },
         [&](uint64_t total) { return mass_to_keep(total, rule); });
     kept = KeptKeys<Key>::to(search.key(), search.above(), target, mass(search.key()));
   }
   uint64_t total = 0;
   for (int64_t i = 0; i < columns; ++i) {
-    const bool drawn = row[i] > kept.least && masses[i] >= rule.least_mass;
+    const bool drawn = row[i] > kept.bound && masses[i] >= rule.min_mass;
     masses[i] = drawn ? masses[i] : 0;
     total += masses[i];
   }
   const uint64_t tie_mass = kept.ties > 0 ? mass(kept.tie) : 0;
-  const Draw draw(random_bits(arguments, index), total, tie_mass >= rule.least_mass ? kept.ties : 0,
+  const Draw draw(random_bits(arguments, index), total, tie_mass >= rule.min_mass ? kept.ties : 0,
                   tie_mass);
-  return draw.of_ties ? token_at(columns, draw.position,
-                                 [&](int64_t i) { return uint64_t{row[i] == kept.tie}; })
-                      : token_at(columns, draw.position, [&](int64_t i) { return masses[i]; });
+  return draw.is_tie ? token_at(columns, draw.position,
+                                [&](int64_t i) { return uint64_t{row[i] == kept.tie}; })
+                     : token_at(columns, draw.position, [&](int64_t i) { return masses[i]; });
 }
 
 template <typename Format>

@@ -9,7 +9,7 @@
 #include "core/calls.h"
 #include "core/operator.h"
 #include "rowwise/cpu/limits.h"
-#include "rowwise/row_statistics.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "attention_mask/mask_arguments.h"
-#include "common/dropout_tangent.h"
+#include "common/random.h"
 #include "core/autograd.h"
-#include "rowwise/row_statistics.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {

@@ -40,8 +40,6 @@ class DropoutFactors {
     }
   }
 
-  const Compute<T>* data() const { return factors_.data(); }
-
   C10_ALWAYS_INLINE Pack<T> apply(const Pack<T>& pack, int64_t i) const {
     if constexpr (kDraws) {
       return pack * Pack<T>::loadu(factors_.data() + i);
@@ -81,15 +79,12 @@ void forward(const Arguments& arguments, int64_t begin, int64_t end) {
     C max = max_of<T>(count, x);
     C sum = 1;
     T* result = output + visible.begin;
-    if (max > kLowest<C> || mask.shows_any()) {
-      const T* next = row + 1 < end ? scores + keys : scores;
-      if constexpr (kDrops) {
-        factors.draw(arguments, row * keys + visible.begin, count);
-        sum = dropped_softmax_row<T>(x, max, factors.data(), result, scratch.data(), count,
-                                     streamed, next);
-      } else {
-        sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed, next);
-      }
+    if (max > kNegativeInfinity<C> || mask.shows_any()) {
+      factors.draw(arguments, row * keys + visible.begin, count);
+      sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed,
+                           row + 1 < end ? scores + keys : scores,
+                           [&](const Pack<T>& y, int64_t i)
+                               C10_ALWAYS_INLINE_ATTRIBUTE { return factors.apply(y, i); });
       if (!(sum > 0 && sum < std::numeric_limits<C>::infinity())) {
         mask.zero_hidden(result);  // NaN belongs to the visible keys alone
       }

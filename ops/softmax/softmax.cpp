@@ -7,7 +7,7 @@
 #include "common/parallel_rows.h"
 #include "core/operator.h"
 #include "rowwise/cpu/limits.h"
-#include "rowwise/tensor_layout.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {
@@ -107,8 +107,8 @@ bool wants_parts(const RowLayout& layout) {
 }
 
 // A row's maximum, and the sum of exp(x - max) over it, from those of its parts.
-RowPart whole_row(const SoftmaxArguments&, const RowPart* parts, int64_t count) {
-  RowPart row{parts[0].max, 0.0};
+PartialSoftmax whole_row(const SoftmaxArguments&, const PartialSoftmax* parts, int64_t count) {
+  PartialSoftmax row{parts[0].max, 0.0};
   for (int64_t i = 1; i < count; ++i) {
     row.max = std::max(row.max, parts[i].max);
   }
@@ -118,8 +118,9 @@ RowPart whole_row(const SoftmaxArguments&, const RowPart* parts, int64_t count) 
   return row;
 }
 
-RowPart whole_row(const SoftmaxBackwardArguments&, const RowPart* parts, int64_t count) {
-  RowPart row;
+PartialSoftmax whole_row(const SoftmaxBackwardArguments&, const PartialSoftmax* parts,
+                         int64_t count) {
+  PartialSoftmax row;
   for (int64_t i = 0; i < count; ++i) {
     row.sum += parts[i].sum;
   }
@@ -134,9 +135,9 @@ void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel
   const int64_t columns = arguments.layout.columns;
   const int64_t parts_per_row = (columns + kPartColumns - 1) / kPartColumns;
   const int64_t group = std::clamp<int64_t>(kGroupElements / columns, 1, rows);
-  std::vector<RowPart> parts(group * parts_per_row);
-  std::vector<RowPart> whole(group);
-  InParts<Arguments> in{arguments, 0, kPartColumns, parts_per_row, parts.data(), whole.data()};
+  std::vector<PartialSoftmax> parts(group * parts_per_row);
+  std::vector<PartialSoftmax> whole(group);
+  SplitRows<Arguments> in{arguments, 0, kPartColumns, parts_per_row, parts.data(), whole.data()};
   for (; in.first_row < rows; in.first_row += group) {
     const int64_t group_rows = std::min(group, rows - in.first_row);
     const auto on_parts = [&](const Kernel& kernel) {
@@ -153,19 +154,12 @@ void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel
 
 // --- the CPU: launches ------------------------------------------------------------------------
 
-// Whether the kernels stream the result. Along another dimension a piece of `inner` elements is
-// contiguous, along the last one a row.
-bool streams(const RowLayout& layout, DType dtype) {
-  const int64_t row = layout.inner == 1 ? layout.columns : layout.inner;
-  return is_streamed(layout.rows() * layout.columns / row, row * element_bytes(dtype));
-}
-
 // `kernel` on rows, or `reduce` and `results` on their parts.
 template <typename Arguments, typename Kernel, typename PartKernel>
 void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
          const PartKernel& results) {
   const RowLayout& layout = arguments.layout;
-  if (streams(layout, arguments.dtype)) {
+  if (is_streamed(layout, element_bytes(arguments.dtype))) {
     streamed_results.add();
   }
   if (wants_parts(layout)) {

@@ -7,7 +7,6 @@
 #include "common/cpu_capability.h"
 #include "common/dtype.h"
 #include "core/kernel.h"
-#include "rowwise/cpu/row_part.h"
 #include "rowwise/layout.h"
 
 namespace warpfuse {
@@ -58,13 +57,13 @@ cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& arguments, Workspace& w
 /// share a row and a row need not fit a cache. Part p is the part p % parts_per_row of the row
 /// first_row + p / parts_per_row.
 template <typename Arguments>
-struct InParts {
+struct SplitRows {
   const Arguments& arguments;
   int64_t first_row;
   int64_t part_columns;
   int64_t parts_per_row;
-  RowPart* parts;  // of these rows: [rows * parts_per_row]
-  RowPart* rows;   // [rows]
+  PartialSoftmax* parts;  // of these rows: [rows * parts_per_row]
+  PartialSoftmax* rows;   // [rows]
 };
 
 // Rows [begin, end) of a tensor; row r is column r % inner of block r / inner.
@@ -72,10 +71,10 @@ WARPFUSE_DECLARE_CPU_KERNEL(softmax_rows_cpu, SoftmaxArguments)
 WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_rows_cpu, SoftmaxBackwardArguments)
 
 // Parts [begin, end): the first kernel fills `parts`, the second writes results from `rows`.
-WARPFUSE_DECLARE_CPU_KERNEL(softmax_parts_cpu, InParts<SoftmaxArguments>)
-WARPFUSE_DECLARE_CPU_KERNEL(softmax_part_results_cpu, InParts<SoftmaxArguments>)
-WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_parts_cpu, InParts<SoftmaxBackwardArguments>)
-WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_part_results_cpu, InParts<SoftmaxBackwardArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_parts_cpu, SplitRows<SoftmaxArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_part_results_cpu, SplitRows<SoftmaxArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_parts_cpu, SplitRows<SoftmaxBackwardArguments>)
+WARPFUSE_DECLARE_CPU_KERNEL(softmax_backward_part_results_cpu, SplitRows<SoftmaxBackwardArguments>)
 
 /// The plain algorithm without vectors: three loops over a row.
 WARPFUSE_DECLARE_CPU_KERNEL(softmax_naive_rows_cpu, SoftmaxArguments)

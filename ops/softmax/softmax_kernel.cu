@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <string>
 
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -12,17 +12,43 @@ namespace {
 
 using namespace cuda;
 
-// Calls launch(function, shape) with the row function of log_softmax or softmax for rows of T.
-template <typename T, typename Launch>
-cudaError_t with_forward(const SoftmaxArguments& arguments, const Launch& launch) {
+// A tier by name, and where to say why it does not run.
+struct Algorithm {
+  Tier tier;
+  std::string* refusal;
+};
+
+// Along the last dimension; by the tuning's plan unless an algorithm is given.
+template <typename T, typename Store>
+cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorithm,
+                    Workspace& workspace, cudaStream_t stream) {
   const T* input = static_cast<const T*>(arguments.input);
-  T* output = static_cast<T*>(arguments.output);
-  const auto [rows, columns, inner] = arguments.layout;
-  const auto call = [&](auto store) {
-    const Forward<PlainLoad<T>, decltype(store)> function({}, store, input, output, columns);
-    return launch(function, shape_of(function, input, rows, columns));
-  };
-  return arguments.log ? call(LogProbabilityStore<T>()) : call(ProbabilityStore<T>());
+  const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
+  const Forward<PlainLoad<T>, Store> function({}, {}, input, static_cast<T*>(arguments.output),
+                                              columns);
+  const RowShape shape = shape_of(function, input, rows, columns);
+  if (algorithm == nullptr) {
+    return launch_rows(function, shape, workspace, stream);
+  }
+  RowPlan plan{};
+  if (arguments.layout.inner != 1 ||
+      !plan_tier(algorithm->tier, shape, device_limits().rows, tuning(), &plan)) {
+    *algorithm->refusal = "an algorithm that takes rows of " + std::to_string(columns) +
+                          " elements that lie " + std::to_string(arguments.layout.inner) +
+                          " apart on this GPU";
+    return cudaSuccess;
+  }
+  return launch_rows(function, rows, plan, workspace, stream);
+}
+
+cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorithm,
+                    Workspace& workspace, cudaStream_t stream) {
+  return dispatch(arguments.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return arguments.log
+               ? forward<T, LogProbabilityStore<T>>(arguments, algorithm, workspace, stream)
+               : forward<T, ProbabilityStore<T>>(arguments, algorithm, workspace, stream);
+  });
 }
 
 template <typename T>
@@ -43,41 +69,24 @@ cudaError_t launch_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
     return softmax_columns(arguments.dtype, arguments.log, 1, arguments.input, arguments.output,
                            arguments.layout, stream);
   }
-  return dispatch(arguments.dtype, [&](auto zero) {
-    return with_forward<decltype(zero)>(arguments,
-                                        [&](const auto& function, const RowShape& shape) {
-                                          return launch_rows(function, shape, workspace, stream);
-                                        });
-  });
+  return forward(arguments, nullptr, workspace, stream);
 }
 
 cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& workspace,
                         cudaStream_t stream) {
-  const auto& [arguments, algorithm, refusal] = call;
-  constexpr Tier kTiers[] = {Tier::warp, Tier::block, Tier::cluster, Tier::stream};
-  const Tier* tier = std::find_if(std::begin(kTiers), std::end(kTiers),
-                                  [&](Tier known) { return to_string(known) == algorithm; });
-  return dispatch(arguments.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (algorithm == to_string(Tier::naive)) {
-      return launch_naive<T>(arguments, stream);
+  const SoftmaxArguments& arguments = call.softmax;
+  if (call.algorithm == to_string(Tier::naive)) {
+    return dispatch(arguments.dtype,
+                    [&](auto zero) { return launch_naive<decltype(zero)>(arguments, stream); });
+  }
+  for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster, Tier::stream}) {
+    if (call.algorithm == to_string(tier)) {
+      const Algorithm algorithm{tier, call.refusal};
+      return forward(arguments, &algorithm, workspace, stream);
     }
-    if (tier == std::end(kTiers)) {
-      *refusal = "\"naive\", \"warp\", \"block\", \"cluster\" or \"stream\" on CUDA";
-      return cudaSuccess;
-    }
-    return with_forward<T>(arguments, [&](const auto& function, const RowShape& shape) {
-      RowPlan plan{};
-      if (arguments.layout.inner != 1 ||
-          !plan_tier(*tier, shape, device_limits().rows, tuning(), &plan)) {
-        *refusal = "an algorithm that takes rows of " + std::to_string(arguments.layout.columns) +
-                   " elements that lie " + std::to_string(arguments.layout.inner) +
-                   " apart on this GPU";
-        return cudaSuccess;
-      }
-      return launch_rows(function, shape.rows, plan, workspace, stream);
-    });
-  });
+  }
+  *call.refusal = "\"naive\", \"warp\", \"block\", \"cluster\" or \"stream\" on CUDA";
+  return cudaSuccess;
 }
 
 }  // namespace warpfuse

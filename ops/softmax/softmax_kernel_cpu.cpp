@@ -5,43 +5,36 @@
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
-#include "rowwise/cpu/lanes.h"
+#include "rowwise/cpu/strided.h"
 #include "softmax/softmax.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
-
-template <typename T>
-Streaming streaming_of(const RowLayout& layout) {
-  return {layout.rows(), layout.columns * int64_t{sizeof(T)}};
-}
 
 // --- along the last dimension -----------------------------------------------------------------
 
 template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
-  const bool streamed = streaming.on();
-  const Scratch<T> scratch(kLog ? 0 : rows_of_group(columns) * (columns + kPackSize<T>));
+  const Streaming streaming(arguments.layout, sizeof(T));
+  const Scratch<T> scratch(kLog ? 0 : group_rows(columns) * (columns + kPackSize<T>));
   for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
     softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
                           static_cast<T*>(arguments.output) + row * columns, rows, columns,
-                          scratch.data(), streamed, row + rows < end);
+                          scratch.data(), streaming.on(), row + rows < end);
   });
 }
 
 template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming = streaming_of<T>(arguments.layout);
-  const bool streamed = streaming.on();
+  const Streaming streaming(arguments.layout, sizeof(T));
   for_row_groups(begin, end, columns, [&](int64_t row, int64_t rows) {
     const int64_t at = row * columns;
     backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
                            static_cast<const T*>(arguments.output) + at,
-                           static_cast<T*>(arguments.grad_input) + at, rows, columns, streamed,
-                           row + rows < end);
+                           static_cast<T*>(arguments.grad_input) + at, rows, columns,
+                           streaming.on(), row + rows < end);
   });
 }
 
@@ -49,7 +42,8 @@ void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begi
 
 // Calls function(part, offset of its first element, its columns).
 template <typename Arguments, typename Function>
-void for_parts(const InParts<Arguments>& in, int64_t begin, int64_t end, const Function& function) {
+void for_parts(const SplitRows<Arguments>& in, int64_t begin, int64_t end,
+               const Function& function) {
   const int64_t columns = in.arguments.layout.columns;
   for (int64_t part = begin; part < end; ++part) {
     const int64_t column = part % in.parts_per_row * in.part_columns;
@@ -59,18 +53,17 @@ void for_parts(const InParts<Arguments>& in, int64_t begin, int64_t end, const F
 }
 
 template <typename T, bool kLog>
-void forward_results(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
-  const Streaming streaming = streaming_of<T>(in.arguments.layout);
-  const bool streamed = streaming.on();
+void forward_results(const SplitRows<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+  const Streaming streaming(in.arguments.layout, sizeof(T));
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     softmax_part_results<T, kLog>(static_cast<const T*>(in.arguments.input) + at,
                                   static_cast<T*>(in.arguments.output) + at, count,
-                                  in.rows[part / in.parts_per_row], streamed);
+                                  in.rows[part / in.parts_per_row], streaming.on());
   });
 }
 
 template <typename T, bool kLog>
-void backward_parts(const InParts<SoftmaxBackwardArguments>& in, int64_t begin, int64_t end) {
+void backward_parts(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin, int64_t end) {
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     in.parts[part].sum =
         backward_sum<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
@@ -79,15 +72,15 @@ void backward_parts(const InParts<SoftmaxBackwardArguments>& in, int64_t begin, 
 }
 
 template <typename T, bool kLog>
-void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+void backward_part_results(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin,
                            int64_t end) {
-  const Streaming streaming = streaming_of<T>(in.arguments.layout);
-  const bool streamed = streaming.on();
+  const Streaming streaming(in.arguments.layout, sizeof(T));
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
     backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
                               static_cast<const T*>(in.arguments.output) + at,
-                              static_cast<T*>(in.arguments.grad_input) + at, count, sum, streamed);
+                              static_cast<T*>(in.arguments.grad_input) + at, count, sum,
+                              streaming.on());
   });
 }
 
@@ -95,18 +88,18 @@ void backward_part_results(const InParts<SoftmaxBackwardArguments>& in, int64_t 
 
 template <typename T, bool kLog>
 void forward_strided(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
-    softmax_lanes<T, kLog>(static_cast<const T*>(arguments.input) + offset,
-                           static_cast<T*>(arguments.output) + offset, lanes);
+  for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
+    softmax_strided<T, kLog>(static_cast<const T*>(arguments.input) + offset,
+                             static_cast<T*>(arguments.output) + offset, rows);
   });
 }
 
 template <typename T, bool kLog>
 void backward_strided(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  for_lanes<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& lanes) {
-    backward_lanes<T, kLog>(static_cast<const T*>(arguments.grad_output) + offset,
-                            static_cast<const T*>(arguments.output) + offset,
-                            static_cast<T*>(arguments.grad_input) + offset, lanes);
+  for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
+    backward_strided<T, kLog>(static_cast<const T*>(arguments.grad_output) + offset,
+                              static_cast<const T*>(arguments.output) + offset,
+                              static_cast<T*>(arguments.grad_input) + offset, rows);
   });
 }
 
@@ -120,7 +113,7 @@ void forward_naive(const SoftmaxArguments& arguments, int64_t begin, int64_t end
     const int64_t offset = row / inner * columns * inner + row % inner;
     const T* x = static_cast<const T*>(arguments.input) + offset;
     T* y = static_cast<T*>(arguments.output) + offset;
-    C max = kLowest<C>;
+    C max = kNegativeInfinity<C>;
     for (int64_t j = 0; j < columns; ++j) {
       max = std::fmax(max, static_cast<C>(x[j * inner]));
     }
@@ -166,7 +159,7 @@ void softmax_backward_rows_cpu(const SoftmaxBackwardArguments& arguments, int64_
   });
 }
 
-void softmax_parts_cpu(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+void softmax_parts_cpu(const SplitRows<SoftmaxArguments>& in, int64_t begin, int64_t end) {
   dispatch(in.arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
@@ -175,20 +168,20 @@ void softmax_parts_cpu(const InParts<SoftmaxArguments>& in, int64_t begin, int64
   });
 }
 
-void softmax_part_results_cpu(const InParts<SoftmaxArguments>& in, int64_t begin, int64_t end) {
+void softmax_part_results_cpu(const SplitRows<SoftmaxArguments>& in, int64_t begin, int64_t end) {
   dispatch_log(in.arguments, [&](auto zero, auto log) {
     forward_results<decltype(zero), log.value>(in, begin, end);
   });
 }
 
-void softmax_backward_parts_cpu(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+void softmax_backward_parts_cpu(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin,
                                 int64_t end) {
   dispatch_log(in.arguments, [&](auto zero, auto log) {
     backward_parts<decltype(zero), log.value>(in, begin, end);
   });
 }
 
-void softmax_backward_part_results_cpu(const InParts<SoftmaxBackwardArguments>& in, int64_t begin,
+void softmax_backward_part_results_cpu(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin,
                                        int64_t end) {
   dispatch_log(in.arguments, [&](auto zero, auto log) {
     backward_part_results<decltype(zero), log.value>(in, begin, end);

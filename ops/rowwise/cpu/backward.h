@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "rowwise/cpu/lanes.h"
-#include "rowwise/cpu/row_part.h"
+#include "rowwise/cpu/strided.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
@@ -30,8 +29,8 @@ Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
   });
 }
 
-/// The gradients of a row, or of a part of one, when its sum is known. kFetches: what is read next
-/// lies `ahead` elements on, and fetched now, it need not be waited for.
+/// The gradients of a row, or of a part of one, from its sum. kFetches: prefetches the data `ahead`
+/// elements on, which is read next.
 template <typename T, bool kLog, bool kFetches = false>
 void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> row_sum,
                       bool streamed, int64_t ahead = 0) {
@@ -45,7 +44,7 @@ void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> r
   });
 }
 
-/// The gradients of up to kRowGroup rows, as softmax_rows.
+/// The gradients of up to kRowGroup rows, interleaved as in softmax_rows.
 template <typename T, bool kLog>
 void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed,
                    bool more) {
@@ -61,14 +60,14 @@ void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns,
   }
 }
 
-/// The same along a dimension that is not the last.
+/// The gradients of rows along a dimension that is not the last.
 template <typename T, bool kLog, int kPacks>
-void backward_lanes(const T* g, const T* y, T* dx, const Lanes<T, kPacks>& lanes) {
-  const auto sum = lanes.sum([&](int64_t at, int) {
-    return BackwardRule<kLog>::term(lanes.load(g + at), lanes.load(y + at));
+void backward_strided(const T* g, const T* y, T* dx, const StridedRows<T, kPacks>& rows) {
+  const auto sum = rows.sum([&](int64_t at, int) {
+    return BackwardRule<kLog>::term(rows.load(g + at), rows.load(y + at));
   });
-  lanes.transform(dx, [&](int64_t at, int pack) {
-    return BackwardRule<kLog>::result(lanes.load(g + at), lanes.load(y + at), sum[pack]);
+  rows.transform(dx, [&](int64_t at, int pack) {
+    return BackwardRule<kLog>::result(rows.load(g + at), rows.load(y + at), sum[pack]);
   });
 }
 

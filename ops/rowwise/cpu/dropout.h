@@ -4,14 +4,13 @@
 #include <cstdint>
 
 #include "common/dropout.h"
-#include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// The random words of up to kDropoutChunk Philox blocks, and what their half words must reach to
-/// be kept. The compiler draws a vector of blocks at a time; words of a block side by side would
-/// take it three times as long.
+/// The random words of up to kDropoutChunk Philox blocks, and the smallest half word that is kept
+/// of each. The layout (structure of arrays) lets the compiler vectorise over blocks, which is
+/// three times as fast as words of a block side by side.
 constexpr int64_t kDropoutChunk = 32;
 struct DrawnBlocks {
   alignas(64) uint32_t words[4][kDropoutChunk];
@@ -30,10 +29,10 @@ inline void draw_blocks(Dropout dropout, Rng rng, uint64_t first, int64_t blocks
   }
 }
 
-/// What the elements of whole blocks are multiplied by: `scale` where they are kept, else 0.
+/// The factors of the elements of whole blocks: `scale` where they are kept, else 0.
 template <typename C>
-void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks,
-                       C scale, C* factors) {
+void block_factors(const Dropout& dropout, const Rng& rng, uint64_t first, int64_t blocks, C scale,
+                   C* factors) {
   DrawnBlocks drawn;
   draw_blocks(dropout, rng, first, blocks, drawn);
   for (int64_t i = 0; i < blocks; ++i) {
@@ -45,7 +44,7 @@ void factors_of_blocks(const Dropout& dropout, const Rng& rng, uint64_t first, i
   }
 }
 
-/// The same for the `count` elements from `first` on, wherever their blocks begin.
+/// The factors of `count` elements from `first` on, which need not be the first of a block.
 template <typename C>
 void draw_factors(const Dropout& dropout, const Rng& rng, int64_t first, int64_t count, C scale,
                   C* factors) {
@@ -57,11 +56,11 @@ void draw_factors(const Dropout& dropout, const Rng& rng, int64_t first, int64_t
         std::min((end - block * kDropoutBlock + kDropoutBlock - 1) / kDropoutBlock, kDropoutChunk);
     const int64_t drawn_end = (block + blocks) * kDropoutBlock;
     if (at == block * kDropoutBlock && drawn_end <= end) {
-      factors_of_blocks(dropout, rng, static_cast<uint64_t>(block), blocks, scale,
-                        factors + (at - first));
+      block_factors(dropout, rng, static_cast<uint64_t>(block), blocks, scale,
+                    factors + (at - first));
     } else {
       alignas(64) C drawn[kElements];
-      factors_of_blocks(dropout, rng, static_cast<uint64_t>(block), blocks, scale, drawn);
+      block_factors(dropout, rng, static_cast<uint64_t>(block), blocks, scale, drawn);
       std::copy(drawn + (at - block * kDropoutBlock),
                 drawn + (std::min(drawn_end, end) - block * kDropoutBlock), factors + (at - first));
     }
@@ -69,25 +68,8 @@ void draw_factors(const Dropout& dropout, const Rng& rng, int64_t first, int64_t
   }
 }
 
-// --- rows where softmax comes first -----------------------------------------------------------
-
-/// y = softmax(x) * factors of one row, as softmax_row. scratch and factors have room for whole
-/// packs. Returns the sum of exp(x - maximum).
-template <typename T, typename Row>
-C10_ALWAYS_INLINE Compute<T> dropped_softmax_row(const Row& x, Compute<T> maximum,
-                                                 const Compute<T>* factors, T* y,
-                                                 Compute<T>* scratch, int64_t count, bool streamed,
-                                                 const T* next) {
-  const Compute<T> sum = sum_of_powers<T, true>(x, maximum, scratch, count, next);
-  const Pack<T> reciprocal(1 / sum);
-  transform(y, count, streamed, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
-    return Pack<T>::loadu(scratch + i) * reciprocal * Pack<T>::loadu(factors + i);
-  });
-  return sum;
-}
-
-/// The sum of y * g over a row, y = exp(x - maximum - log_sum), which is kept in `scratch`, with
-/// room for whole packs.
+/// The sum of y * g over a row, where y = exp(x - maximum - log_sum). Writes y to `scratch`, which
+/// has room for whole packs.
 template <typename T, typename Row, typename Gradients>
 C10_ALWAYS_INLINE Compute<T> recomputed_sum(const Row& x, const Gradients& g, Compute<T> maximum,
                                             Compute<T> log_sum, Compute<T>* scratch,

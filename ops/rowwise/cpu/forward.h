@@ -4,13 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "rowwise/cpu/lanes.h"
-#include "rowwise/cpu/row_part.h"
+#include "rowwise/cpu/strided.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// softmax or log_softmax of an element from x - max and from what its row's sum comes to.
+/// softmax or log_softmax of an element from x - max and its row's divisor.
 template <bool kLog>
 struct SoftmaxRule {
   template <typename V>
@@ -24,38 +23,40 @@ struct SoftmaxRule {
 };
 
 /// The sum of exp(x - maximum) over a row of `count` elements, where x(i, n) gives a pack of it.
-/// kKept: the terms are kept in `powers`, which has room for whole packs. What is read after this
-/// row begins at `next`: fetched now, it need not be waited for.
-template <typename T, bool kKept, typename Row>
-C10_ALWAYS_INLINE Compute<T> sum_of_powers(const Row& x, Compute<T> maximum, Compute<T>* powers,
-                                           int64_t count, const T* next) {
+/// kStores: the terms are stored to `powers`, which has room for whole packs. Prefetches from
+/// `next`, which is read after this row.
+template <typename T, bool kStores, typename Row>
+C10_ALWAYS_INLINE Compute<T> exponential_sum(const Row& x, Compute<T> maximum, Compute<T>* powers,
+                                             int64_t count, const T* next) {
   const Pack<T> max(maximum);
   return sum_of<T>(count, [&](int64_t i, int64_t n) {
     __builtin_prefetch(next + i);
     const Pack<T> power = exponential(x(i, n) - max);
-    if constexpr (kKept) {
+    if constexpr (kStores) {
       power.store(powers + i);
     }
     return power;
   });
 }
 
-/// y = softmax(x) of one row of `count` elements, where `maximum` is the largest of them. scratch
-/// has room for whole packs; `next` is what is read after this row. Returns the sum of exp(x -
-/// maximum): a row is sound when it is positive and finite.
-template <typename T, typename Row>
-Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y, Compute<T>* scratch, int64_t count,
-                       bool streamed, const T* next) {
-  const Compute<T> sum = sum_of_powers<T, true>(x, maximum, scratch, count, next);
+/// y = finish(softmax(x), i) of one row of `count` elements with the given maximum, rounded once.
+/// scratch has room for whole packs; `next` is read after this row. Returns the sum of
+/// exp(x - maximum), which is positive and finite in a valid row.
+template <typename T, typename Row, typename Finish>
+C10_ALWAYS_INLINE Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y,
+                                         Compute<T>* scratch, int64_t count, bool streamed,
+                                         const T* next, const Finish& finish) {
+  const Compute<T> sum = exponential_sum<T, true>(x, maximum, scratch, count, next);
   const Pack<T> reciprocal(1 / sum);
-  transform(y, count, streamed,
-            [&](int64_t i, int64_t) { return Pack<T>::loadu(scratch + i) * reciprocal; });
+  transform(y, count, streamed, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+    return finish(Pack<T>::loadu(scratch + i) * reciprocal, i);
+  });
   return sum;
 }
 
-/// y = softmax(x) or log_softmax(x) of up to kRowGroup rows, one after the other in memory. They
-/// take each step together: a short row's steps wait for each other, those of other rows do not.
-/// scratch is rows * (columns + kPackSize) long (for log_softmax unused). more: as many rows
+/// y = softmax(x) or log_softmax(x) of up to kRowGroup contiguous rows. Each step runs over all
+/// rows before the next one: the steps of a short row depend on each other, those of other rows do
+/// not. scratch is rows * (columns + kPackSize) long (unused for log_softmax). more: as many rows
 /// follow.
 template <typename T, bool kLog>
 void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* scratch,
@@ -73,8 +74,8 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
   }
   for (int64_t row = 0; row < rows; ++row) {
     const T* next = x + (more ? row + rows : row) * columns;
-    divisor[row] = sum_of_powers<T, !kLog>(row_of(row), max[row], scratch + row * scratch_stride,
-                                           columns, next);
+    divisor[row] = exponential_sum<T, !kLog>(row_of(row), max[row], scratch + row * scratch_stride,
+                                             columns, next);
   }
   for (int64_t row = 0; row < rows; row += Vectorized<C>::size()) {
     const auto n = static_cast<int>(std::min<int64_t>(rows - row, Vectorized<C>::size()));
@@ -97,19 +98,20 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
   }
 }
 
-/// The maximum and the sum of a part of a row that is too long to be kept in a cache.
+/// The maximum and the sum of a part of a row that is too long for a cache.
 template <typename T>
-RowPart softmax_part(const T* x, int64_t count) {
+PartialSoftmax softmax_part(const T* x, int64_t count) {
   using C = Compute<T>;
   const auto row = [&](int64_t i, int64_t n) { return load(x + i, n); };
   const C max = max_of<T>(count, row);
-  const C finite = max == kLowest<C> ? C(0) : max;  // of -inf alone: a sum of 0, or NaN
-  return {max, sum_of_powers<T, false>(row, finite, nullptr, count, x)};
+  const C finite = max == kNegativeInfinity<C> ? C(0) : max;  // of -inf alone: a sum of 0, or NaN
+  return {max, exponential_sum<T, false>(row, finite, nullptr, count, x)};
 }
 
-/// The results of a part, when its whole row has been summed up.
+/// The results of a part, from the reduction of its whole row.
 template <typename T, bool kLog>
-void softmax_part_results(const T* x, T* y, int64_t count, const RowPart& row, bool streamed) {
+void softmax_part_results(const T* x, T* y, int64_t count, const PartialSoftmax& row,
+                          bool streamed) {
   using C = Compute<T>;
   const Pack<T> max(static_cast<C>(row.max));
   const Pack<T> divisor(static_cast<C>(kLog ? std::log(row.sum) : 1 / row.sum));
@@ -118,25 +120,24 @@ void softmax_part_results(const T* x, T* y, int64_t count, const RowPart& row, b
   });
 }
 
-/// The same along a dimension that is not the last. softmax is multiplied by `scale` before it is
-/// rounded.
+/// y = softmax(x) * scale or log_softmax(x) along a dimension that is not the last, rounded once.
 template <typename T, bool kLog, int kPacks>
-void softmax_lanes(const T* x, T* y, const Lanes<T, kPacks>& lanes, Compute<T> scale = 1) {
+void softmax_strided(const T* x, T* y, const StridedRows<T, kPacks>& rows, Compute<T> scale = 1) {
   using C = Compute<T>;
   using P = Pack<T>;
   const auto combine = [](const P& a, const P& b) { return larger(a, b); };
-  const auto max =
-      lanes.fold(P(kLowest<C>), combine, [&](int64_t at, int) { return lanes.load(x + at); });
+  const auto max = rows.fold(P(kNegativeInfinity<C>), combine,
+                             [&](int64_t at, int) { return rows.load(x + at); });
   auto divisor =
-      lanes.sum([&](int64_t at, int pack) { return exponential(lanes.load(x + at) - max[pack]); });
+      rows.sum([&](int64_t at, int pack) { return exponential(rows.load(x + at) - max[pack]); });
   for (P& pack : divisor) {
     pack = SoftmaxRule<kLog>::divisor(pack);
     if constexpr (!kLog) {
       pack = pack * P(scale);
     }
   }
-  lanes.transform(y, [&](int64_t at, int pack) {
-    return SoftmaxRule<kLog>::result(lanes.load(x + at) - max[pack], divisor[pack]);
+  rows.transform(y, [&](int64_t at, int pack) {
+    return SoftmaxRule<kLog>::result(rows.load(x + at) - max[pack], divisor[pack]);
   });
 }
 

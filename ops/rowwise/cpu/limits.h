@@ -2,27 +2,37 @@
 
 #include <cstdint>
 
+#include "rowwise/layout.h"
+
 namespace warpfuse {
 
-// Sizes that decide how the CPU's kernels go over memory.
+// Sizes that decide how the CPU kernels go over memory.
 
-/// What is read again from the cache of one core, at most: half of the 1 MiB that a second-level
+/// Data that is read again stays in the cache of one core: half of the 1 MiB that a second-level
 /// cache has on most machines.
 inline constexpr int64_t kCachedBytes = int64_t{512} * 1024;
 
-/// Results of more bytes are more than a last-level cache holds until they are read.
+/// Results of more bytes are evicted from a last-level cache before they are read.
 inline constexpr int64_t kStreamedBytes = int64_t{32} * 1024 * 1024;
 
-/// In the backward, whose two inputs pass without a pause, only rows this long gain from being
-/// fetched ahead.
+/// Shortest rows that gain from software prefetch in the backward, whose two inputs keep the
+/// hardware prefetcher busy.
 inline constexpr int64_t kFetchedRowBytes = int64_t{16} * 1024;
 
 inline constexpr int64_t kLineBytes = 64;
 
-/// Whether the rows of a result are written past the caches: it is larger than they are, and no two
-/// rows share a cache line.
+/// Whether the rows of a result are written with non-temporal stores: it is larger than the caches,
+/// and no two rows share a cache line.
 inline bool is_streamed(int64_t rows, int64_t row_bytes) {
   return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0;
+}
+
+/// The same for a tensor [outer, columns, inner], whose contiguous pieces are rows, or, along
+/// another dimension than the last, `inner` elements.
+inline bool is_streamed(const RowLayout& layout, int64_t element_bytes) {
+  return layout.inner == 1
+             ? is_streamed(layout.rows(), layout.columns * element_bytes)
+             : is_streamed(layout.outer * layout.columns, layout.inner * element_bytes);
 }
 
 }  // namespace warpfuse

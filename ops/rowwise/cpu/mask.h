@@ -9,16 +9,16 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// What keys that no mask looks at get.
+/// Fills the hidden keys on either side of the visible interval.
 template <typename T>
 void write_zeros(T* to, int64_t count, bool streamed) {
   const Pack<T> zeros(Compute<T>(0));
   transform(to, count, streamed, [&](int64_t, int64_t) { return zeros; });
 }
 
-// The masks of attention, each seen one row at a time: enter(place, visible) goes to a row, of
-// which the other functions then work on the keys [visible.begin, visible.end). NoMask says what
-// they do; i is the first of `count` visible keys, from 0.
+// The masks of attention, one row at a time. enter(place, visible) selects a row; the other
+// functions then work on its keys [visible.begin, visible.end), where i is the first of `count`
+// visible keys, counted from 0. NoMask documents the interface.
 
 template <typename T>
 class NoMask {
@@ -34,23 +34,23 @@ class NoMask {
   /// Scaled scores to masked scores.
   P score(const P& scores, int64_t /*i*/, int64_t /*count*/) const { return scores; }
 
-  /// Incoming gradients as they count for the row's sum.
+  /// The gradients that enter the row's sum.
   P incoming(const P& gradients, int64_t /*i*/, int64_t /*count*/) const { return gradients; }
 
-  /// Gradients of the scores.
+  /// The gradients of the scores: 0 for hidden keys.
   P outgoing(const P& gradients, int64_t /*i*/, int64_t /*count*/) const { return gradients; }
 
   /// Whether the mask leaves any key visible.
   bool shows_any() const { return count_ > 0; }
 
-  /// Sets row[i] to zero where the mask hides key i from the forward.
+  /// Sets row[i] to zero where the mask hides key i in the forward.
   void zero_hidden(T* /*row*/) const {}
 
  private:
   int64_t count_ = 0;
 };
 
-/// The row of a mask tensor of M, made contiguous where it is not.
+/// A row of a mask tensor of M, copied if its keys are not contiguous.
 template <typename M>
 class MaskRow {
  public:
@@ -110,7 +110,7 @@ class AdditiveMask {
 
   bool shows_any() const {
     return std::any_of(row_.begin(), row_.end(),
-                       [](M value) { return static_cast<C>(value) != kLowest<C>; });
+                       [](M value) { return static_cast<C>(value) != kNegativeInfinity<C>; });
   }
 
   void zero_hidden(T* /*row*/) const {}
@@ -149,7 +149,7 @@ class BooleanMask {
   BooleanMask(const MaskView& mask, int64_t keys)
       : row_(mask, keys),
         fills_(mask.fills),
-        hidden_score_(fills_ ? static_cast<C>(mask.fill_value) : kLowest<C>) {}
+        hidden_score_(fills_ ? static_cast<C>(mask.fill_value) : kNegativeInfinity<C>) {}
 
   void enter(const RowPlace& place, const KeyInterval& visible) { row_.enter(place, visible); }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The vectors of the CPU's row kernels. Only files compiled per instruction set include this.
+// Vectors of the CPU row kernels. Only files that are compiled per instruction set include this.
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
@@ -21,14 +21,14 @@ namespace warpfuse::WARPFUSE_ISA {
 
 using at::vec::Vectorized;
 
-/// What a dtype is computed in: double for double, else float.
+/// The type in which T is computed: double for double, else float.
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 template <typename C>
-constexpr C kLowest = -std::numeric_limits<C>::infinity();
+constexpr C kNegativeInfinity = -std::numeric_limits<C>::infinity();
 
-/// As many elements as one vector of T holds, in the compute type: two vectors for half types.
+/// The elements of one vector of T in the compute type: two vectors for half types.
 template <typename T>
 using Pack =
     at::vec::VectorizedN<Compute<T>, Vectorized<T>::size() / Vectorized<Compute<T>>::size()>;
@@ -38,7 +38,7 @@ constexpr int64_t kPackSize = Pack<T>::size();
 
 // --- memory -----------------------------------------------------------------------------------
 
-/// from[0, count) in the compute type; what a short pack (count < kPackSize) lacks is undefined.
+/// from[0, count) in the compute type. The rest of a short pack (count < kPackSize) is undefined.
 template <typename T>
 inline Pack<T> load(const T* from, int64_t count) {
   Vectorized<T> values;
@@ -54,7 +54,7 @@ inline Pack<T> load(const T* from, int64_t count) {
   }
 }
 
-/// The pack in T, with one rounding.
+/// The pack rounded once to T.
 template <typename T>
 inline Vectorized<T> rounded(const Pack<T>& pack) {
   if constexpr (std::is_same_v<T, Compute<T>>) {
@@ -73,7 +73,8 @@ inline void store(const Pack<T>& pack, T* to, int64_t count) {
   }
 }
 
-/// Writes past the caches, which saves reading what is overwritten; `to` is aligned to a vector.
+/// A non-temporal store: it bypasses the caches and saves the read for ownership. `to` is aligned
+/// to a vector.
 template <typename T>
 inline void stream(const Vectorized<T>& values, T* to) {
 #if defined(CPU_CAPABILITY_AVX512)
@@ -97,11 +98,13 @@ inline void stream(const Vectorized<T>& values, T* to) {
 #endif
 }
 
-/// Whether the rows of a result are streamed. Streamed writes come in no order with others; the end
-/// of this orders them before the thread goes on.
+/// Whether the rows of a result are written with non-temporal stores. These are not ordered with
+/// other stores; the destructor's fence orders them before the thread goes on.
 class Streaming {
  public:
   Streaming(int64_t rows, int64_t row_bytes) : on_(is_streamed(rows, row_bytes)) {}
+  Streaming(const RowLayout& layout, int64_t element_bytes)
+      : on_(is_streamed(layout, element_bytes)) {}
   ~Streaming() {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
     if (on_) {
@@ -118,7 +121,7 @@ class Streaming {
   bool on_;
 };
 
-/// A row in the compute type, of whole packs.
+/// Room for a row of whole packs in the compute type.
 template <typename T>
 class Scratch {
  public:
@@ -132,36 +135,36 @@ class Scratch {
 
 /// The first `count` elements of a, then those of b.
 template <typename P>
-C10_ALWAYS_INLINE P first_of(const P& a, int64_t count, const P& b) {
+C10_ALWAYS_INLINE P blend_first(const P& a, int64_t count, const P& b) {
   using C = P::value_type;
   return P::blendv(b, a, P::arange(C(0), C(1)) < P(static_cast<C>(count)));
 }
 
 // --- groups of rows ---------------------------------------------------------------------------
 
-/// The most rows that are worked on together.
+/// Maximum number of rows that are processed together.
 constexpr int64_t kRowGroup = 16;
 
-/// As many rows as a first-level cache holds.
-inline int64_t rows_of_group(int64_t columns) {
+/// The number of rows that a first-level cache holds.
+inline int64_t group_rows(int64_t columns) {
   return std::clamp<int64_t>(1024 / columns, 1, kRowGroup);
 }
 
 /// Calls function(row, rows) for the rows [begin, end) in groups.
 template <typename Function>
 void for_row_groups(int64_t begin, int64_t end, int64_t columns, const Function& function) {
-  const int64_t group = rows_of_group(columns);
+  const int64_t group = group_rows(columns);
   for (int64_t row = begin; row < end; row += group) {
     function(row, std::min(group, end - row));
   }
 }
 
 // --- loops over a row -------------------------------------------------------------------------
-// What a row has left after its whole packs is done with the elements before it, as its last pack:
-// that is faster than a short pack, which only a row of fewer elements has.
+// The tail of a row is processed as a full pack that overlaps the one before it, which is faster
+// than a short pack. Only rows shorter than a pack use a short one.
 //
-// A map gives the pack of elements [i, i + n) for (i, n), n at most kPackSize. The loops are
-// inlined, so that what their maps refer to stays in registers.
+// A map returns the pack of elements [i, i + n) for (i, n), n at most kPackSize. The loops are
+// inlined, so that captured values of their maps stay in registers.
 
 /// to[i] = map(i-th pack) over [0, count).
 template <typename T, typename Map>
@@ -190,8 +193,8 @@ C10_ALWAYS_INLINE void transform(T* to, int64_t count, bool streamed, const Map&
   }
 }
 
-/// The packs of [begin, end) combined with each other and `start`; what the last pack lacks is
-/// `start`. Four vectors at a time, so that one combination need not wait for the one before.
+/// The packs of [begin, end) combined with each other and `start`, which also fills up the last
+/// pack. Four independent chains hide the latency of a combination.
 template <typename T, typename Combine, typename Map>
 C10_ALWAYS_INLINE Pack<T> fold(int64_t begin, int64_t end, const Pack<T>& start,
                                const Combine& combine, const Map& map) {
@@ -211,9 +214,9 @@ C10_ALWAYS_INLINE Pack<T> fold(int64_t begin, int64_t end, const Pack<T>& start,
   }
   if (i < end && end >= kSize) {
     const Pack<T> last = map(end - kSize, kSize);
-    results[1] = combine(results[1], first_of(start, kSize - (end - i), last));
+    results[1] = combine(results[1], blend_first(start, kSize - (end - i), last));
   } else if (i < end) {
-    results[1] = combine(results[1], first_of(map(i, end - i), end - i, start));
+    results[1] = combine(results[1], blend_first(map(i, end - i), end - i, start));
   }
   for (int chain = 1; chain < kChains; ++chain) {
     results[0] = combine(results[0], results[chain]);
@@ -227,15 +230,15 @@ inline P larger(const P& a, const P& b) {
   return at::vec::clamp_min(a, b);
 }
 
-/// The largest element of a row; a NaN may be dropped, since it comes back through the sum.
+/// The largest element of a row. It may drop a NaN, which the sum brings back.
 template <typename T, typename Map>
 C10_ALWAYS_INLINE Compute<T> max_of(int64_t count, const Map& map) {
   const auto combine = [](const auto& a, const auto& b) { return larger(a, b); };
-  return at::vec::vec_reduce_all(combine,
-                                 fold<T>(0, count, Pack<T>(kLowest<Compute<T>>), combine, map));
+  return at::vec::vec_reduce_all(
+      combine, fold<T>(0, count, Pack<T>(kNegativeInfinity<Compute<T>>), combine, map));
 }
 
-/// The sum of a row's elements, in blocks, so that its rounding error does not grow with them.
+/// The sum of a row's elements, in blocks, so that rounding errors do not grow with their number.
 template <typename T, typename Map>
 C10_ALWAYS_INLINE Compute<T> sum_of(int64_t count, const Map& map) {
   constexpr int64_t kBlock = 128 * kPackSize<T>;
@@ -250,8 +253,8 @@ C10_ALWAYS_INLINE Compute<T> sum_of(int64_t count, const Map& map) {
 
 // --- the exponential --------------------------------------------------------------------------
 
-/// e^x within 2^-23 of it for x <= 0, subnormal results included. Inexact only where no softmax
-/// goes: infinite from 72.4 up.
+/// e^x with a relative error of at most 2^-23 for x <= 0, subnormal results included. Infinite from
+/// 72.4 on, which no softmax reaches.
 C10_ALWAYS_INLINE Vectorized<float> exponential(const Vectorized<float>& x) {
   using Vec = Vectorized<float>;
   // x = n ln 2 + r. Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits; with

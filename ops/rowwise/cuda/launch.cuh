@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "common/workspace.h"
+#include "core/kernel.h"
 #include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/in_registers.cuh"

@@ -1,7 +1,6 @@
-#include "common/cuda_launch.h"
-
 #include <c10/util/Exception.h>
 
+#include "core/operator.h"
 #include "info/build_info.h"
 
 namespace warpfuse {

@@ -9,31 +9,32 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// Neighbouring rows along a dimension that is not the last: they lie side by side, so each lane of
-/// a pack holds a row of its own. kPacks packs, which are one piece of memory, are reduced at the
-/// same time; only a single pack may have fewer lanes than kPackSize.
+/// Neighbouring rows along a dimension that is not the last: each lane of a pack holds an element
+/// of another row. kPacks contiguous packs are reduced together; only a single pack may hold fewer
+/// rows than kPackSize.
 ///
-/// A map gives the pack at (offset, pack), the offset from the first row's first element.
+/// A map returns the pack at (offset, pack), where offset counts from the first row's first
+/// element.
 template <typename T, int kPacks>
-class Lanes {
+class StridedRows {
  public:
   using P = Pack<T>;
   using Packs = std::array<P, kPacks>;
 
-  Lanes(int64_t columns, int64_t stride, int64_t lanes, bool streamed)
-      : columns_(columns), stride_(stride), lanes_(lanes), streamed_(streamed) {}
+  StridedRows(int64_t columns, int64_t stride, int64_t rows, bool streamed)
+      : columns_(columns), stride_(stride), rows_(rows), streamed_(streamed) {}
 
   C10_ALWAYS_INLINE P load(const T* from) const {
-    return WARPFUSE_ISA::load(from, kPacks > 1 ? kPackSize<T> : lanes_);
+    return WARPFUSE_ISA::load(from, kPacks > 1 ? kPackSize<T> : rows_);
   }
 
-  /// The packs of each row combined with each other and `start`.
+  /// Combines each row's elements with each other and `start`.
   template <typename Combine, typename Map>
   C10_ALWAYS_INLINE Packs fold(const P& start, const Combine& combine, const Map& map) const {
     return fold(0, columns_, start, combine, map);
   }
 
-  /// The sum of each row, in blocks, so that its rounding error does not grow with the columns.
+  /// The sum of each row, in blocks, so that rounding errors do not grow with the columns.
   template <typename Map>
   C10_ALWAYS_INLINE Packs sum(const Map& map) const {
     const auto add = [](const P& a, const P& b) { return a + b; };
@@ -54,7 +55,7 @@ class Lanes {
   C10_ALWAYS_INLINE void transform(T* to, const Map& map) const {
     const bool aligned =
         (reinterpret_cast<uintptr_t>(to) | (stride_ * sizeof(T))) % sizeof(Vectorized<T>) == 0;
-    const bool streams = streamed_ && aligned && lanes_ == kPacks * kPackSize<T>;
+    const bool streams = streamed_ && aligned && rows_ == kPacks * kPackSize<T>;
     for (int64_t column = 0; column < columns_; ++column) {
 #pragma GCC unroll 4
       for (int pack = 0; pack < kPacks; ++pack) {
@@ -63,7 +64,7 @@ class Lanes {
         if (streams) {
           stream(rounded<T>(result), to + at);
         } else {
-          store(result, to + at, kPacks > 1 ? kPackSize<T> : lanes_);
+          store(result, to + at, kPacks > 1 ? kPackSize<T> : rows_);
         }
       }
     }
@@ -91,29 +92,29 @@ class Lanes {
 
   int64_t columns_;
   int64_t stride_;
-  int64_t lanes_;
+  int64_t rows_;
   bool streamed_;
 };
 
-/// Calls function(offset, Lanes) for the rows [begin, end) of a tensor [outer, columns, inner] in
-/// groups: four packs where they fit a cache, else one.
+/// Calls function(offset, StridedRows) for the rows [begin, end) of a tensor [outer, columns,
+/// inner] in groups: four packs where their columns fit the cache, else one.
 template <typename T, typename Function>
-void for_lanes(const RowLayout& layout, int64_t begin, int64_t end, const Function& function) {
-  const auto [outer, columns, inner] = layout;
-  const Streaming streaming(outer * columns, inner * int64_t{sizeof(T)});
-  const bool streamed = streaming.on();
-  const bool wide = columns * 4 * kPackSize<T> * int64_t{sizeof(T)} <= kCachedBytes;
+void for_strided_rows(const RowLayout& layout, int64_t begin, int64_t end,
+                      const Function& function) {
+  const int64_t columns = layout.columns, inner = layout.inner;
+  const Streaming streaming(layout, sizeof(T));
+  const bool four = columns * 4 * kPackSize<T> * int64_t{sizeof(T)} <= kCachedBytes;
   while (begin < end) {
-    const int64_t lane = begin % inner;
-    const int64_t offset = begin / inner * columns * inner + lane;
-    const int64_t left = std::min(inner - lane, end - begin);
-    if (wide && left >= 4 * kPackSize<T>) {
-      function(offset, Lanes<T, 4>(columns, inner, 4 * kPackSize<T>, streamed));
+    const int64_t column = begin % inner;
+    const int64_t offset = begin / inner * columns * inner + column;
+    const int64_t left = std::min(inner - column, end - begin);
+    if (four && left >= 4 * kPackSize<T>) {
+      function(offset, StridedRows<T, 4>(columns, inner, 4 * kPackSize<T>, streaming.on()));
       begin += 4 * kPackSize<T>;
     } else {
-      const int64_t lanes = std::min(left, kPackSize<T>);
-      function(offset, Lanes<T, 1>(columns, inner, lanes, streamed));
-      begin += lanes;
+      const int64_t rows = std::min(left, kPackSize<T>);
+      function(offset, StridedRows<T, 1>(columns, inner, rows, streaming.on()));
+      begin += rows;
     }
   }
 }

@@ -5,12 +5,23 @@
 #include <c10/core/WrapDimMinimal.h>
 
 #include "common/check.h"
+#include "rowwise/layout.h"
 
 namespace warpfuse {
 
-// What the forward of a softmax with dropout behind it keeps of each row: its maximum m and the
-// logarithm of sum(exp(x - m)), from which the backward has the softmax again. A row without a
-// visible key has m = +inf and 0.
+/// tensor as [outer, columns, inner] around `dim`; a tensor without dimensions is one row of one.
+inline RowLayout row_layout(const at::Tensor& tensor, int64_t dim) {
+  RowLayout layout{1, 1, 1};
+  dim = c10::maybe_wrap_dim(dim, tensor.dim());
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    (d < dim ? layout.outer : d == dim ? layout.columns : layout.inner) *= tensor.size(d);
+  }
+  return layout;
+}
+
+// Row statistics: the forward of a softmax with dropout behind it saves the maximum m of each row
+// and log(sum(exp(x - m))), from which the backward recomputes the softmax. A row without a visible
+// key has m = +inf and 0.
 
 inline at::ScalarType statistics_dtype(const at::Tensor& self) {
   return self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
