@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <type_traits>
+#include <utility>
 
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
@@ -25,8 +26,7 @@ struct RawPack {
 template <typename T, int kInputs>
 struct InputRow {
   PackedRow<T> packed;
-  const T* rows[kInputs];   // column 0 of each input
-  const T* packs[kInputs];  // the first pack of each input
+  const T* rows[kInputs];  // column 0 of each input
 };
 
 /// The stage of what is written: a fragment or edge as it was read, or as reduce() has left it.
@@ -141,49 +141,51 @@ __device__ __forceinline__ void prepare_fragment(const F& function, typename F::
 
 // --- loads ------------------------------------------------------------------------------------
 
+/// Calls visit(i) for each input, with i a constant: pointers and packs that a loop variable
+/// indexes would live in local memory.
+template <int kInputs, typename Visit>
+__device__ __forceinline__ void for_inputs(const Visit& visit) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (visit(std::integral_constant<int, i>()), ...);
+  }
+  (std::make_integer_sequence<int, kInputs>());
+}
+
 /// `policy` is an L2 cache policy (memory.cuh) or nothing.
 template <RowFunction F, typename... Policy>
 __device__ __forceinline__ void load(const F& function, const typename F::Row& row, int pack,
                                      RawPack<F::kInputs>& raw, Policy... policy) {
-#pragma unroll
-  for (int i = 0; i < F::kInputs; ++i) {
-    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
+  for_inputs<F::kInputs>([&](auto i) {
+    const auto* from = row.rows[i] + row.packed.column(pack);
     raw.inputs[i] =
         i == 0 || function.inputs_aligned ? load_16_bytes(from, policy...) : load_unaligned(from);
-  }
+  });
 }
 
 /// Starts the copy of a pack to shared memory.
 template <RowFunction F, typename... Policy>
 __device__ __forceinline__ void load_async(const F& function, const typename F::Row& row, int pack,
                                            const Staging& staging, int slot, Policy... policy) {
-#pragma unroll
-  for (int i = 0; i < F::kInputs; ++i) {
-    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
+  for_inputs<F::kInputs>([&](auto i) {
+    const auto* from = row.rows[i] + row.packed.column(pack);
     if (i == 0 || function.inputs_aligned) {
       copy_16_bytes(staging.at(slot, i), from, policy...);
     } else {
       staging.store(slot, i, load_unaligned(from));
     }
-  }
+  });
 }
 
 template <int kInputs>
 __device__ __forceinline__ void load_staged(const Staging& staging, int slot,
                                             RawPack<kInputs>& raw) {
-#pragma unroll
-  for (int i = 0; i < kInputs; ++i) {
-    raw.inputs[i] = staging.load(slot, i);
-  }
+  for_inputs<kInputs>([&](auto i) { raw.inputs[i] = staging.load(slot, i); });
 }
 
 template <int kInputs>
 __device__ __forceinline__ void store_staged(const Staging& staging, int slot,
                                              const RawPack<kInputs>& raw) {
-#pragma unroll
-  for (int i = 0; i < kInputs; ++i) {
-    staging.store(slot, i, raw.inputs[i]);
-  }
+  for_inputs<kInputs>([&](auto i) { staging.store(slot, i, raw.inputs[i]); });
 }
 
 // --- a reduction that several row functions share ---------------------------------------------
