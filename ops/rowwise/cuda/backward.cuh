@@ -119,8 +119,11 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   __device__ Edge edge(const Row& row, int i) const {
+    if (i >= row.packed.edges) {
+      return {C(0), C(0)};
+    }
     const int64_t column = row.packed.edge_column(i);
-    if (i >= row.packed.edges || !in_interval(row, column)) {
+    if (!in_interval(row, column)) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);

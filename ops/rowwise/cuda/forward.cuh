@@ -132,6 +132,8 @@ struct Forward : ForwardSums<Load, Store> {
     const PackedRow<T> packed = load.mask.packed(in, columns, interval);
     T* out = output + interval.index * columns;
     Row row{{packed, {in}}, out, interval, load.mask.any_visible(interval)};
+    // The compiler would else compute the addresses again for each pack.
+    asm volatile("" : "+l"(row.rows[0]), "+l"(row.out));
     if (interval.index < 0) {
       row.packed.clear();
     }
