@@ -27,7 +27,7 @@ struct L2Normalise : SumReduction<float> {
   __device__ Row row(int64_t step, const Wait&) const {
     const float* in = input + step * columns;
     const PackedRow<float> packed(in, columns);
-    return {{packed, {in}}, output + step * columns};
+    return {{packed, {in}, {in + packed.head}}, output + step * columns};
   }
   template <int kPacks>
   __device__ void draw(const Row&, int, int, KeepMask (&)[kPacks]) const {}

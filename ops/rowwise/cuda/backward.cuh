@@ -75,7 +75,7 @@ struct Backward : SumReduction<Compute<T_>> {
     const int64_t offset = interval.index * columns;
     const T *y = output + offset, *g = grad_output + offset;
     const PackedRow<T> packed = mask.packed(y, columns, interval);
-    Row row{{packed, {y, g}}, grad_input + offset, interval};
+    Row row{{packed, {y, g}, {y + packed.head, g + packed.head}}, grad_input + offset, interval};
     if (interval.index < 0) {
       row.packed.clear();
     }

@@ -31,6 +31,7 @@ struct Forward : ForwardSums<Load, Store> {
     T* out;
     typename Mask::Row interval;
     bool visible;  // this lane saw a visible key in a pack
+    T* out_packs;
   };
 
   const T* input;  // [rows, columns]
@@ -112,7 +113,7 @@ struct Forward : ForwardSums<Load, Store> {
       finish_values<kIsReduced>(row, row.packed.column(pack), fragment, result, mask, values);
       bits = pack_bits<T>(values);
     }
-    store_pack(row.out + row.packed.column(pack), bits, output_aligned);
+    store_pack(row.out_packs + static_cast<int64_t>(pack) * kPack<T>, bits, output_aligned);
   }
 
   template <bool kIsReduced>
@@ -131,9 +132,13 @@ struct Forward : ForwardSums<Load, Store> {
     const T* in = input + interval.index * columns;
     const PackedRow<T> packed = load.mask.packed(in, columns, interval);
     T* out = output + interval.index * columns;
-    Row row{{packed, {in}}, out, interval, load.mask.any_visible(interval)};
+    Row row{{packed, {in}, {in + packed.head}},
+            out,
+            interval,
+            load.mask.any_visible(interval),
+            out + packed.head};
     // The compiler would else compute the addresses again for each pack.
-    asm volatile("" : "+l"(row.rows[0]), "+l"(row.out));
+    asm volatile("" : "+l"(row.packs[0]), "+l"(row.out_packs));
     if (interval.index < 0) {
       row.packed.clear();
     }

@@ -43,7 +43,7 @@ __device__ __forceinline__ void prefetch(const F& function, const typename F::Ro
   using T = typename F::T;
   for_inputs<F::kInputs>([&](auto i) {
     if (i == 0 || function.inputs_aligned) {
-      prefetch_bytes(row.rows[i] + row.packed.column(pack),
+      prefetch_bytes(row.packs[i] + static_cast<int64_t>(pack) * kPack<T>,
                      elements * static_cast<int64_t>(sizeof(T)));
     }
   });

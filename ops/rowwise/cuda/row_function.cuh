@@ -26,7 +26,8 @@ struct RawPack {
 template <typename T, int kInputs>
 struct InputRow {
   PackedRow<T> packed;
-  const T* rows[kInputs];  // column 0 of each input
+  const T* rows[kInputs];   // column 0 of each input
+  const T* packs[kInputs];  // the first pack of each input
 };
 
 /// The stage of what is written: a fragment or edge as it was read, or as reduce() has left it.
@@ -156,7 +157,7 @@ template <RowFunction F, typename... Policy>
 __device__ __forceinline__ void load(const F& function, const typename F::Row& row, int pack,
                                      RawPack<F::kInputs>& raw, Policy... policy) {
   for_inputs<F::kInputs>([&](auto i) {
-    const auto* from = row.rows[i] + row.packed.column(pack);
+    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
     raw.inputs[i] =
         i == 0 || function.inputs_aligned ? load_16_bytes(from, policy...) : load_unaligned(from);
   });
@@ -167,7 +168,7 @@ template <RowFunction F, typename... Policy>
 __device__ __forceinline__ void load_async(const F& function, const typename F::Row& row, int pack,
                                            const Staging& staging, int slot, Policy... policy) {
   for_inputs<F::kInputs>([&](auto i) {
-    const auto* from = row.rows[i] + row.packed.column(pack);
+    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
     if (i == 0 || function.inputs_aligned) {
       copy_16_bytes(staging.at(slot, i), from, policy...);
     } else {
