@@ -236,8 +236,8 @@ cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) 
   LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
   // A greedy row waits for memory alone: a second block on a multiprocessor gains it less than the
   // cluster costs.
-  const int64_t at_once = kGreedy ? device_limits().rows.multiprocessors
-                                  : max_active_clusters(kernel, shape);
+  const int64_t at_once =
+      kGreedy ? device_limits().rows.multiprocessors : max_active_clusters(kernel, shape);
   shape.cluster =
       blocks_of_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, at_once);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;

@@ -20,9 +20,7 @@ namespace warpfuse::cuda {
 
 /// Rules of attention hide parts of the function's rows.
 template <RowFunction Function>
-constexpr bool kHasRules = requires {
-  requires Function::Mask::kRules;
-};
+constexpr bool kHasRules = requires { requires Function::Mask::kRules; };
 
 /// The kind of a function, on which its kernels and its plan depend. Dropout-first in half
 /// precision edits packed bits in place and fits plain softmax's tuning lines.

@@ -67,58 +67,56 @@ concept RowFunction =
              typename F::Fragment fragment, typename F::Edge edge, typename F::KeepMask (&masks)[1],
              typename F::Accumulator accumulator, typename F::Partial partial,
              typename F::Result result, BlockGroup group, const Warp warp, int i, int64_t n) {
-  // Result       what write() needs of the whole row
-  // columns      elements of a row
-  { f.columns } -> std::convertible_to<int64_t>;
-  // inputs_aligned: the packs of all inputs are aligned where those of the first are
-  { f.inputs_aligned } -> std::convertible_to<bool>;
-  // kRowReads    row() reads memory
-  { F::kRowReads } -> std::convertible_to<bool>;
-  // arrange(rows, block_rows): on the host, before a launch; the number of steps
-  { host.arrange(n, i) } -> std::same_as<int64_t>;
-  // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
-  // before its first read
-  { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;
-  // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
-  f.draw(row, i, i, masks);
-  // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
-  // to_fragment(row, pack, raw, fragment): as often as the pack is read, without data races
-  f.to_fragment(row, i, raw, fragment);
-  // edge(row, i): edge element i of the row; past the last one, the neutral element
-  { f.edge(row, i) } -> std::same_as<typename F::Edge>;
-  // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
-  // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
-  // std::true_type the first time
-  { f.reduce(row, group, detail::VisitAll()) } -> std::same_as<typename F::Result>;
-  // update_max(accumulator, raws), optional: a cheap maximum of raw packs; reduce() takes raw
-  // packs the first time, and add(..., std::true_type()) fragments whose maximum is known
-  // add, total, finish: reduce() in three steps, for rows that no tier holds
-  f.add(accumulator, fragment);
-  f.add(accumulator, edge);
-  { f.total(row, group, accumulator) } -> std::same_as<typename F::Partial>;
-  { f.finish(row, partial) } -> std::same_as<typename F::Result>;
-  // merge(a, b), and merge(warp, of a lane): Partial::none() is neutral
-  { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
-  { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
-  { F::Partial::none() } -> std::same_as<typename F::Partial>;
-  // write(row, pack, fragment, result, mask, stage), write(row, i, edge, result, stage)
-  f.write(row, i, fragment, result, masks[0], kReduced);
-  f.write(row, i, edge, result, kAsRead);
-};
+      // Result       what write() needs of the whole row
+      // columns      elements of a row
+      { f.columns } -> std::convertible_to<int64_t>;
+      // inputs_aligned: the packs of all inputs are aligned where those of the first are
+      { f.inputs_aligned } -> std::convertible_to<bool>;
+      // kRowReads    row() reads memory
+      { F::kRowReads } -> std::convertible_to<bool>;
+      // arrange(rows, block_rows): on the host, before a launch; the number of steps
+      { host.arrange(n, i) } -> std::same_as<int64_t>;
+      // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
+      // before its first read
+      { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;
+      // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
+      f.draw(row, i, i, masks);
+      // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
+      // to_fragment(row, pack, raw, fragment): as often as the pack is read, without data races
+      f.to_fragment(row, i, raw, fragment);
+      // edge(row, i): edge element i of the row; past the last one, the neutral element
+      { f.edge(row, i) } -> std::same_as<typename F::Edge>;
+      // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
+      // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
+      // std::true_type the first time
+      { f.reduce(row, group, detail::VisitAll()) } -> std::same_as<typename F::Result>;
+      // update_max(accumulator, raws), optional: a cheap maximum of raw packs; reduce() takes raw
+      // packs the first time, and add(..., std::true_type()) fragments whose maximum is known
+      // add, total, finish: reduce() in three steps, for rows that no tier holds
+      f.add(accumulator, fragment);
+      f.add(accumulator, edge);
+      { f.total(row, group, accumulator) } -> std::same_as<typename F::Partial>;
+      { f.finish(row, partial) } -> std::same_as<typename F::Result>;
+      // merge(a, b), and merge(warp, of a lane): Partial::none() is neutral
+      { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
+      { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
+      { F::Partial::none() } -> std::same_as<typename F::Partial>;
+      // write(row, pack, fragment, result, mask, stage), write(row, i, edge, result, stage)
+      f.write(row, i, fragment, result, masks[0], kReduced);
+      f.write(row, i, edge, result, kAsRead);
+    };
 
 // --- what follows from it ---------------------------------------------------------------------
 
 template <RowFunction F>
 constexpr bool kPrepares = requires(const F f, const typename F::Row row, typename F::KeepMask mask,
-                                    RawPack<F::kInputs> raw) {
-  f.prepare(row, 0, mask, raw);
-};
+                                    RawPack<F::kInputs> raw) { f.prepare(row, 0, mask, raw); };
 
 template <RowFunction F>
-constexpr bool kMaxOfRaw = requires(const F f, typename F::Accumulator accumulator,
-                                    const RawPack<F::kInputs> (&raws)[1]) {
-  f.update_max(accumulator, raws);
-};
+constexpr bool kMaxOfRaw =
+    requires(const F f, typename F::Accumulator accumulator, const RawPack<F::kInputs> (&raws)[1]) {
+      f.update_max(accumulator, raws);
+    };
 
 /// A fragment has room where its raw pack was.
 template <RowFunction F>
@@ -148,8 +146,7 @@ template <int kInputs, typename Visit>
 __device__ __forceinline__ void for_inputs(const Visit& visit) {
   [&]<int... i>(std::integer_sequence<int, i...>) {
     (visit(std::integral_constant<int, i>()), ...);
-  }
-  (std::make_integer_sequence<int, kInputs>());
+  }(std::make_integer_sequence<int, kInputs>());
 }
 
 /// `policy` is an L2 cache policy (memory.cuh) or nothing.
