@@ -50,7 +50,7 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// 8 types, 2 constants, 2 data members, 11 functions, and 2 functions that are optional.
+/// The interface: 8 types, 2 constants, 2 data members, 11 functions and 2 optional functions.
 template <typename F>
 concept RowFunction =
     // T            the dtype of inputs and output
@@ -58,7 +58,7 @@ concept RowFunction =
     // Row          a row: its packs, interval of visible keys, output; one object a lane
     std::derived_from<typename F::Row, InputRow<typename F::T, F::kInputs>> &&
     // Fragment     a pack between its read and its write
-    // Edge         the same of one edge element
+    // Edge         an edge element between its read and its write
     // KeepMask     the dropout mask of a pack, which draw() makes; empty without dropout
     // Accumulator  the running reduction of one lane
     // Partial      the reduction of part of a row, as lanes, warps and blocks exchange it
@@ -82,7 +82,7 @@ concept RowFunction =
       // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
       f.draw(row, i, i, masks);
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
-      // to_fragment(row, pack, raw, fragment): as often as the pack is read, without data races
+      // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
       // edge(row, i): edge element i of the row; past the last one, the neutral element
       { f.edge(row, i) } -> std::same_as<typename F::Edge>;
@@ -97,7 +97,7 @@ concept RowFunction =
       f.add(accumulator, edge);
       { f.total(row, group, accumulator) } -> std::same_as<typename F::Partial>;
       { f.finish(row, partial) } -> std::same_as<typename F::Result>;
-      // merge(a, b), and merge(warp, of a lane): Partial::none() is neutral
+      // merge(a, b), and merge(warp, partial) over the lanes of a warp; Partial::none() is neutral
       { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
       { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
       { F::Partial::none() } -> std::same_as<typename F::Partial>;
