@@ -25,7 +25,7 @@ constexpr int kWordColumns = sizeof(T) == 2 ? 2 : 1;
 template <typename T>
 constexpr int kWarpTileWords = sizeof(T) == 8 ? 8 : 16;
 template <typename T>
-constexpr int kWarpTileColumns = 32 * kWarpTileWords<T>* kWordColumns<T>;
+constexpr int kWarpTileColumns = 32 * kWarpTileWords<T> * kWordColumns<T>;
 
 // --- words ------------------------------------------------------------------------------------
 
@@ -57,8 +57,8 @@ __device__ __forceinline__ unsigned long long empty_word(double) { return 0xfff0
 
 /// The larger value of each column. Drops a NaN, which the sum brings back.
 template <typename T>
-requires(sizeof(T) == 2) __device__ __forceinline__
-    unsigned larger_word(unsigned a, unsigned b, T) {
+  requires(sizeof(T) == 2)
+__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, T) {
   return combine_pairs<T>(a, b, [](auto x, auto y) { return __hmax2(x, y); });
 }
 __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b, float) {

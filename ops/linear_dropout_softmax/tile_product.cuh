@@ -123,7 +123,7 @@ class TileProduct {
 
   /// Stores row(i) times `factor` to `output`, of which the first `columns` exist, a multiple of 8.
   __device__ void store(int i, float factor, T* output, int columns) const {
-    const float(&v)[kColumns] = values[i];
+    const float (&v)[kColumns] = values[i];
     const int lane = threadIdx.x % 4;
     if constexpr (sizeof(T) == 4) {
 #pragma unroll

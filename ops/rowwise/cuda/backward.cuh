@@ -93,7 +93,8 @@ struct Backward : SumReduction<Compute<T_>> {
   /// Zeros what must not reach the sum: elements outside the interval, and g, which may be NaN,
   /// where the mask tensor hides a key.
   __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw) const
-      requires(Mask::kRules || kRecomputes) {
+    requires(Mask::kRules || kRecomputes)
+  {
     auto& [y, g] = raw.inputs;
     const bool full = row.packed.full(pack);
     const int64_t column = row.packed.column(pack);
@@ -119,8 +120,11 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   __device__ Edge edge(const Row& row, int i) const {
+    if (i >= row.packed.edges) {
+      return {C(0), C(0)};
+    }
     const int64_t column = row.packed.edge_column(i);
-    if (i >= row.packed.edges || !in_interval(row, column)) {
+    if (!in_interval(row, column)) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);

@@ -54,10 +54,14 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   // Dropout's draws before the wait for the previous kernel (in_registers.cuh).
-  bool draws_before_wait() const requires(kDropout && !Mask::kRules) {
+  bool draws_before_wait() const
+    requires(kDropout && !Mask::kRules)
+  {
     return load.mask.source.settled;
   }
-  __device__ Row row_before_wait(int64_t step) const requires(kDropout && !Mask::kRules) {
+  __device__ Row row_before_wait(int64_t step) const
+    requires(kDropout && !Mask::kRules)
+  {
     return make_row(load.mask.row_before_wait(step, columns));
   }
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
@@ -71,14 +75,16 @@ struct Forward : ForwardSums<Load, Store> {
   }
   /// draw() for a call by all lanes of a warp.
   template <int kPacks>
-  __device__ void draw_by_warp(const Row& row, int pack, int apart,
-                               KeepMask (&masks)[kPacks]) const requires kDropout {
+  __device__ void draw_by_warp(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const
+    requires kDropout
+  {
     dropout().template draw_by_warp<kPack<T>>(row.interval, row.packed.column(pack),
                                               static_cast<int64_t>(apart) * kPack<T>, masks);
   }
 
   __device__ void prepare(const Row&, int, const KeepMask& mask, Raw& raw) const
-      requires(Load::kDropout) {
+    requires(Load::kDropout)
+  {
     mask.template multiply_pack<T>(raw.inputs[0]);
   }
 

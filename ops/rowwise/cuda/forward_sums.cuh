@@ -133,8 +133,9 @@ struct ForwardSums {
 
   /// Raises the maximum to that of raw packs.
   template <int kPacks>
-  __device__ void update_max(Accumulator& accumulator,
-                             const Raw (&raws)[kPacks]) const requires kRawMax {
+  __device__ void update_max(Accumulator& accumulator, const Raw (&raws)[kPacks]) const
+    requires kRawMax
+  {
     C max = max_of_pair(max_pair<T>(raws[0].inputs[0]));
 #pragma unroll
     for (int i = 1; i < kPacks; ++i) {

@@ -14,9 +14,7 @@ namespace warpfuse::cuda {
 /// The function can draw its keep masks before the previous kernel has ended: row_before_wait() is
 /// row() for that time, and note_used() follows the wait.
 template <typename F>
-constexpr bool kDrawsBeforeWait = requires(const F f) {
-  f.row_before_wait(int64_t{});
-};
+constexpr bool kDrawsBeforeWait = requires(const F f) { f.row_before_wait(int64_t{}); };
 
 /// The keep masks of a lane's packs. Functions of one input have registers to draw all of them
 /// while the loads are in flight; others draw each where it is used.

@@ -17,11 +17,10 @@ namespace warpfuse::cuda {
 template <typename Function>
 __device__ __forceinline__ void load_interval(const Function& function, int64_t at, bool visible,
                                               RawPack<Function::kInputs>& raw) {
-#pragma unroll
-  for (int i = 0; i < Function::kInputs; ++i) {
+  for_inputs<Function::kInputs>([&](auto i) {
     raw.inputs[i] = {Function::kHidden, Function::kHidden, Function::kHidden, Function::kHidden};
     load_16_bytes_if(visible, function.inputs[i] + at, raw.inputs[i]);
-  }
+  });
 }
 
 /// A row of at most kMaxSlots packs a lane whose interval takes kSlots of them. Without a visible

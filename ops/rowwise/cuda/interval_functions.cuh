@@ -119,7 +119,7 @@ struct IntervalForward {
     float sum = 0.0f;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
-      float(&value)[kPack<T>] = fragments.exponentials[slot];
+      float (&value)[kPack<T>] = fragments.exponentials[slot];
       unpack<T>(raws[slot].inputs[0], value);
       float pack_sum = 0.0f;
 #pragma unroll
@@ -200,7 +200,8 @@ struct IntervalTraits {
 };
 
 template <typename T>
-requires(sizeof(T) <= 4) struct IntervalTraits<Forward<MaskedLoad<T, false>, ProbabilityStore<T>>> {
+  requires(sizeof(T) <= 4)
+struct IntervalTraits<Forward<MaskedLoad<T, false>, ProbabilityStore<T>>> {
   using Function = Forward<MaskedLoad<T, false>, ProbabilityStore<T>>;
   static constexpr bool kSupported = true;
 
@@ -213,7 +214,8 @@ requires(sizeof(T) <= 4) struct IntervalTraits<Forward<MaskedLoad<T, false>, Pro
 };
 
 template <typename T>
-requires(sizeof(T) <= 4) struct IntervalTraits<Backward<T, KeyMask<T, false>, false>> {
+  requires(sizeof(T) <= 4)
+struct IntervalTraits<Backward<T, KeyMask<T, false>, false>> {
   using Function = Backward<T, KeyMask<T, false>, false>;
   static constexpr bool kSupported = true;
 

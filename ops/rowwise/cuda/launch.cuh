@@ -20,12 +20,10 @@ namespace warpfuse::cuda {
 
 /// Rules of attention hide parts of the function's rows.
 template <RowFunction Function>
-constexpr bool kHasRules = requires {
-  requires Function::Mask::kRules;
-};
+constexpr bool kHasRules = requires { requires Function::Mask::kRules; };
 
-/// What a function is, for its kernels and its plan. Dropout-first in half precision edits packed
-/// bits in place and fits plain softmax's tuning lines.
+/// The kind of a function, on which its kernels and its plan depend. Dropout-first in half
+/// precision edits packed bits in place and fits plain softmax's tuning lines.
 template <RowFunction Function>
 constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
                            sizeof(typename Function::T), !Function::kRowReads, kHasRules<Function>,
@@ -209,7 +207,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   }
 }
 
-/// The same with the plan that the tuning gives for this shape.
+/// launch_rows() with the plan that the tuning gives for this shape.
 template <typename Function>
 cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {

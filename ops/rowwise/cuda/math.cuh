@@ -130,7 +130,8 @@ struct ExpBase {
 /// 2^16 on neighbouring bfloat16 values lie 256 apart, so every base gives 0 below the maximum;
 /// base 2 cannot overflow.
 template <typename T>
-requires(sizeof(T) == 2) struct ExpBase<T, true> {
+  requires(sizeof(T) == 2)
+struct ExpBase<T, true> {
   float slope, offset, offset_error;
 
   __device__ explicit ExpBase(float max, float scale = 1)

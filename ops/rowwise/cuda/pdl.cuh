@@ -41,13 +41,12 @@ template <RowFunction F>
 __device__ __forceinline__ void prefetch(const F& function, const typename F::Row& row, int pack,
                                          int64_t elements) {
   using T = typename F::T;
-#pragma unroll
-  for (int i = 0; i < F::kInputs; ++i) {
+  for_inputs<F::kInputs>([&](auto i) {
     if (i == 0 || function.inputs_aligned) {
       prefetch_bytes(row.packs[i] + static_cast<int64_t>(pack) * kPack<T>,
                      elements * static_cast<int64_t>(sizeof(T)));
     }
-  }
+  });
 }
 
 /// Prefetches this block's part of a row that the blocks of a group share.

@@ -4,7 +4,7 @@
 
 namespace warpfuse::cuda {
 
-// What is computed of a tile of kVector * width rows. kHeld: the elements stay in registers between
+// Functions of a tile of kVector * width rows. kHeld: the elements stay in registers between
 // their read and their write; else they are read twice.
 
 /// softmax times `scale`, or log_softmax.
