@@ -75,29 +75,31 @@ class AutogradNode<Node, Result(Args...)> : public Calls<Node, Result(Args...)> 
 
     variable_list outputs = forward(args...);
     Node::save(&node->ctx_, outputs, args...);
-    const auto jvp = [&](const variable_list&, const variable_list& of_inputs) {
+    const auto jvp = [&](const variable_list&, const variable_list& input_tangents) {
       variable_list tangents;
-      auto next = of_inputs.begin();
+      auto next = input_tangents.begin();
       for (const bool given : node->is_variable_input_) {
         tangents.push_back(given ? *next++ : at::Tensor());
       }
       return Node::jvp(outputs, tangents, args...);
     };
-    const auto wrapped = torch::autograd::_wrap_outputs(
+    auto wrapped = torch::autograd::_wrap_outputs(
         inputs, node->ctx_.get_non_differentiable(), node->ctx_.get_and_bump_dirty(),
         torch::autograd::to_optional(outputs), recorded ? node : nullptr, jvp, {},
         [](const at::Tensor& x) { return x.view_as(x); }, /*pure_view=*/false);
+    const auto results = torch::autograd::to_output_type<variable_list>(wrapped);
     if (recorded) {
-      for (const auto& output : wrapped) {
-        node->output_info_.emplace_back(*output);
+      for (const at::Tensor& result : results) {
+        node->output_info_.emplace_back(result);
       }
       node->save_variables_to_ctx();
     }
     if constexpr (std::is_same_v<Result, at::Tensor>) {
-      return *wrapped[0];
+      return results[0];
     } else {
-      return [&]<size_t... i>(std::index_sequence<i...>) { return Result(*wrapped[i]...); }
-      (std::make_index_sequence<std::tuple_size_v<Result>>());
+      return [&]<size_t... i>(std::index_sequence<i...>) {
+        return Result(results[i]...);
+      }(std::make_index_sequence<std::tuple_size_v<Result>>());
     }
   }
 

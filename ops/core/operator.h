@@ -31,8 +31,7 @@
 ///       at::Tensor output = Backend::empty(self.sym_sizes(), self.options());
 ///       if (Backend::computes(self)) {
 ///         const at::Tensor input = self.contiguous();
-///         Backend::launch(self, SoftmaxArguments{input.const_data_ptr(),
-///         output.mutable_data_ptr(), ...});
+///         Backend::launch(self, SoftmaxArguments{input.const_data_ptr(), ...});
 ///       }
 ///       return output;
 ///     }

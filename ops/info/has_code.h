@@ -5,7 +5,7 @@
 
 namespace warpfuse {
 
-/// Takes a number off the front of a text.
+/// Removes a number from the front of a text and returns it.
 inline int take_number(std::string_view& text) {
   int number = 0;
   for (; !text.empty() && text.front() >= '0' && text.front() <= '9'; text.remove_prefix(1)) {
@@ -15,7 +15,7 @@ inline int take_number(std::string_view& text) {
 }
 
 /// Whether a library that was built for these architectures has code for a GPU of a compute
-/// capability. The driver knows too, but to ask it takes a context on that GPU, and memory.
+/// capability. Asking the driver would make a context on that GPU, which takes memory.
 ///   "8.0"      machine code, for this GPU and those of its major version with a higher minor one
 ///   "10.0f"    the same, with the instructions of the family
 ///   "9.0a"     machine code for this GPU alone
@@ -26,13 +26,13 @@ inline bool has_code_for(std::string_view architectures, int major, int minor) {
   while (!architectures.empty()) {
     std::string_view entry = architectures.substr(0, architectures.find_first_of(", "));
     architectures.remove_prefix(std::min(entry.size() + 1, architectures.size()));
-    const int of_major = take_number(entry);
+    const int entry_major = take_number(entry);
     entry.remove_prefix(std::min<size_t>(1, entry.size()));
-    const int of_minor = take_number(entry);
+    const int entry_minor = take_number(entry);
     const bool alone = entry.starts_with('a'), family = entry.starts_with('f');
     const bool ptx = entry.ends_with("+PTX") && !alone && !family;
-    if (major == of_major ? (alone ? minor == of_minor : minor >= of_minor)
-                          : ptx && major > of_major) {
+    if (major == entry_major ? (alone ? minor == entry_minor : minor >= entry_minor)
+                             : ptx && major > entry_major) {
       return true;
     }
   }
