@@ -23,9 +23,7 @@
 namespace warpfuse {
 
 template <typename T>
-concept HasFields = requires {
-  typename std::remove_cvref_t<T>::Fields;
-};
+concept HasFields = requires { typename std::remove_cvref_t<T>::Fields; };
 
 /// The types of T in a schema: T itself, or its Fields.
 template <typename T>
@@ -97,8 +95,7 @@ struct Kernel<function, Result (*)(Args...), Result(Flat...)> {
     if constexpr (HasFields<Arg>) {
       return [&]<size_t... kFields>(std::index_sequence<kFields...>) {
         return std::remove_cvref_t<Arg>(std::get<kFirst + kFields>(flat)...);
-      }
-      (std::make_index_sequence<kCounts[kArg]>());
+      }(std::make_index_sequence<kCounts[kArg]>());
     } else {
       return std::get<kFirst>(flat);
     }
@@ -120,7 +117,8 @@ constexpr auto kernel_of =
     &detail::Kernel<function, decltype(function),
                     typename detail::Flat<decltype(function)>::Signature>::call;
 template <typename Result, typename... Args, Result (*function)(Args...)>
-requires(!(HasFields<Args> || ...)) constexpr auto kernel_of<function> = function;
+  requires(!(HasFields<Args> || ...))
+constexpr auto kernel_of<function> = function;
 
 /// Calls of the operator Op::kName, whose handle is looked up once. Its signature may have structs
 /// among its arguments.

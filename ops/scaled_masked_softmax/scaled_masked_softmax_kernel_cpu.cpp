@@ -13,9 +13,7 @@ namespace {
 
 // Arguments with dropout are those with random numbers.
 template <typename Arguments>
-constexpr bool kDropout = requires(const Arguments& arguments) {
-  arguments.dropout;
-};
+constexpr bool kDropout = requires(const Arguments& arguments) { arguments.dropout; };
 
 template <typename C>
 constexpr C kNoKey = std::numeric_limits<C>::infinity();  // the maximum of a row without a key
