@@ -134,7 +134,7 @@ class Ends(Generation):
         said = CYCLE.decode(errors="replace")
         line = self.lines(cycle, ["x"], "-n", 40, "--stop", "never", "--stop", said[2])[0]
         self.assertEqual((line["text"], line["finish_reason"]), (said[:2], "stop_text"))
-        escaped = "".join(f"\\x{byte:02x}" for byte in CYCLE[2:3])
+        escaped = "".join(f"\\x{byte:02x}" for byte in said[2].encode())
         line = self.lines(cycle, ["x"], "-n", 40, "--stop", escaped)[0]
         self.assertEqual((line["text"], line["finish_reason"]), (said[:2], "stop_text"))
         whole = self.lines(cycle, ["x"], "-n", 5, "--stop", "never said")[0]
