@@ -42,11 +42,7 @@ int64_t keys_of(const Run& run, at::ScalarType dtype) {
 /// follow, a line of the tier span too.
 bool has_kernel(const Run& run, Direction direction, at::ScalarType dtype) {
   const warpfuse::KernelSet set =
-      warpfuse::kernel_set({.direction = direction,
-                            .element_bytes = static_cast<int>(c10::elementSize(dtype)),
-                            .plain = false,
-                            .masked = true,
-                            .dropout = false});
+      warpfuse::kernel_set(attention_kind(direction, c10::elementSize(dtype)));
   return (run.threads == run.lanes && run.lanes > 32 ? set.span_block : set.span_warp)
       .contains(run.lane_packs);
 }

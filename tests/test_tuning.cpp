@@ -27,24 +27,9 @@ using warpfuse::RowShape;
 using warpfuse::Tier;
 using warpfuse::Tuning;
 
-RowKind plain_kind(Direction direction, int bytes) {
-  return {.direction = direction,
-          .element_bytes = bytes,
-          .plain = true,
-          .masked = false,
-          .dropout = false};
-}
-RowKind attention_kind(Direction direction, int bytes) {
-  return {.direction = direction,
-          .element_bytes = bytes,
-          .plain = false,
-          .masked = true,
-          .dropout = false};
-}
-
 RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, int64_t edges = 0,
                   int64_t shift = 0) {
-  return {plain_kind(direction, bytes), packs, edges, rows, false, shift};
+  return {row_kind(direction, bytes), packs, edges, rows, false, shift};
 }
 
 /// What is wrong with the plan of a shape; empty when all of the row has its place.

@@ -56,28 +56,18 @@ bool are_results(const Json& document) {
 
 Results::Results(const Json& head, std::optional<std::string> json_path,
                  std::optional<std::string> csv_path)
-    : json_path_(std::move(json_path)), csv_path_(std::move(csv_path)) {
-  document_["format"] = kFormat;
-  document_["complete"] = false;
-  document_.update(head);
-  document_["rows"] = Json::array();
-  save();
+    : json_(kFormat, head, {"rows"}, std::move(json_path)), csv_path_(std::move(csv_path)) {
+  save_csv();
 }
 
 void Results::add(Json row) {
-  document_["rows"].push_back(std::move(row));
-  save();
+  json_.add("rows", std::move(row));
+  save_csv();
 }
 
-void Results::set_complete() {
-  document_["complete"] = true;
-  save();
-}
+void Results::set_complete() { json_.set_complete(); }
 
-void Results::save() const {
-  if (json_path_) {
-    replace_file(*json_path_, document_.dump(1) + "\n");
-  }
+void Results::save_csv() const {
   if (csv_path_) {
     replace_file(*csv_path_, csv_of(rows()));
   }

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "bench/case.h"
+#include "bench/result_file.h"
 
 namespace warpfuse::host::bench {
 
 inline constexpr const char* kFormat = "warpfuse-bench-1";
 
-// What a run has found so far, and the files that it is kept in: both are written anew after each
-// row, under another name first, so that a reader, or a crash, never finds half a file.
+// What a run has found so far, and the files that it is kept in: its JSON (result_file.h), and the
+// same rows as CSV.
 class Results {
  public:
   // `head`: everything of the JSON but "format", "complete" and "rows". Throws Error(usage) when a
@@ -21,14 +22,14 @@ class Results {
 
   void add(Json row);
   void set_complete();
-  const Json& document() const { return document_; }
-  const Json& rows() const { return document_["rows"]; }
+  const Json& document() const { return json_.document(); }
+  const Json& rows() const { return document()["rows"]; }
 
  private:
-  void save() const;
+  void save_csv() const;
 
-  Json document_;
-  std::optional<std::string> json_path_, csv_path_;
+  ResultFile json_;
+  std::optional<std::string> csv_path_;
 };
 
 // One line for each row and variant, after a line of names.

@@ -9,10 +9,10 @@
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
 #include "bench/head.h"
+#include "bench/result_file.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decoder.h"
-#include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/model.h"
 #include "runtime/output.h"
@@ -106,37 +106,6 @@ int64_t weight_bytes_of(const torch::jit::Module& module) {
   return bytes;
 }
 
-// The run's JSON, and the file that it is saved to.
-class Document {
- public:
-  Document(const Json& head, std::optional<std::string> path)
-      : document_{{"format", kFormat}, {"complete", false}}, path_(std::move(path)) {
-    document_.update(head);
-    for (const char* list : {"rows", "prefill", "accuracy"}) {
-      document_[list] = Json::array();
-    }
-    save();
-  }
-  void add(const char* list, Json row) {
-    document_[list].push_back(std::move(row));
-    save();
-  }
-  void set_complete() {
-    document_["complete"] = true;
-    save();
-  }
-
- private:
-  void save() const {
-    if (path_) {
-      replace_file(*path_, document_.dump(1) + "\n");
-    }
-  }
-
-  Json document_;
-  std::optional<std::string> path_;
-};
-
 void print_row(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   print(
@@ -169,7 +138,7 @@ Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>&
 class GroupRun {
  public:
   GroupRun(const BundleGroup& group, c10::Device device, const GenerationBench& bench,
-           Document& document)
+           ResultFile& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
       const torch::jit::Module module = load_module(bundle, device);
@@ -243,7 +212,7 @@ class GroupRun {
 
   std::string name_;
   const GenerationBench& bench_;
-  Document& document_;
+  ResultFile& document_;
   std::vector<ModelVariant> variants_;
   std::vector<std::vector<int64_t>> first_ids_;
   int64_t first_prompt_ = 0;
@@ -284,7 +253,8 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   Json head = identity_of(command, *session.plugin, runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
-  Document document(head, arguments.optional_text("json"));
+  ResultFile document(kFormat, head, {"rows", "prefill", "accuracy"},
+                      arguments.optional_text("json"));
   print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
   bool close = true;
   const StatusLine line;

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <warpfuse/softmax.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,13 +14,13 @@
 
 #include "bench/head.h"
 #include "bench/percentiles.h"
+#include "bench/result_file.h"
 #include "bench/wall_clock.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/errors.h"
-#include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/output.h"
 #include "runtime/plugin.h"
@@ -134,29 +133,20 @@ ExitCode run_bench_overhead(int argc, const char* const* argv) {
   const InterruptGuard guard;
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json document{{"format", "warpfuse-overhead-1"}, {"complete", false}};
-  document.update(identity_of(command, bench.plugin, runtime));
-  document["rows"] = Json::array();
-  const auto save = [&] {
-    if (arguments.has("json")) {
-      replace_file(arguments.text("json"), document.dump(1) + "\n");
-    }
-  };
-  save();
+  ResultFile results("warpfuse-overhead-1", identity_of(command, bench.plugin, runtime), {"rows"},
+                     arguments.optional_text("json"));
   print("host time per call: median [5 %, 95 %] of {} samples of {} calls\n", rounds, kCalls);
   for (const Pair& pair : kPairs) {
     for (const Mode& mode : kModes) {
       if (!interrupted()) {
-        document["rows"].push_back(measure(pair, mode, bench.device, runtime, rounds));
-        save();
+        results.add("rows", measure(pair, mode, bench.device, runtime, rounds));
       }
     }
   }
   if (interrupted()) {
     fail(ExitCode::interrupted, "interrupted");
   }
-  document["complete"] = true;
-  save();
+  results.set_complete();
   return ExitCode::ok;
 }
 

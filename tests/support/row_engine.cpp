@@ -84,17 +84,17 @@ warpfuse::RowLimits row_limits() {
           device.cooperative};
 }
 
-warpfuse::RowKind row_kind(warpfuse::Direction direction, const at::Tensor& tensor) {
+warpfuse::RowKind row_kind(warpfuse::Direction direction, int64_t element_bytes) {
   return {.direction = direction,
-          .element_bytes = static_cast<int>(tensor.element_size()),
+          .element_bytes = static_cast<int>(element_bytes),
           .plain = true,
           .masked = false,
           .dropout = false};
 }
 
-warpfuse::RowKind attention_kind(warpfuse::Direction direction, const at::Tensor& tensor) {
+warpfuse::RowKind attention_kind(warpfuse::Direction direction, int64_t element_bytes) {
   return {.direction = direction,
-          .element_bytes = static_cast<int>(tensor.element_size()),
+          .element_bytes = static_cast<int>(element_bytes),
           .plain = false,
           .masked = true,
           .dropout = false};
@@ -119,7 +119,7 @@ warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tenso
 }
 
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {
-  return plan_of(row_kind(direction, tensor), tensor);
+  return plan_of(row_kind(direction, tensor.element_size()), tensor);
 }
 
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor) {
@@ -127,9 +127,9 @@ std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at:
                                      warpfuse::Tier::cluster, warpfuse::Tier::stream}) {
     warpfuse::RowPlan plan{};
     if (tier == warpfuse::to_string(known) &&
-        warpfuse::plan_tier(known,
-                            row_shape(row_kind(warpfuse::Direction::forward, tensor), tensor),
-                            device_row_limits(), parsed_tuning(), &plan)) {
+        warpfuse::plan_tier(
+            known, row_shape(row_kind(warpfuse::Direction::forward, tensor.element_size()), tensor),
+            device_row_limits(), parsed_tuning(), &plan)) {
       return plan;
     }
   }

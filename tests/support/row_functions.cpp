@@ -87,11 +87,11 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back(
-        {name, row_kind(Direction::forward, x), x, false,
+        {name, row_kind(Direction::forward, x.element_size()), x, false,
          [=] { return log ? warpfuse::log_softmax(x, -1) : warpfuse::softmax(x, -1); },
          [expected] { return Expected(expected); }});
     functions.push_back(
-        {name + " backward", row_kind(Direction::backward, y), y, false,
+        {name + " backward", row_kind(Direction::backward, y.element_size()), y, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
          [=] { return tensor_softmax_backward(made_grad, made_y, -1, log); }});
   }
@@ -99,7 +99,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const MaskArguments a = placed_at(offsets.second, made, device);
     const Expected expected = tensor_masked_softmax(made_x, made);
     const bool rules = !a.attn_mask && dtype != at::kDouble;
-    functions.push_back({mask_kind(a), attention_kind(Direction::forward, x), x,
+    functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size()), x,
                          rules && are_packs(x), [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
@@ -107,7 +107,8 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     }
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
-    functions.push_back({mask_kind(a) + ", backward", attention_kind(Direction::backward, y), y,
+    functions.push_back({mask_kind(a) + ", backward",
+                         attention_kind(Direction::backward, y.element_size()), y,
                          rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return tensor_masked_softmax_backward(made_grad, made_y, made); }});
