@@ -3,15 +3,17 @@
 
     train.py --train wikitext-2/test.txt --held-out wikitext-2/valid.txt -o FOLDER
 
-FOLDER gets model.safetensors (float16), config.json, vocab.json, merges.txt and training_log.json.
-All settings are in train_config.py.
+FOLDER gets model.safetensors (float16), config.json, vocab.json, merges.txt and training_log.json, which has the
+loss of every step. All settings are in train_config.py. --attention and --loss say whose operators compute attention's
+softmax and the loss; training_curves.py compares two runs (docs/training.md).
 """
 
 import argparse
 import json
 import math
+import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -21,12 +23,34 @@ from torch import Tensor
 from torch.nn import functional as F
 from train_config import TrainConfig
 from train_data import IGNORE, Stream, build_stream, random_windows, scoring_windows
+from train_operators import ATTENTION, LOSSES, cross_entropy
 from train_tokenizer import load_tokenizer, train_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 from unknown_words import UnknownWords
 
 
-def build_model(config: TrainConfig) -> GPT2LMHeadModel:
+@dataclass
+class How:
+    """Where and with whose operators a step is computed; not what is trained."""
+
+    device: torch.device
+    attention: str = "sdpa"
+    loss: str = "aten"
+    dtype: torch.dtype = torch.float32  # of autocast
+
+
+@dataclass
+class Run:
+    """What training gave: the averaged weights that `config.keep` names, and how it went."""
+
+    model: GPT2LMHeadModel
+    curve: list[dict[str, float]]
+    losses: list[float]  # -log p of every step's targets, per token
+    step_ms: float  # mean, without evaluation
+    peak_bytes: int | None  # on a GPU
+
+
+def build_model(config: TrainConfig, attention: str = "sdpa") -> GPT2LMHeadModel:
     """A GPT-2 with random weights."""
     return GPT2LMHeadModel(
         GPT2Config(
@@ -40,6 +64,7 @@ def build_model(config: TrainConfig) -> GPT2LMHeadModel:
             attn_pdrop=config.dropout,
             bos_token_id=config.vocab_size - 1,
             eos_token_id=config.vocab_size - 1,
+            attn_implementation=ATTENTION[attention],
         )
     )
 
@@ -82,14 +107,13 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def train(
-    config: TrainConfig, data: Stream, held_out: Stream, device: torch.device
-) -> tuple[GPT2LMHeadModel, list[dict[str, float]]]:
-    """The averaged model that `config.keep` names, and the loss curve."""
+def train(config: TrainConfig, data: Stream, held_out: Stream, how: How) -> Run:
+    """A run from random weights; equal settings take the same windows in the same order."""
+    device = how.device
     torch.manual_seed(config.seed)
     windows = torch.Generator().manual_seed(config.seed)
-    model = build_model(config).to(device)
-    average = build_model(config).to(device).eval()
+    model = build_model(config, how.attention).to(device)
+    average = build_model(config, how.attention).to(device).eval()
     average.load_state_dict(model.state_dict())
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
@@ -102,8 +126,10 @@ def train(
         fused=device.type == "cuda",
     )
     held_out_targets = int((held_out.targets[1:] != IGNORE).sum())
-    best, best_loss, curve, recent = {}, math.inf, [], torch.zeros((), device=device)
+    best, best_loss, curve, losses = {}, math.inf, [], []
+    seconds = 0.0
     for step in range(config.steps):
+        started = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(config, step)
         ids, targets = random_windows(data, config.context, config.batch, windows)
@@ -113,11 +139,12 @@ def train(
             draw = torch.randint(len(data.ids), ids.shape, generator=windows)
             chosen = torch.rand(ids.shape, generator=windows) < config.token_noise
             noisy = torch.where(chosen.to(device), data.ids[draw].to(device), ids)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, how.dtype, enabled=how.dtype != torch.float32):
             logits = model(noisy).logits
-        log_probs = logits.float().log_softmax(-1)
-        likelihood = F.nll_loss(log_probs.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        likelihood = cross_entropy(logits, targets, IGNORE, how.loss)
         loss = likelihood
+        if config.label_smoothing or config.unlikelihood:
+            log_probs = logits.float().log_softmax(-1)
         if config.label_smoothing:
             uniform = -log_probs.mean(-1)[targets != IGNORE].mean()
             loss = loss.lerp(uniform, config.label_smoothing)
@@ -130,25 +157,26 @@ def train(
         decay = min(config.average_decay, (step + 1) / (step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
-            recent += likelihood.detach()
+        losses.append(likelihood.item())  # waits for the step
+        seconds += time.perf_counter() - started
         if (step + 1) % config.evaluate_every == 0 or step + 1 == config.steps:
             nats = held_out_nats(average, held_out, config.context, config.context)
             since = step + 1 - (curve[-1]["step"] if curve else 0)
             curve.append(
                 {
                     "step": step + 1,
-                    "train": round(recent.item() / since, 4),
+                    "train": round(sum(losses[-since:]) / since, 4),
                     "held_out": round(nats / held_out_targets, 4),
                 }
             )
             print(json.dumps(curve[-1]), flush=True)
-            recent.zero_()
             if config.keep == "lowest" and curve[-1]["held_out"] < best_loss:
                 best_loss = curve[-1]["held_out"]
                 best = {name: value.clone() for name, value in average.state_dict().items()}
     if best:
         average.load_state_dict(best)
-    return average, curve
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    return Run(average, curve, losses, seconds / config.steps * 1e3, peak)
 
 
 def summary(model: GPT2LMHeadModel, stream: Stream, context: int) -> dict[str, float]:
@@ -180,6 +208,13 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--attention", choices=ATTENTION, default="sdpa")
+    parser.add_argument("--loss", choices=LOSSES, default="aten")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"],
+                        help="of autocast; default: bfloat16 on a GPU")  # fmt: skip
+    parser.add_argument("--plugin", type=Path, help="libwarpfuse.so, for what is to be warpfuse's")
+    parser.add_argument("--tokenizer", type=Path,
+                        help="folder with vocab.json and merges.txt, such as GPT-2's; default: one is trained")  # fmt: skip
     arguments = parser.parse_args()
 
     start = time.monotonic()
@@ -188,34 +223,51 @@ def main() -> None:
     except ValueError as error:
         parser.error(str(error))
     device = torch.device(arguments.device)
+    if "warpfuse" in (arguments.attention, arguments.loss):
+        if arguments.plugin is None:
+            parser.error("--attention warpfuse and --loss warpfuse need --plugin")
+        torch.ops.load_library(str(arguments.plugin))
+    default = "bfloat16" if device.type == "cuda" else "float32"
+    how = How(device, arguments.attention, arguments.loss, getattr(torch, arguments.dtype or default))
     train_lines = read_lines(arguments.train)
     unknown = UnknownWords(train_lines)
     documents = read_documents(train_lines, unknown)
-    train_tokenizer([d.text for d in documents], config.vocab_size, arguments.out)
+    if arguments.tokenizer is None:
+        train_tokenizer([d.text for d in documents], config.vocab_size, arguments.out)
+    else:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copyfile(arguments.tokenizer / name, arguments.out / name)
     tokenizer = load_tokenizer(arguments.out)
+    config.vocab_size = tokenizer.get_vocab_size()
     data = build_stream(documents, tokenizer, score_filled=True)
     held_out = build_stream(
         read_documents(read_lines(arguments.held_out), unknown), tokenizer, score_filled=False
     )
-    model, curve = train(config, data, held_out, device)
-    save(model, arguments.out)
-    model = model.float().eval()  # the float16 values, computed with in float32
+    run = train(config, data, held_out, how)
+    save(run.model, arguments.out)
+    model = run.model.float().eval()  # the float16 values, computed with in float32
     samples = write_samples(model, tokenizer, PROMPTS)
     log = {
         "config": asdict(config),
         "parameters": sum(p.numel() for p in model.parameters()),
         "training_tokens": len(data.ids),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "operators": {"attention": how.attention, "loss": how.loss, "dtype": str(how.dtype).removeprefix("torch.")},
+        "step_ms": round(run.step_ms, 2),
+        "peak_bytes": run.peak_bytes,
         "torch": torch.__version__,
         "seconds": round(time.monotonic() - start),
         "held_out": summary(model, held_out, config.context),
         "greedy_repeated_4grams": repetition(model, held_out, config.context),
-        "curve": curve,
+        "curve": run.curve,
         "samples": samples,
     }
     text = json.dumps(log, indent=1, ensure_ascii=False)
-    (arguments.out / "training_log.json").write_text(text + "\n", encoding="utf-8")
     print(text)
+    losses = json.dumps([round(loss, 6) for loss in run.losses])
+    text = text.removesuffix("\n}") + f',\n "losses": {losses}\n}}\n'
+    (arguments.out / "training_log.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

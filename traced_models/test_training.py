@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Training with the plugin's attention and loss beside ATen's, with a tiny model on the CPU."""
+
+import unittest
+
+import torch
+from test_support import require_plugin  # first: it may skip the whole file
+
+# isort: split
+from train import How, Run, train
+from train_config import TrainConfig
+from train_data import IGNORE, Stream
+
+CPU = torch.device("cpu")
+STEPS = 200
+
+
+def stream(length: int, vocabulary: int, seed: int) -> Stream:
+    """Tokens that follow one another by a rule, broken one time in ten; some targets are left out."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = [0]
+    for jump in torch.rand(length - 1, generator=generator):
+        ids.append(int(jump * vocabulary * 10) % vocabulary if jump < 0.1 else (ids[-1] * 5 + 3) % vocabulary)
+    tokens = torch.tensor(ids)
+    targets = tokens.clone()
+    targets[::7] = IGNORE
+    return Stream(tokens, targets, length, length)
+
+
+def run(operators: str, **settings: float) -> Run:
+    config = TrainConfig(vocab_size=64, context=48, layers=2, heads=2, width=32, batch=4, warmup=20, unlikelihood=0.0)
+    for name, value in ({"steps": STEPS, "evaluate_every": STEPS} | settings).items():
+        setattr(config, name, value)
+    return train(config, stream(4000, 64, 0), stream(500, 64, 1), How(CPU, operators, operators))
+
+
+class Training(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        require_plugin()
+
+    def test_each_loss_is_aten_s(self) -> None:
+        aten, ours = (run(operators, dropout=0.0) for operators in ("aten", "warpfuse"))
+        self.assertEqual(len(ours.losses), STEPS)
+        self.assertLess(ours.losses[-1], ours.losses[0] - 1)  # it learns
+        for step, (a, b) in enumerate(zip(aten.losses, ours.losses, strict=True)):
+            self.assertLess(abs(a - b), 1e-3, step)
+        self.assertAlmostEqual(ours.curve[-1]["held_out"], aten.curve[-1]["held_out"], delta=1e-3)
+
+    def test_with_dropout(self) -> None:
+        aten, ours, dry = (run(operators, dropout=p) for operators, p in (("aten", 0.2), ("warpfuse", 0.2), ("warpfuse", 0.0)))
+        self.assertNotEqual(ours.losses, dry.losses)  # it drops
+        self.assertLess(abs(ours.curve[-1]["held_out"] / aten.curve[-1]["held_out"] - 1), 0.1)
+
+    def test_with_the_other_losses(self) -> None:
+        aten, ours = (run(name, dropout=0.0, unlikelihood=0.5, label_smoothing=0.1, steps=5) for name in ("aten", "warpfuse"))
+        self.assertLess(max(abs(a - b) for a, b in zip(aten.losses, ours.losses, strict=True)), 1e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()
