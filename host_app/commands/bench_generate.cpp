@@ -12,9 +12,7 @@
 #include "bench/result_file.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/decoder.h"
 #include "runtime/interrupt.h"
-#include "runtime/model.h"
 #include "runtime/output.h"
 #include "runtime/prompts.h"
 #include "runtime/session.h"
@@ -98,14 +96,6 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
   return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
-int64_t weight_bytes_of(const torch::jit::Module& module) {
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : module.parameters()) {
-    bytes += static_cast<int64_t>(parameter.nbytes());
-  }
-  return bytes;
-}
-
 void print_row(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   print(
@@ -141,12 +131,11 @@ class GroupRun {
            ResultFile& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
-      const torch::jit::Module module = load_module(bundle, device);
-      const int64_t weight_bytes = weight_bytes_of(module);  // as in the file
+      const LanguageModel model = load_language_model(bundle, device);
       variants_.push_back({.name = bundle.variant,
                            .dtype = bundle.dtype,
-                           .model = LanguageModel(bundle, module, device),
-                           .weight_bytes = weight_bytes});
+                           .model = model,
+                           .weight_bytes = model.weight_bytes()});
     }
     std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
@@ -183,12 +172,10 @@ class GroupRun {
     bool close = true;
     const double tolerance = default_tolerance(variants_.front().dtype);
     for (size_t i = 1; i < variants_.size(); ++i) {
-      Decoder model(variants_[i].model);
-      Decoder reference(variants_.front().model);
       Difference difference;
-      for (const StepComparison& step :
-           compare_language_models(model, reference, bench_.prompts.batch(1, first_prompt_),
-                                   kComparedSteps, tolerance)) {
+      for (const StepComparison& step : compare_language_models(
+               variants_[i].model, variants_.front().model, bench_.prompts.batch(1, first_prompt_),
+               kComparedSteps, tolerance)) {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
@@ -241,7 +228,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
     fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
          plan.tokens, cuda ? "" : ", or --graph is on alone, which a CPU does not have");
   }
-  const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const c10::InferenceMode inference;
   const GenerationBench bench{
       .runtime = runtime.get(),

@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/output.h"
 #include "runtime/plugin.h"
+#include "runtime/session.h"
 
 namespace warpfuse::host {
 namespace {
@@ -27,11 +28,15 @@ constexpr const char* kExamples =
     "  warpfuse info --json | python3 -m json.tool\n"
     "  warpfuse info --tuning > table.txt\n";
 
+constexpr Option kOptions[] = {
+    {"json", kSwitch, "as one JSON object"},
+    {"tuning", kSwitch, "the plugin's table of tiers alone, as text"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse info",
                            "Shows versions, processors and the operators of the loaded plugin.\n");
-  options.add_options()("json", "as one JSON object")("tuning",
-                                                      "the plugin's table of tiers alone, as text");
+  add_options(options, kOptions);
   add_plugin_options(options);
   add_help_option(options);
   return options;
@@ -161,14 +166,15 @@ ExitCode run_info(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
-  const Plugin plugin = require_plugin(arguments.plugin_options());
-  check_libtorch(plugin);
+  // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.
+  const Session session =
+      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::device_info"});
   if (arguments.has("tuning")) {
     const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
     print("{}", tuning.typed<std::string()>().call());
     return ExitCode::ok;
   }
-  const json info = gather(plugin);
+  const json info = gather(session.plugin.value());
   if (arguments.has("json")) {
     print("{}\n", info.dump(2));
   } else {

@@ -1,9 +1,53 @@
 #include "runtime/bpe.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <memory>
 #include <queue>
+#include <string>
+#include <utility>
+
+#include "runtime/errors.h"
 
 namespace warpfuse::host {
 namespace {
+
+// GPT-2's pattern. White space is spelled out as Unicode's White_Space property, which is what \s
+// means to the original; PCRE2's own \s with PCRE2_UCP has U+180E in addition.
+#define WHITE_SPACE R"(\p{Z}\t-\r\x{85})"
+constexpr char kPattern[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" WHITE_SPACE R"(\p{L}\p{N}]+|[)" WHITE_SPACE
+    R"(]+(?![^)" WHITE_SPACE R"(])|[)" WHITE_SPACE R"(]+)";
+#undef WHITE_SPACE
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+// Compiled once, and never freed.
+const pcre2_code* compiled_pattern() {
+  static const pcre2_code* const code = [] {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    pcre2_code* made = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED,
+                                     PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr);
+    if (made == nullptr) {
+      fail(ExitCode::check_failed, "PCRE2 refuses GPT-2's pattern: {}", message_of(error));
+    }
+    // Without JIT support in this PCRE2 the matches are slower, not different.
+    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE);
+    return made;
+  }();
+  return code;
+}
+
+struct FreeMatch {
+  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+};
 
 constexpr int64_t kNone = -1;
 
@@ -33,6 +77,33 @@ uint64_t pair_key(int32_t left, int32_t right) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> split_pieces(std::string_view text) {
+  const pcre2_code* const pattern = compiled_pattern();
+  const std::unique_ptr<pcre2_match_data, FreeMatch> match(
+      pcre2_match_data_create_from_pattern(pattern, nullptr));
+  const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(match.get());
+  std::vector<std::string_view> pieces;
+  const auto add = [&](size_t begin, size_t end) {
+    if (end > begin) {
+      pieces.push_back(text.substr(begin, end - begin));
+    }
+  };
+  for (size_t start = 0; start < text.size();) {
+    const int matched = pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                    start, 0, match.get(), nullptr);
+    if (matched < 0 && matched != PCRE2_ERROR_NOMATCH) {
+      fail(ExitCode::check_failed, "splitting text: {}", message_of(matched));
+    }
+    // Every code point is in one of the alternatives, so only bytes that are no UTF-8 are skipped.
+    const auto [begin, end] = matched < 0 ? std::pair(text.size(), text.size())
+                                          : std::pair<size_t, size_t>(found[0], found[1]);
+    add(start, begin);
+    add(begin, end);
+    start = end;
+  }
+  return pieces;
+}
 
 void MergeTable::add(int32_t left, int32_t right, int32_t merged) {
   rules_.try_emplace(pair_key(left, right), Rule{static_cast<int32_t>(rules_.size()), merged});

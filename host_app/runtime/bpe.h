@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 namespace warpfuse::host {
+
+// Splits text into the pieces that byte-level BPE works on, by GPT-2's pattern. The pieces, views
+// into `text`, cover it without gaps. Any bytes are accepted: a run of bytes that is not UTF-8 is a
+// piece of its own, and the text around it is split as if it ended there.
+std::vector<std::string_view> split_pieces(std::string_view text);
 
 // The merge rules of byte-pair encoding, over token ids.
 class MergeTable {

@@ -80,15 +80,12 @@ class CudaRuntime {
   virtual void stop_profiler() = 0;
 };
 
-// Whether the module was built and is beside this program or in ../lib.
-bool has_cuda_runtime();
-
-// Loads the module, if it was built, for its operators, which product_epilogues.h uses.
+// Loads the module for its operators, which fuse_epilogues() uses; false if it was not built.
 // libtorch_cuda must be loaded.
-void load_cuda_operators();
+bool load_cuda_operators();
 
-// Loads the module for a GPU; libtorch_cuda must be loaded. Throws Error(device) if the module is
-// missing or cannot be loaded.
+// Loads the module for a GPU; libtorch_cuda must be loaded. Null for the CPU. Throws Error(device)
+// if the module is missing or cannot be loaded.
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device);
 // The same with the module at `path`.
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device,

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "runtime/errors.h"
 
@@ -47,7 +48,7 @@ at::Tensor to_device(const std::vector<int64_t>& values, c10::Device device) {
 
 DecodeLoop::DecodeLoop(const LanguageModel& model, const DecodeOptions& options,
                        CudaRuntime* runtime)
-    : model_(model), options_(options), runtime_(runtime), lengths_(options.rows) {
+    : model_(model), options_(options), runtime_(runtime), rows_(options.rows) {
   const c10::InferenceMode inference;
   if (runtime_ != nullptr) {
     require_memory(model, options.rows, *runtime_);
@@ -121,9 +122,21 @@ at::Tensor DecodeLoop::draw(const at::Tensor& logits, const at::Tensor& draws,
   });
 }
 
-std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& sequences) {
+std::vector<DecodeLoop::Row>::const_iterator DecodeLoop::first_free() const {
+  return std::ranges::find(rows_, kNone, &Row::sequence);
+}
+
+int64_t DecodeLoop::free_rows() const {
+  const auto first = first_free();
+  const auto is_taken = [](const Row& row) { return row.sequence != kNone; };
+  return std::find_if(first, rows_.end(), is_taken) - first;
+}
+
+std::vector<SequenceToken> DecodeLoop::start(const std::vector<Sequence>& sequences) {
   const c10::InferenceMode inference;
+  const auto row = static_cast<int64_t>(first_free() - rows_.begin());
   const auto count = static_cast<int64_t>(sequences.size());
+  const auto length = static_cast<int64_t>(sequences.front().ids.size());
   std::vector<int64_t> names;
   names.reserve(sequences.size());
   for (const Sequence& sequence : sequences) {
@@ -134,13 +147,16 @@ std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& 
   rows(draws_).fill_(0);
   const at::Tensor logits = prefill(row, sequences);
   const at::Tensor tokens = draw(logits, rows(draws_), rows(names_));
-  const auto length = static_cast<int64_t>(sequences.front().ids.size());
   rows(ids_).copy_(tokens.clamp_min(0).unsqueeze(1));
   rows(positions_).fill_(length);
   rows(draws_).fill_(1);
   rows(active_).fill_(1);
-  for (int64_t i = row; i < row + count; ++i) {
-    lengths_[i] = length;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t more = sequences[i].tokens - 1;
+    rows_[row + i] = {.sequence = more > 0 ? names[i] : kNone,
+                      .length = length,
+                      .to_launch = more,
+                      .to_read = more};
   }
   at::Tensor scores;
   if (options_.top_logprobs) {
@@ -148,15 +164,15 @@ std::vector<Choice> DecodeLoop::start(int64_t row, const std::vector<Sequence>& 
   }
   const at::Tensor drawn = tokens.to(at::kCPU);
   const auto* first = drawn.const_data_ptr<int64_t>();
-  const std::vector<int64_t> values(first, first + count);
-  return choices_of(values, scores);
+  return tokens_of(names, {first, first + count}, scores);
 }
 
-void DecodeLoop::stop(int64_t row) {
-  const c10::InferenceMode inference;
-  active_.narrow(0, row, 1).fill_(0);
-  positions_.narrow(0, row, 1).fill_(0);
-  lengths_[row] = 0;
+void DecodeLoop::stop(int64_t sequence) {
+  const auto row = std::ranges::find(rows_, sequence, &Row::sequence);
+  if (row != rows_.end()) {
+    row->sequence = kNone;
+    row->to_launch = 0;
+  }
 }
 
 // --- a step -----------------------------------------------------------------------------------
@@ -211,12 +227,29 @@ int64_t DecodeLoop::steps_ahead() const {
   return runtime_ == nullptr || options_.top_logprobs ? 1 : kStepsAhead;
 }
 
+bool DecodeLoop::wants_step() const {
+  return std::ranges::any_of(rows_, [](const Row& row) { return row.to_launch > 0; });
+}
+
+// Excludes a row from later steps until it is started again.
+void DecodeLoop::deactivate(int64_t row) {
+  active_.narrow(0, row, 1).fill_(0);
+  positions_.narrow(0, row, 1).fill_(0);
+  rows_[row].length = 0;
+}
+
 void DecodeLoop::launch() {
-  const c10::InferenceMode inference;
+  std::vector<int64_t> sequences(rows_.size(), kNone);
   int64_t longest = 1;
-  for (int64_t& length : lengths_) {
-    length += length > 0 ? 1 : 0;
-    longest = std::max(longest, length);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Row& row = rows_[i];
+    if (row.to_launch > 0) {
+      sequences[i] = row.sequence;
+      --row.to_launch;
+      longest = std::max(longest, ++row.length);
+    } else if (row.length > 0) {
+      deactivate(static_cast<int64_t>(i));
+    }
   }
   const int64_t slots = model_.slots_for(longest);
   kernels_per_step_ = 0;
@@ -227,7 +260,7 @@ void DecodeLoop::launch() {
   } else {
     step(slots, /*advancing=*/true);
   }
-  ++launched_;
+  unread_.push_back(std::move(sequences));
 }
 
 // Sleeps until the token is due, then polls: a poll costs the host as much as launching a step.
@@ -256,25 +289,52 @@ void DecodeLoop::wait_for(int64_t step) {
   clock_.arrived(Clock::now());
 }
 
-std::vector<Choice> DecodeLoop::read() {
+std::vector<SequenceToken> DecodeLoop::next() {
   const c10::InferenceMode inference;
+  while (static_cast<int64_t>(unread_.size()) < steps_ahead() && wants_step()) {
+    launch();
+  }
+  if (unread_.empty()) {
+    return {};
+  }
   wait_for(read_);
   const int64_t* first = state_.ring + read_ % kRingSteps * state_.rows;
-  const std::vector<int64_t> tokens(first, first + state_.rows);
   ++read_;
-  return choices_of(tokens, scores_);
+  std::vector<int64_t> sequences = std::move(unread_.front());
+  unread_.pop_front();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Row& row = rows_[i];
+    if (sequences[i] != row.sequence) {
+      sequences[i] = kNone;  // it has been stopped since the launch
+    } else if (row.sequence != kNone && --row.to_read == 0) {
+      row.sequence = kNone;
+    }
+  }
+  return tokens_of(sequences, {first, first + state_.rows}, scores_);
 }
 
-std::vector<Choice> DecodeLoop::choices_of(const std::vector<int64_t>& tokens,
-                                           const at::Tensor& scores) const {
+void DecodeLoop::discard_unread() {
+  for (; !unread_.empty(); unread_.pop_front()) {
+    wait_for(read_++);
+  }
+}
+
+std::vector<SequenceToken> DecodeLoop::tokens_of(const std::vector<int64_t>& sequences,
+                                                 const std::vector<int64_t>& ids,
+                                                 const at::Tensor& scores) const {
+  std::vector<Choice> choices;
   if (options_.top_logprobs) {
-    return read_choices(scores, tokens);
+    choices = read_choices(scores, ids);
   }
-  std::vector<Choice> choices(tokens.size());
-  for (size_t row = 0; row < tokens.size(); ++row) {
-    choices[row].id = tokens[row];
+  std::vector<SequenceToken> tokens;
+  for (size_t row = 0; row < ids.size(); ++row) {
+    if (sequences[row] != kNone) {
+      tokens.push_back({.sequence = sequences[row],
+                        .choice = choices.empty() ? Choice{.id = ids[row], .top_logprobs = {}}
+                                                  : std::move(choices[row])});
+    }
   }
-  return choices;
+  return tokens;
 }
 
 }  // namespace warpfuse::host

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,8 +30,14 @@ struct DecodeOptions {
 // A sequence to continue. Its name selects its random stream, so that samples depend on neither row
 // nor batch.
 struct Sequence {
-  int64_t name;
+  int64_t name;  // at least 0, unique among the running ones
   std::span<const int64_t> ids;
+  int64_t tokens;  // to sample at most; the last one needs no room in the context
+};
+
+struct SequenceToken {
+  int64_t sequence;  // its name
+  Choice choice;
 };
 
 // Decodes sequences in the rows of a cache, one step for all rows at a time. A step feeds each row
@@ -48,23 +55,18 @@ class DecodeLoop {
   DecodeLoop(const DecodeLoop&) = delete;
   DecodeLoop& operator=(const DecodeLoop&) = delete;
 
-  // Puts sequences of one length into the rows from `row` on; returns their first tokens.
-  std::vector<Choice> start(int64_t row, const std::vector<Sequence>& sequences);
-  // Excludes the row from later steps until it is started again.
-  void stop(int64_t row);
+  // Sequences that may be started together: neighbouring free rows.
+  int64_t free_rows() const;
+  // Starts sequences of one length; returns their first tokens.
+  std::vector<SequenceToken> start(const std::vector<Sequence>& sequences);
+  // Ends a sequence before its last token. Does nothing if it has ended.
+  void stop(int64_t sequence);
 
-  // Starts a step; no row may be at the end of the context, and at most steps_ahead() steps may
-  // have been launched and not read.
-  void launch();
-  // Waits for the oldest unread step and returns its tokens, by row. Tokens of stopped rows have no
-  // meaning.
-  std::vector<Choice> read();
-
-  int64_t unread() const { return launched_ - read_; }
-  int64_t steps_ahead() const;
-  int64_t rows() const { return options_.rows; }
-  // Tokens in a row, launched steps included; 0 after stop().
-  int64_t length(int64_t row) const { return lengths_[row]; }
+  // Launches steps ahead, waits for the oldest unread one and returns the tokens of the sequences
+  // that have not been stopped since its launch.
+  std::vector<SequenceToken> next();
+  // Waits for launched steps and discards their tokens.
+  void discard_unread();
 
   // Why requested graphs are not used; empty if they are.
   const std::string& graph_failure() const { return graph_failure_; }
@@ -77,14 +79,31 @@ class DecodeLoop {
     SoftmaxCalls softmax_calls;
   };
 
+  static constexpr int64_t kNone = -1;
+
+  struct Row {
+    int64_t sequence = kNone;
+    int64_t length = 0;  // tokens in the cache, launched steps included; 0: inactive on the device
+    int64_t to_launch = 0;  // steps
+    int64_t to_read = 0;    // tokens
+  };
+
+  std::vector<Row>::const_iterator first_free() const;
   at::Tensor prefill(int64_t row, const std::vector<Sequence>& sequences) const;
   at::Tensor draw(const at::Tensor& logits, const at::Tensor& draws, const at::Tensor& names) const;
   // Computes a step; without `advancing` it may run any number of times.
   void step(int64_t slots, bool advancing);
   const StepGraph* graph_of(int64_t slots);
+  // Steps that may be launched and not read.
+  int64_t steps_ahead() const;
+  bool wants_step() const;
+  void deactivate(int64_t row);
+  void launch();
   void wait_for(int64_t step);
-  std::vector<Choice> choices_of(const std::vector<int64_t>& tokens,
-                                 const at::Tensor& scores) const;
+  // The tokens of rows whose sequence is not kNone.
+  std::vector<SequenceToken> tokens_of(const std::vector<int64_t>& sequences,
+                                       const std::vector<int64_t>& ids,
+                                       const at::Tensor& scores) const;
 
   LanguageModel model_;
   DecodeOptions options_;
@@ -101,9 +120,9 @@ class DecodeLoop {
   at::Tensor scores_;     // f32[B, columns], of the last step
   StepState state_;
 
-  std::vector<int64_t> lengths_;  // by row; 0: stopped
-  int64_t launched_ = 0;
-  int64_t read_ = 0;
+  std::vector<Row> rows_;
+  std::deque<std::vector<int64_t>> unread_;  // of each launched step: the sequences in its rows
+  int64_t read_ = 0;                         // steps
   StepClock clock_;
   std::map<int64_t, StepGraph> graphs_;  // by slots
   std::string graph_failure_;

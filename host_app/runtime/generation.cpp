@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -26,8 +26,7 @@ class Generation {
         context_(context),
         options_(std::move(options)),
         sink_(sink),
-        waiting_(prompts.size()),
-        rows_(loop.rows()) {
+        waiting_(prompts.size()) {
     std::iota(waiting_.begin(), waiting_.end(), size_t{0});
     std::ranges::stable_sort(
         waiting_, [&](size_t a, size_t b) { return prompts_[a].size() > prompts_[b].size(); });
@@ -45,36 +44,26 @@ class Generation {
 
  private:
   GenerationTotals run_to_the_end() {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start_time = std::chrono::steady_clock::now();
     do {
-      fill_rows();
-      while (loop_.unread() < loop_.steps_ahead() && wants_step()) {
-        launch();
+      while (!waiting_.empty() && loop_.free_rows() > 0 && !interrupted()) {
+        start();
       }
-      if (loop_.unread() > 0) {
-        read();
+      for (const SequenceToken& token : loop_.next()) {
+        ++totals_.decoded_tokens;
+        take(token);
       }
     } while (!is_done() && !interrupted());
     if (!is_done()) {
       totals_.interrupted = true;
       end_all(FinishReason::interrupted);
     }
-    while (loop_.unread() > 0) {
-      loop_.read();
-    }
-    totals_.decode_seconds = seconds_since(start) - totals_.prefill_seconds;
+    loop_.discard_unread();
+    totals_.decode_seconds = seconds_since(start_time) - totals_.prefill_seconds;
     return totals_;
   }
 
-  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
-
-  struct Row {
-    size_t prompt = kNone;
-    int64_t drawn = 0;    // tokens that were taken from it
-    int64_t planned = 0;  // the same, with those of steps that were launched
-
-    bool is_taken() const { return prompt != kNone; }
-  };
+  bool is_done() const { return waiting_.empty() && running_.empty(); }
 
   // Tokens that a prompt may get: the last one needs no room in the caches.
   int64_t limit_of(size_t prompt) const {
@@ -82,106 +71,59 @@ class Generation {
     return std::min(options_.max_tokens, context_ - length + 1);
   }
 
-  bool is_done() const { return waiting_.empty() && std::ranges::none_of(rows_, &Row::is_taken); }
-  bool wants_step(const Row& row) const {
-    return row.is_taken() && row.planned < limit_of(row.prompt);
-  }
-  bool wants_step() const {
-    return std::ranges::any_of(rows_, [this](const Row& row) { return wants_step(row); });
-  }
-
-  void fill_rows() {
-    while (!waiting_.empty() && !interrupted()) {
-      const auto first = std::ranges::find_if_not(rows_, &Row::is_taken);
-      if (first == rows_.end()) {
-        return;
-      }
-      const auto end = std::ranges::find_if(first, rows_.end(), &Row::is_taken);
-      start(first - rows_.begin(), end - first);
-    }
-  }
-
-  // Waiting prompts of one length go into `free` neighbouring rows together.
-  void start(size_t row, size_t free) {
+  // Waiting prompts of one length go into free rows together.
+  void start() {
     const size_t length = prompts_[waiting_.front()].size();
+    const auto free = static_cast<size_t>(loop_.free_rows());
     std::vector<Sequence> sequences;
-    std::vector<size_t> taken;
-    while (taken.size() < free && !waiting_.empty() &&
+    while (sequences.size() < free && !waiting_.empty() &&
            prompts_[waiting_.front()].size() == length) {
       const size_t prompt = waiting_.front();
       waiting_.pop_front();
-      taken.push_back(prompt);
-      sequences.push_back({.name = static_cast<int64_t>(prompt), .ids = prompts_[prompt]});
+      running_.emplace(prompt, 0);
+      sequences.push_back({.name = static_cast<int64_t>(prompt),
+                           .ids = prompts_[prompt],
+                           .tokens = limit_of(prompt)});
       totals_.prompt_tokens += static_cast<int64_t>(length);
     }
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<Choice> first = loop_.start(static_cast<int64_t>(row), sequences);
+    const std::vector<SequenceToken> first = loop_.start(sequences);
     totals_.prefill_seconds += seconds_since(begin);
-    for (size_t i = 0; i < taken.size(); ++i) {
-      rows_[row + i] = {.prompt = taken[i], .drawn = 0, .planned = 1};
-      take(row + i, first[i]);
-    }
+    std::ranges::for_each(first, [this](const SequenceToken& token) { take(token); });
   }
 
-  void launch() {
-    std::vector<size_t> owners(rows_.size(), kNone);
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      if (wants_step(rows_[row])) {
-        owners[row] = rows_[row].prompt;
-        ++rows_[row].planned;
-      } else if (loop_.length(static_cast<int64_t>(row)) > 0) {
-        loop_.stop(static_cast<int64_t>(row));
-      }
-    }
-    loop_.launch();
-    owners_.push_back(std::move(owners));
-  }
-
-  void read() {
-    const std::vector<Choice> choices = loop_.read();
-    const std::vector<size_t> owners = std::move(owners_.front());
-    owners_.pop_front();
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      // Else it belongs to a sequence that has ended since the step was launched.
-      if (owners[row] != kNone && owners[row] == rows_[row].prompt) {
-        ++totals_.decoded_tokens;
-        take(row, choices[row]);
-      }
-    }
-  }
-
-  void take(size_t row, const Choice& choice) {
-    const size_t prompt = rows_[row].prompt;
+  void take(const SequenceToken& token) {
+    const auto& [sequence, choice] = token;
+    const auto prompt = static_cast<size_t>(sequence);
+    int64_t& tokens = running_.at(prompt);
     if (choice.id < 0) {
-      fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", rows_[row].drawn,
-           prompt);
+      fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", tokens, prompt);
     }
     const bool is_end =
         std::ranges::find(options_.end_tokens, choice.id) != options_.end_tokens.end();
-    ++rows_[row].drawn;
+    ++tokens;
     const bool goes_on = sink_.on_token(prompt, choice, is_end);
     if (is_end) {
-      finish(row, FinishReason::end_of_text);
+      finish(prompt, FinishReason::end_of_text);
     } else if (!goes_on) {
-      finish(row, FinishReason::stop_text);
-    } else if (rows_[row].drawn == options_.max_tokens) {
-      finish(row, FinishReason::length);
-    } else if (rows_[row].drawn == limit_of(prompt)) {
-      finish(row, FinishReason::context);
+      finish(prompt, FinishReason::stop_text);
+    } else if (tokens == options_.max_tokens) {
+      finish(prompt, FinishReason::length);
+    } else if (tokens == limit_of(prompt)) {
+      finish(prompt, FinishReason::context);
     }
   }
 
-  void finish(size_t row, FinishReason reason) {
+  void finish(size_t prompt, FinishReason reason) {
     totals_.full_contexts += reason == FinishReason::context ? 1 : 0;
-    sink_.on_finish(rows_[row].prompt, reason);
-    rows_[row].prompt = kNone;
+    loop_.stop(static_cast<int64_t>(prompt));
+    running_.erase(prompt);
+    sink_.on_finish(prompt, reason);
   }
 
   void end_all(FinishReason reason) {
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      if (rows_[row].is_taken()) {
-        finish(row, reason);
-      }
+    while (!running_.empty()) {
+      finish(running_.begin()->first, reason);
     }
     for (const size_t prompt : std::exchange(waiting_, {})) {
       sink_.on_finish(prompt, reason);
@@ -193,9 +135,8 @@ class Generation {
   int64_t context_;
   GenerationOptions options_;
   TokenSink& sink_;
-  std::deque<size_t> waiting_;  // prompts, longest first
-  std::vector<Row> rows_;
-  std::deque<std::vector<size_t>> owners_;  // of the rows of each unread step
+  std::deque<size_t> waiting_;         // prompts, longest first
+  std::map<size_t, int64_t> running_;  // prompts, and their tokens so far
   GenerationTotals totals_;
 };
 

@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "runtime/errors.h"
-#include "runtime/kept_arguments.h"
-#include "runtime/packed_weights.h"
-#include "runtime/product_epilogues.h"
+#include "runtime/graph_passes.h"
+#include "runtime/model.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -44,11 +43,8 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
       fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
     }
   }
-  keep_arguments(module_);
-  if (device_.is_cpu()) {
-    pack_weights(module_);
-  } else {
-    join_epilogues(module_);
+  for (const at::Tensor& parameter : module_.parameters()) {
+    weight_bytes_ += static_cast<int64_t>(parameter.nbytes());
   }
 }
 
@@ -127,6 +123,18 @@ void LanguageModel::require_fits(int64_t tokens, const std::string& source) cons
     fail(ExitCode::model, "{}{}the prompt has {} tokens, the model's context is {}", source,
          source.empty() ? "" : ": ", tokens, spec_.context);
   }
+}
+
+LanguageModel load_language_model(const Bundle& bundle, c10::Device device) {
+  torch::jit::Module module = load_module(bundle, device);
+  LanguageModel model(bundle, module, device);
+  keep_arguments(module);
+  if (device.is_cpu()) {
+    pack_weights(module);
+  } else {
+    fuse_epilogues(module);
+  }
+  return model;
 }
 
 }  // namespace warpfuse::host

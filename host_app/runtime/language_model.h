@@ -30,13 +30,13 @@ int64_t cache_bucket(int64_t length, int64_t context);
 // its own position.
 class LanguageModel {
  public:
-  // Changes the module for its device (packed_weights.h, product_epilogues.h), and so that it keeps
-  // its hands off its arguments (kept_arguments.h). Throws Error(model) when the bundle is no
-  // language model.
+  // Throws Error(model) when the bundle is no language model.
   LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device);
 
   const LanguageModelSpec& spec() const { return spec_; }
   c10::Device device() const { return device_; }
+  // As in the file.
+  int64_t weight_bytes() const { return weight_bytes_; }
 
   // Filled with zeros: a slot that is not seen is multiplied by zero, so it must hold a number.
   // Throws Error(device) when there is no room for it.
@@ -70,6 +70,11 @@ class LanguageModel {
   c10::ScalarType dtype_;
   torch::jit::Module module_;
   c10::Device device_;
+  int64_t weight_bytes_ = 0;
 };
+
+// Loads a bundle's model and applies the passes of graph_passes.h that its device needs. Throws
+// Error(model).
+LanguageModel load_language_model(const Bundle& bundle, c10::Device device);
 
 }  // namespace warpfuse::host

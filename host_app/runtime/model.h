@@ -7,14 +7,12 @@
 
 namespace warpfuse::host {
 
-// Settings that every command wants, to be called once before the first model is loaded: no
-// profiling executor and no fuser, so that what runs is what the file says, from the first call on;
-// no warnings on stderr, which carries this program's own lines; and freed memory stays mapped.
-void configure_libtorch();
-
 // Checks model.pt against the SHA-256 of bundle.json, loads it and moves it to the device. The
 // operators that it needs must be registered. Throws Error(model).
-// `frozen`: TorchScript folds what is constant in its methods.
-torch::jit::Module load_module(const Bundle& bundle, c10::Device device, bool frozen = false);
+//
+// The call also makes settings of libtorch and malloc for the rest of the process: no
+// profiling executor and no fuser, so that a model runs as its file says, from the first call on;
+// and freed memory stays mapped.
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
 
 }  // namespace warpfuse::host

@@ -1,5 +1,3 @@
-#include "runtime/packed_weights.h"
-
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
@@ -9,20 +7,21 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "runtime/method_graphs.h"
+#include "runtime/graph_passes.h"
 
 namespace warpfuse::host {
 namespace {
 
 namespace jit = torch::jit;
 
-constexpr const char* kProduct = "mkldnn::_linear_pointwise";
+constexpr const char* kLinear = "mkldnn::_linear_pointwise";
 constexpr const char* kReorder = "mkldnn::_reorder_linear_weight";
 
 // A tensor that a graph reads: a constant, or an attribute of a part of the module.
@@ -62,8 +61,8 @@ std::optional<Source> source_of(const jit::Value* value, const jit::Module& modu
   return source;
 }
 
-// A product of the graph: input, weight and bias; the weight is [in, out] where `transposed`.
-struct Product {
+// A matmul of the graph: input, weight and bias; the weight is [in, out] if `transposed`.
+struct Matmul {
   jit::Value *input, *weight, *bias;
   bool transposed;
 };
@@ -73,12 +72,12 @@ bool is_one(const jit::Value* value) {
   return constant && constant->isScalar() && constant->toScalar().equal(1);
 }
 
-std::optional<Product> product_of(jit::Node* node) {
+std::optional<Matmul> matmul_of(jit::Node* node) {
   if (node->kind() == c10::aten::linear) {
-    return Product{node->input(0), node->input(1), node->input(2), false};
+    return Matmul{node->input(0), node->input(1), node->input(2), false};
   }
   if (node->kind() == c10::aten::addmm && is_one(node->input(3)) && is_one(node->input(4))) {
-    return Product{node->input(1), node->input(2), node->input(0), true};
+    return Matmul{node->input(1), node->input(2), node->input(0), true};
   }
   return std::nullopt;
 }
@@ -90,30 +89,27 @@ class Packer {
   void change(jit::Graph& graph) {
     const std::vector<jit::Node*> nodes(graph.nodes().begin(), graph.nodes().end());
     for (jit::Node* node : nodes) {
-      const std::optional<Product> product = product_of(node);
+      const std::optional<Matmul> matmul = matmul_of(node);
       const std::optional<Source> weight =
-          product ? source_of(product->weight, module_) : std::nullopt;
-      if (weight && is_packable(weight->tensor) && is_one_row(product->bias)) {
-        replace(graph, node, *product, *weight);
+          matmul ? source_of(matmul->weight, module_) : std::nullopt;
+      if (weight && is_packable(weight->tensor) && is_one_row(matmul->bias)) {
+        replace(graph, node, *matmul, *weight);
       }
     }
     jit::EliminateDeadCode(graph.block());
-  }
-
-  // Of weights that no graph reads any more.
-  void free_unread(const std::vector<jit::GraphFunction*>& methods) {
-    std::set<const void*> read;
-    for (const jit::GraphFunction* method : methods) {
-      for (const jit::Node* node : method->graph()->nodes()) {
-        if (node->kind() == c10::prim::GetAttr) {
-          if (const std::optional<Source> source = source_of(node->output(), module_)) {
-            read.insert(source->tensor.unsafeGetTensorImpl());
-          }
+    for (const jit::Node* node : graph.nodes()) {
+      if (node->kind() == c10::prim::GetAttr) {
+        if (const std::optional<Source> source = source_of(node->output(), module_)) {
+          read_.insert(source->tensor.unsafeGetTensorImpl());
         }
       }
     }
+  }
+
+  // Frees packed weights that no changed graph reads any more.
+  void free_unread() {
     for (const Source& source : packed_) {
-      if (source.owner && !read.contains(source.tensor.unsafeGetTensorImpl())) {
+      if (source.owner && !read_.contains(source.tensor.unsafeGetTensorImpl())) {
         source.owner->setAttr(source.name, at::empty({0}));
       }
     }
@@ -125,7 +121,7 @@ class Packer {
            weight.numel() > 0 && !weight.is_mkldnn();
   }
 
-  // Or no bias at all: what oneDNN's product takes. addmm adds whole matrices too.
+  // Or no bias at all: oneDNN's linear takes no other. addmm adds whole matrices too.
   bool is_one_row(const jit::Value* bias) const {
     const std::optional<c10::IValue> found = value_of(bias, module_);
     return found && (found->isNone() || (found->isTensor() && found->toTensor().dim() == 1));
@@ -148,16 +144,16 @@ class Packer {
     return place->second;
   }
 
-  void replace(jit::Graph& graph, jit::Node* node, const Product& product, const Source& weight) {
+  void replace(jit::Graph& graph, jit::Node* node, const Matmul& matmul, const Source& weight) {
     const jit::WithInsertPoint here(node);
     jit::Value* const packed =
-        graph.insertGetAttr(graph.inputs()[0], packed_name(weight, product.transposed));
+        graph.insertGetAttr(graph.inputs()[0], packed_name(weight, matmul.transposed));
     jit::Value* const no_scalars =
         graph.insertNode(graph.createList(c10::OptionalType::create(c10::NumberType::get()), {}))
             ->output();
     jit::Value* const result =
-        graph.insert(c10::Symbol::fromQualString(kProduct),
-                     {product.input, packed, product.bias, graph.insertConstant("none"), no_scalars,
+        graph.insert(c10::Symbol::fromQualString(kLinear),
+                     {matmul.input, packed, matmul.bias, graph.insertConstant("none"), no_scalars,
                       graph.insertConstant("")});
     node->output()->replaceAllUsesWith(result);
     node->destroy();
@@ -166,12 +162,13 @@ class Packer {
   jit::Module& module_;
   std::map<std::pair<const void*, bool>, std::string> names_;
   std::vector<Source> packed_;
+  std::set<const void*> read_;
 };
 
 bool has_onednn() {
   return at::hasMKLDNN() && at::globalContext().userEnabledMkldnn() &&
          c10::Dispatcher::singleton().findSchema({kReorder, ""}) &&
-         c10::Dispatcher::singleton().findSchema({kProduct, ""});
+         c10::Dispatcher::singleton().findSchema({kLinear, ""});
 }
 
 }  // namespace
@@ -182,12 +179,8 @@ void pack_weights(jit::Module& module) {
   }
   const c10::InferenceMode off(false);
   Packer packer(module);
-  const std::vector<jit::GraphFunction*> methods = inlined_methods(module);
-  for (const jit::GraphFunction* method : methods) {
-    packer.change(*method->graph());
-  }
-  packer.free_unread(methods);
-  forget_runs(methods);
+  change_methods(module, [&](const std::shared_ptr<jit::Graph>& graph) { packer.change(*graph); });
+  packer.free_unread();
 }
 
 }  // namespace warpfuse::host

@@ -1,14 +1,20 @@
 #include "runtime/session.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 
 #include "runtime/cuda_runtime.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
-#include "runtime/model.h"
 
 namespace warpfuse::host {
 namespace {
+
+class QuietWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
 
 bool needs_plugin(const Bundle& bundle) {
   return std::ranges::any_of(
@@ -36,7 +42,8 @@ Session open_session(const PluginOptions& options, const std::string& device,
   }
   std::ranges::for_each(bundles, check_bundle);
   require_operators(operators, "the command");
-  configure_libtorch();
+  static QuietWarnings quiet;  // stderr carries this program's own lines
+  c10::WarningUtils::set_warning_handler(&quiet);
   const c10::Device chosen = translating_errors(ExitCode::device, "--device " + device,
                                                 [&] { return choose_device(device); });
   if (chosen.is_cuda() && required && plugin && !plugin->cuda) {

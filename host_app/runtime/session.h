@@ -11,15 +11,16 @@
 
 namespace warpfuse::host {
 
-// What a command that runs models needs first: the plugin, the settings of libtorch, the device.
+// What a command that runs operators or models needs first.
 struct Session {
   std::optional<Plugin> plugin;
   c10::Device device;
 };
 
-// The plugin is required when a bundle needs operators that no --op-library brings, or the command
-// itself calls some (`operators`, "namespace::name"); otherwise it is loaded if it is found. Checks
-// that all of these operators are registered.
+// Loads the plugin, chooses the device (device.h) and checks that all operators that are needed are
+// registered. The plugin is required when a bundle needs operators that no --op-library brings, or
+// the command itself calls some (`operators`, "namespace::name"); otherwise it is loaded if it is
+// found.
 Session open_session(const PluginOptions& options, const std::string& device,
                      const std::vector<Bundle>& bundles,
                      const std::vector<std::string>& operators = {});

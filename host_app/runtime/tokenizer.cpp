@@ -1,9 +1,9 @@
 #include "runtime/tokenizer.h"
 
+#include <array>
 #include <sstream>
 #include <utility>
 
-#include "runtime/byte_alphabet.h"
 #include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/json_text.h"
@@ -17,6 +17,52 @@ using nlohmann::json;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int64_t kLargestId =
     10'000'000;  // far above any vocabulary; a bound on what a bad file can allocate
+
+// --- GPT-2's vocabulary files write each byte as one printable character -----------------------
+
+// Characters of the alphabet lie below this code point: 256 plus the 68 bytes that are not
+// printable.
+constexpr size_t kCodePoints = 324;
+constexpr int16_t kUnused = -1;
+
+constexpr bool stands_for_itself(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) ||
+         (byte >= 0xAE && byte <= 0xFF);
+}
+
+// Printable Latin-1 bytes stand for themselves; the others take the code points from 256 on, in
+// order.
+constexpr auto kByteOfCodePoint = [] {
+  std::array<int16_t, kCodePoints> bytes{};
+  bytes.fill(kUnused);
+  size_t next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    bytes[stands_for_itself(byte) ? static_cast<size_t>(byte) : next++] =
+        static_cast<int16_t>(byte);
+  }
+  return bytes;
+}();
+
+// Empty when `written` has a character outside that alphabet.
+std::optional<std::string> bytes_of_written_token(std::string_view written) {
+  std::string bytes;
+  for (size_t i = 0; i < written.size(); ++i) {
+    size_t code_point = static_cast<uint8_t>(written[i]);
+    if (code_point >= 0x80) {  // all characters of the alphabet fit in two bytes of UTF-8
+      if (code_point < 0xC2 || code_point > 0xDF || i + 1 == written.size()) {
+        return std::nullopt;
+      }
+      code_point = (code_point & 0x1FU) << 6U | (static_cast<uint8_t>(written[++i]) & 0x3FU);
+    }
+    if (code_point >= kCodePoints || kByteOfCodePoint[code_point] == kUnused) {
+      return std::nullopt;
+    }
+    bytes.push_back(static_cast<char>(kByteOfCodePoint[code_point]));
+  }
+  return bytes;
+}
+
+// --- files ------------------------------------------------------------------------------------
 
 // The first name that exists in the folder; `names[0]` is the one to report when none does.
 fs::path find_file(const fs::path& folder, std::initializer_list<const char*> names) {
@@ -138,7 +184,7 @@ std::string& Tokenizer::new_token(int64_t id, const fs::path& file) {
 
 void Tokenizer::encode_plain(std::string_view text, std::vector<int64_t>& ids) const {
   std::vector<int32_t> bytes;
-  for (const std::string_view piece : pattern_.split(text)) {
+  for (const std::string_view piece : split_pieces(text)) {
     bytes.clear();
     for (const char byte : piece) {
       bytes.push_back(ids_.at(std::string(1, byte)));

@@ -10,7 +10,6 @@
 
 #include "runtime/added_tokens.h"
 #include "runtime/bpe.h"
-#include "runtime/pattern.h"
 
 namespace warpfuse::host {
 
@@ -41,7 +40,6 @@ class Tokenizer {
   std::string& new_token(int64_t id, const std::filesystem::path& file);
   void encode_plain(std::string_view text, std::vector<int64_t>& ids) const;
 
-  Pattern pattern_;
   MergeTable merges_;
   std::vector<std::string> tokens_;               // bytes by id
   std::unordered_map<std::string, int32_t> ids_;  // id by bytes

@@ -1,5 +1,6 @@
 #include "runtime/utf8.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace warpfuse::host {
@@ -45,8 +46,16 @@ LeadByte classify(uint8_t lead) {
   return {0, 0, 0};
 }
 
-}  // namespace
+// What stands at the front of a byte string. `length` counts the bytes of the code point
+// (complete), of the piece that can never become one (invalid, at least 1), or all bytes seen so
+// far (incomplete).
+struct Utf8Unit {
+  enum class Kind { complete, incomplete, invalid };
+  Kind kind;
+  size_t length;
+};
 
+// `bytes` must not be empty.
 Utf8Unit next_utf8_unit(std::string_view bytes) {
   const LeadByte lead = classify(static_cast<uint8_t>(bytes.front()));
   if (lead.length == 0) {
@@ -65,6 +74,8 @@ Utf8Unit next_utf8_unit(std::string_view bytes) {
   }
   return {Utf8Unit::Kind::complete, lead.length};
 }
+
+}  // namespace
 
 std::string Utf8Stream::push(std::string_view bytes) {
   held_ += bytes;

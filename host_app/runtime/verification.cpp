@@ -2,8 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -13,6 +15,55 @@
 
 namespace warpfuse::host {
 namespace {
+
+// One sequence of a language model, step by step.
+class Decoder {
+ public:
+  explicit Decoder(const LanguageModel& model)
+      : model_(model), cache_(model.make_cache(1, model.spec().context)) {}
+
+  // Starts a new sequence. Logits [V] of its last position.
+  at::Tensor prefill(const std::vector<int64_t>& ids) {
+    start(ids);
+    return model_.prefill(row(ids), positions(), row({length_ - 1}).squeeze(0), cache()).squeeze(0);
+  }
+  // Appends one token. Logits [V].
+  at::Tensor decode(int64_t id) {
+    model_.require_known({id});
+    const int64_t position = length_++;
+    return model_.decode(row({id}), row({position}), cache()).squeeze(0);
+  }
+  // Starts a new sequence. Logits [T, V] of all positions.
+  at::Tensor forward(const std::vector<int64_t>& ids) {
+    start(ids);
+    return model_.forward(row(ids), positions(), cache()).squeeze(0);
+  }
+  bool is_full() const { return length_ == model_.spec().context; }
+
+ private:
+  void start(const std::vector<int64_t>& ids) {
+    length_ = static_cast<int64_t>(ids.size());
+    model_.require_fits(length_);
+    model_.require_known(ids);
+  }
+  at::Tensor row(const std::vector<int64_t>& values) const {
+    return at::tensor(values, at::kLong).unsqueeze(0).to(model_.device());
+  }
+  at::Tensor positions() const {
+    return at::arange(length_, at::TensorOptions(at::kLong).device(model_.device())).unsqueeze(0);
+  }
+  Cache cache() const { return cache_.slots(model_.slots_for(length_)); }
+
+  const LanguageModel& model_;
+  Cache cache_;
+  int64_t length_ = 0;
+};
+
+std::vector<double> to_doubles(const at::Tensor& logits) {
+  const at::Tensor values = logits.to(at::Device(at::kCPU), at::kDouble).contiguous();
+  const auto* data = values.const_data_ptr<double>();
+  return {data, data + values.numel()};
+}
 
 double largest_magnitude(const std::vector<double>& values) {
   double largest = 0;
@@ -47,8 +98,8 @@ std::string step_name(int64_t step) {
   return step == 0 ? "prefill" : fmt::format("decode {}", step);
 }
 
-at::Tensor draw(const InputSpec& input, at::Generator& generator, c10::Device device) {
-  // Drawn on the CPU, so that every device gets the same numbers.
+at::Tensor random_tensor(const InputSpec& input, at::Generator& generator, c10::Device device) {
+  // Made on the CPU, so that every device gets the same numbers.
   const at::TensorOptions options = at::TensorOptions().device(at::kCPU);
   const at::Tensor values =
       c10::isFloatingType(input.dtype)
@@ -109,9 +160,18 @@ Difference compare_outputs(const std::vector<at::Tensor>& outputs,
 
 }  // namespace
 
+std::optional<int64_t> argmax(const std::vector<double>& logits) {
+  if (std::ranges::any_of(logits, [](double logit) { return std::isnan(logit); })) {
+    return std::nullopt;
+  }
+  return std::ranges::max_element(logits) - logits.begin();
+}
+
 std::vector<StepComparison> compare_language_models(
-    Decoder& model, Decoder& reference, const std::vector<std::vector<int64_t>>& prompts,
-    int64_t steps, double tolerance) {
+    const LanguageModel& tested_model, const LanguageModel& reference_model,
+    const std::vector<std::vector<int64_t>>& prompts, int64_t steps, double tolerance) {
+  Decoder model(tested_model);
+  Decoder reference(reference_model);
   std::vector<StepComparison> comparisons;
   comparisons.reserve(steps + 1);
   for (int64_t step = 0; step < steps; ++step) {
@@ -125,8 +185,7 @@ std::vector<StepComparison> compare_language_models(
     for (int64_t step = 0;; ++step) {
       add_logits(comparisons[step], logits, expected, tolerance);
       const std::optional<int64_t> next = argmax(to_doubles(expected));
-      if (!next || step + 1 == steps || reference.length() == reference.context() ||
-          model.length() == model.context()) {
+      if (!next || step + 1 == steps || reference.is_full() || model.is_full()) {
         break;
       }
       sequence.push_back(*next);
@@ -150,14 +209,14 @@ std::vector<StepComparison> compare_modules(torch::jit::Module& model,
   std::vector<StepComparison> comparisons;
   comparisons.reserve(steps);
   for (int64_t step = 1; step <= steps; ++step) {
-    std::vector<at::Tensor> drawn;
-    drawn.reserve(inputs.size());
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(inputs.size());
     for (const InputSpec& input : inputs) {
-      drawn.push_back(draw(input, generator, device));
+      tensors.push_back(random_tensor(input, generator, device));
     }
     const auto outputs = [&](torch::jit::Module& module) {
       at::manual_seed(seed + static_cast<uint64_t>(step));  // of what a module draws itself
-      return outputs_of(module, drawn);
+      return outputs_of(module, tensors);
     };
     comparisons.push_back({.name = fmt::format("draw {}", step),
                            .difference = compare_outputs(outputs(model), outputs(reference)),

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "runtime/graph_passes.h"
 #include "runtime/language_model.h"
 
 // A model on the CPU that says token t + 1 after token t, and 0 after its last one.
@@ -33,5 +34,7 @@ inline warpfuse::host::LanguageModel counting_model(
                            .head_dim = 2,
                            .vocab_size = vocabulary,
                            .end_tokens = {}};
-  return {bundle, module, at::kCPU};
+  warpfuse::host::LanguageModel model(bundle, module, at::kCPU);
+  warpfuse::host::keep_arguments(module);
+  return model;
 }

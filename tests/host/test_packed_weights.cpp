@@ -1,4 +1,4 @@
-// A model's products on the CPU by oneDNN, with weights in its order.
+// CPU matmuls of a model by oneDNN, with prepacked weights.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/passes/freeze_module.h>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "method_graph.h"
-#include "runtime/packed_weights.h"
+#include "runtime/graph_passes.h"
 #include "support/catch.h"
 
 namespace {
@@ -22,7 +22,7 @@ jit::Module layer(const at::Tensor& weight, const at::Tensor& bias) {
   return module;
 }
 
-// All forms: a layer of its own, a product with a weight [in, out], and a tied head. The same
+// All forms: a layer of its own, a matmul with a weight [in, out], and a tied head. The same
 // numbers each time; what has run is not to be packed.
 jit::Module model(at::ScalarType dtype) {
   at::manual_seed(1);
@@ -72,7 +72,7 @@ TEST_CASE("weights that nothing reads any more are freed", "[packed-weights]") {
   CHECK(module.attr("layer").toModule().attr("weight").toTensor().numel() == 0);
   CHECK(module.attr("layer").toModule().attr("bias").toTensor().numel() == 8);
   CHECK(module.attr("embedding").toTensor().numel() == 66);  // rows of it are read
-  CHECK(module.attr("weight").toTensor().numel() == 48);     // by products that stay
+  CHECK(module.attr("weight").toTensor().numel() == 48);     // by matmuls that stay
 }
 
 TEST_CASE("a frozen module's weights are packed too", "[packed-weights]") {

@@ -13,10 +13,10 @@
 
 #include "failure_of.h"
 #include "runtime/cuda_runtime.h"
-#include "runtime/decoder.h"
-#include "runtime/difference.h"
 #include "runtime/errors.h"
+#include "runtime/language_model.h"
 #include "runtime/plugin.h"
+#include "runtime/verification.h"
 #include "support/catch.h"
 
 using warpfuse::host::argmax;

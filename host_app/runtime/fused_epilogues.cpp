@@ -1,5 +1,3 @@
-#include "runtime/product_epilogues.h"
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/subgraph_matcher.h>
@@ -7,38 +5,38 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "runtime/method_graphs.h"
+#include "runtime/graph_passes.h"
 
 namespace warpfuse::host {
 namespace {
 
 namespace jit = torch::jit;
 
-// A layer of [B, T] tokens is a product of their rows, seen as [B, T] again.
+// A layer of [B, T] tokens is a matmul of their rows, seen as [B, T] again.
 constexpr const char* kGelu = R"(
 graph(%bias, %x, %weight, %beta, %alpha, %sizes, %form):
-  %product = aten::addmm(%bias, %x, %weight, %beta, %alpha)
-  %layer = aten::view(%product, %sizes)
+  %matmul = aten::addmm(%bias, %x, %weight, %beta, %alpha)
+  %layer = aten::view(%matmul, %sizes)
   %result = aten::gelu(%layer, %form)
   return (%result))";
-constexpr const char* kJoinedGelu = R"(
+constexpr const char* kFusedGelu = R"(
 graph(%bias, %x, %weight, %beta, %alpha, %sizes, %form):
   %yes : bool = prim::Constant[value=1]()
-  %product = aten::_addmm_activation(%bias, %x, %weight, %beta, %alpha, %yes)
-  %result = aten::view(%product, %sizes)
+  %matmul = aten::_addmm_activation(%bias, %x, %weight, %beta, %alpha, %yes)
+  %result = aten::view(%matmul, %sizes)
   return (%result))";
 
 constexpr const char* kResidual = R"(
 graph(%bias, %x, %weight, %beta, %alpha, %sizes, %residual, %gamma):
-  %product = aten::addmm(%bias, %x, %weight, %beta, %alpha)
-  %layer = aten::view(%product, %sizes)
+  %matmul = aten::addmm(%bias, %x, %weight, %beta, %alpha)
+  %layer = aten::view(%matmul, %sizes)
   %result = aten::add(%residual, %layer, %gamma)
   return (%result))";
-constexpr const char* kJoinedResidual = R"(
+constexpr const char* kFusedResidual = R"(
 graph(%bias, %x, %weight, %beta, %alpha, %sizes, %residual, %gamma):
   %result = warpfuse_host::linear_add(%bias, %x, %weight, %sizes, %residual)
   return (%result))";
@@ -65,21 +63,18 @@ bool has_no_factors(const jit::Match& match, const Values& values) {
 
 }  // namespace
 
-void join_epilogues(jit::Module& module) {
+void fuse_epilogues(jit::Module& module) {
   jit::SubgraphRewriter gelus, residuals;
-  gelus.RegisterRewritePattern(kGelu, kJoinedGelu);
-  residuals.RegisterRewritePattern(kResidual, kJoinedResidual);
-  const bool joins_residuals =
+  gelus.RegisterRewritePattern(kGelu, kFusedGelu);
+  residuals.RegisterRewritePattern(kResidual, kFusedResidual);
+  const bool fuses_residuals =
       c10::Dispatcher::singleton().findSchema({"warpfuse_host::linear_add", ""}).has_value();
-  const std::vector<jit::GraphFunction*> methods = inlined_methods(module);
-  for (const jit::GraphFunction* method : methods) {
-    std::shared_ptr<jit::Graph> graph = method->graph();
+  change_methods(module, [&](std::shared_ptr<jit::Graph> graph) {
     gelus.runOnGraph(graph, is_tanh_form);
-    if (joins_residuals) {
+    if (fuses_residuals) {
       residuals.runOnGraph(graph, has_no_factors);
     }
-  }
-  forget_runs(methods);
+  });
 }
 
 }  // namespace warpfuse::host

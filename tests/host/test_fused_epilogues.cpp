@@ -1,4 +1,4 @@
-// What follows a layer's product joined to it: in the graphs of a model, and on a GPU.
+// Epilogues fused into a layer's matmul: in the graphs of a model, and on a GPU.
 
 #include <ATen/ATen.h>
 
@@ -6,7 +6,7 @@
 
 #include "method_graph.h"
 #include "runtime/cuda_runtime.h"
-#include "runtime/product_epilogues.h"
+#include "runtime/graph_passes.h"
 #include "runtime/shared_library.h"
 #include "support/devices.h"
 
@@ -38,7 +38,7 @@ jit::Module model(const std::string& rest, at::ScalarType dtype = at::kFloat) {
 
 const std::string kTanh = "torch.gelu(layer, approximate='tanh')";
 
-// The same in double by other means: the model on the CPU, where nothing joins.
+// The same in double by other means: the model on the CPU, where nothing is fused.
 at::Tensor in_double(const std::string& rest, const at::Tensor& x, at::ScalarType dtype) {
   jit::Module module = model(rest, dtype);
   module.to(at::kDouble);
@@ -49,32 +49,28 @@ int64_t count(const jit::Module& module, const char* kind) {
   return count_nodes(module, "decode", kind);
 }
 
-bool is_gelu_joined(jit::Module module) {
-  warpfuse::host::join_epilogues(module);
-  const int64_t products = count(module, "aten::addmm"),
-                joined = count(module, "aten::_addmm_activation");
-  CHECK(products + joined == 1);
-  CHECK(count(module, "aten::gelu") == products);
-  return joined == 1;
+bool is_gelu_fused(jit::Module module) {
+  warpfuse::host::fuse_epilogues(module);
+  const int64_t matmuls = count(module, "aten::addmm"),
+                fused = count(module, "aten::_addmm_activation");
+  CHECK(matmuls + fused == 1);
+  CHECK(count(module, "aten::gelu") == matmuls);
+  return fused == 1;
 }
 
-bool is_residual_joined(jit::Module module) {
-  warpfuse::host::join_epilogues(module);
-  const int64_t products = count(module, "aten::addmm"),
-                joined = count(module, "warpfuse_host::linear_add");
-  CHECK(products + joined == 1);
-  CHECK((count(module, "aten::add") == 0) == (joined == 1));
-  return joined == 1;
+bool is_residual_fused(jit::Module module) {
+  warpfuse::host::fuse_epilogues(module);
+  const int64_t matmuls = count(module, "aten::addmm"),
+                fused = count(module, "warpfuse_host::linear_add");
+  CHECK(matmuls + fused == 1);
+  CHECK((count(module, "aten::add") == 0) == (fused == 1));
+  return fused == 1;
 }
 
 // Whether the module with linear_add is there, which needs libtorch for CUDA, but no GPU.
 bool has_linear_add() {
-  if (!warpfuse::host::has_cuda_runtime() ||
-      !warpfuse::host::try_open_library("libtorch_cuda.so")) {
-    return false;
-  }
-  warpfuse::host::load_cuda_operators();
-  return true;
+  return warpfuse::host::try_open_library("libtorch_cuda.so") &&
+         warpfuse::host::load_cuda_operators();
 }
 
 void check_on_gpu(const std::string& rest, const char* kind) {
@@ -84,7 +80,7 @@ void check_on_gpu(const std::string& rest, const char* kind) {
     const at::Tensor x = at::randn({2, 3, 8}).to(dtype);
     jit::Module module = model(rest, dtype);
     module.to(at::kCUDA);
-    warpfuse::host::join_epilogues(module);
+    warpfuse::host::fuse_epilogues(module);
     CHECK(count(module, kind) == 1);
     const at::Tensor got = run_method(module, "decode", x.to(at::kCUDA)).to(at::kCPU, at::kDouble);
     CHECK(at::allclose(got, in_double(rest, x, dtype), tolerance, tolerance));
@@ -93,23 +89,23 @@ void check_on_gpu(const std::string& rest, const char* kind) {
 
 }  // namespace
 
-TEST_CASE("GELU joins the product before it in its tanh form alone", "[epilogues]") {
-  CHECK(is_gelu_joined(model(kTanh)));
-  CHECK_FALSE(is_gelu_joined(model("torch.gelu(layer)")));
-  CHECK_FALSE(is_gelu_joined(model(kTanh + " + layer")));
+TEST_CASE("GELU is fused into the matmul before it in its tanh form alone", "[epilogues]") {
+  CHECK(is_gelu_fused(model(kTanh)));
+  CHECK_FALSE(is_gelu_fused(model("torch.gelu(layer)")));
+  CHECK_FALSE(is_gelu_fused(model(kTanh + " + layer")));
 }
 
-TEST_CASE("a residual connection joins the product before it", "[epilogues][cuda-build]") {
+TEST_CASE("a residual connection is fused into the matmul before it", "[epilogues][cuda-build]") {
   if (!has_linear_add()) {
     skip_test("built without CUDA");
     return;
   }
-  CHECK(is_residual_joined(model("residual + layer")));
-  CHECK_FALSE(is_residual_joined(model("torch.add(residual, layer, alpha=2)")));
-  CHECK_FALSE(is_residual_joined(model("(residual + layer) * layer")));
+  CHECK(is_residual_fused(model("residual + layer")));
+  CHECK_FALSE(is_residual_fused(model("torch.add(residual, layer, alpha=2)")));
+  CHECK_FALSE(is_residual_fused(model("(residual + layer) * layer")));
 }
 
-TEST_CASE("what is joined is what is apart, on a GPU", "[epilogues][gpu]") {
+TEST_CASE("fused epilogues give the same on a GPU", "[epilogues][gpu]") {
   if (!has_linear_add() || !has_gpu()) {
     skip_test(kNoGpu);
     return;
