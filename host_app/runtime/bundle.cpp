@@ -18,90 +18,72 @@ constexpr int64_t kFormat = 2;
 constexpr int64_t kLargestSize =
     2'147'483'648;  // a bound on what a bad file can make this program allocate
 
-// Reads the fields of one JSON object; every complaint names the file, the field and what was
-// found.
+bool is_integer_within(const json& value, int64_t low, int64_t high) {
+  return value.is_number_integer() && value >= low && value <= high;
+}
+
+// Reads the fields of one JSON object; every error names the file, the field, what was expected and
+// what was found.
 class Fields {
  public:
   Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   bool has(const char* name) const { return object_.contains(name); }
 
-  std::string text(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_string()) {
-      complain(name, "a string", value);
-    }
-    return value.get<std::string>();
-  }
-
-  int64_t integer(const char* name, int64_t low, int64_t high = kLargestSize) const {
-    const json& value = at(name);
-    const std::string expected =
-        low == high ? std::to_string(low) : fmt::format("an integer of {}..{}", low, high);
-    if (!value.is_number_integer()) {
-      complain(name, expected, value);
-    }
-    const auto number = value.get<int64_t>();
-    if (number < low || number > high) {
-      complain(name, expected, value);
-    }
-    return number;
-  }
-
-  double positive_number(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_number() || !(value.get<double>() > 0)) {
-      complain(name, "a number above 0", value);
-    }
-    return value.get<double>();
-  }
-
-  // `is_element` is applied to every element; `expected` says in words what it wants.
+  // A value for which `is_expected` holds; `expected` says in words what that is.
   template <typename Predicate>
-  const json& array(const char* name, const char* expected, Predicate is_element) const {
-    const json& value = at(name);
-    if (!value.is_array() || !std::ranges::all_of(value, is_element)) {
-      complain(name, expected, value);
-    }
-    return value;
-  }
-
-  Fields object(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_object()) {
-      complain(name, "an object", value);
-    }
-    return {value, fmt::format("{}: {}", where_, name)};
-  }
-
-  c10::ScalarType dtype(const char* name) const {
-    static const std::map<std::string, c10::ScalarType, std::less<>> kTypes{
-        {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
-        {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
-        {"bool", at::kBool}};
-    const auto found = kTypes.find(text(name));
-    if (found == kTypes.end()) {
-      complain(name, "float32, float16, bfloat16, float64, int64, int32 or bool", at(name));
-    }
-    return found->second;
-  }
-
-  [[noreturn]] void complain(const char* name, std::string_view expected, const json& value) const {
-    std::string found = value.dump();
-    if (found.size() > 60) {
-      found = found.substr(0, 60) + "...";
-    }
-    fail(ExitCode::model, "{}: field '{}': expected {}, got {}", where_, name, expected, found);
-  }
-
- private:
-  const json& at(const char* name) const {
+  const json& value(const char* name, std::string_view expected, Predicate is_expected) const {
     const auto found = object_.find(name);
     if (found == object_.end()) {
       fail(ExitCode::model, "{}: field '{}' is missing", where_, name);
     }
+    if (!is_expected(*found)) {
+      const std::string text = found->dump();
+      fail(ExitCode::model, "{}: field '{}': expected {}, got {}{}", where_, name, expected,
+           text.substr(0, kMaxShown), text.size() > kMaxShown ? "..." : "");
+    }
     return *found;
   }
+
+  std::string text(const char* name) const {
+    return value(name, "a string", [](const json& found) { return found.is_string(); });
+  }
+
+  int64_t integer(const char* name, int64_t low, int64_t high = kLargestSize) const {
+    const std::string expected =
+        low == high ? std::to_string(low) : fmt::format("an integer of {}..{}", low, high);
+    return value(name, expected,
+                 [&](const json& found) { return is_integer_within(found, low, high); });
+  }
+
+  double positive_number(const char* name) const {
+    return value(name, "a number above 0",
+                 [](const json& found) { return found.is_number() && found > 0; });
+  }
+
+  template <typename Predicate>
+  const json& array(const char* name, std::string_view expected, Predicate is_element) const {
+    return value(name, expected, [&](const json& found) {
+      return found.is_array() && std::ranges::all_of(found, is_element);
+    });
+  }
+
+  Fields object(const char* name) const {
+    return {value(name, "an object", [](const json& found) { return found.is_object(); }),
+            fmt::format("{}: {}", where_, name)};
+  }
+
+  c10::ScalarType dtype(const char* name) const {
+    static const std::map<json, c10::ScalarType> kTypes{
+        {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
+        {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
+        {"bool", at::kBool}};
+    return kTypes.at(value(name, "float32, float16, bfloat16, float64, int64, int32 or bool",
+                           [](const json& found) { return kTypes.contains(found); }));
+  }
+
+ private:
+  static constexpr size_t kMaxShown = 60;
 
   const json& object_;
   std::string where_;
@@ -116,20 +98,17 @@ LanguageModelSpec read_language_model(const Fields& fields) {
                          .end_tokens = std::nullopt};
   if (fields.has("end_tokens")) {
     const auto is_token = [&](const json& id) {
-      return id.is_number_integer() && id >= 0 && id < spec.vocab_size;
+      return is_integer_within(id, 0, spec.vocab_size - 1);
     };
-    spec.end_tokens =
-        fields.array("end_tokens", "an array of token ids", is_token).get<std::vector<int64_t>>();
+    spec.end_tokens = fields.array("end_tokens", "an array of token ids", is_token);
   }
   return spec;
 }
 
 InputSpec read_input(const Fields& fields) {
   InputSpec input{.name = fields.text("name"), .shape = {}, .dtype = fields.dtype("dtype")};
-  const auto is_size = [](const json& size) {
-    return size.is_number_integer() && size >= 0 && size <= kLargestSize;
-  };
-  input.shape = fields.array("shape", "an array of sizes", is_size).get<std::vector<int64_t>>();
+  const auto is_size = [](const json& size) { return is_integer_within(size, 0, kLargestSize); };
+  input.shape = fields.array("shape", "an array of sizes", is_size);
   if (c10::isFloatingType(input.dtype)) {
     input.standard_deviation = fields.positive_number("std");
   } else {
@@ -182,13 +161,11 @@ Bundle read_bundle(const fs::path& folder) {
                 .model_sha256 = fields.object("sha256").text("model.pt"),
                 .language_model = std::nullopt,
                 .inputs = {}};
-  const std::string kind = fields.text("kind");
-  if (kind == "causal_lm") {
-    bundle.language_model = read_language_model(fields);
-  } else if (kind == "module") {
+  const auto is_kind = [](const json& kind) { return kind == "causal_lm" || kind == "module"; };
+  if (fields.value("kind", "'causal_lm' or 'module'", is_kind) == "module") {
     bundle.inputs = read_inputs(fields, where);
   } else {
-    fields.complain("kind", "'causal_lm' or 'module'", json(kind));
+    bundle.language_model = read_language_model(fields);
   }
   return bundle;
 }
