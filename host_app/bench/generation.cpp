@@ -144,7 +144,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   const double step_us =
       percentile(each_round(measured, [](const Round& r) { return r.decode_us; }), 0.5) /
       static_cast<double>(c.tokens - 1);
-  const int64_t kernels = measured.loop.kernels_per_step();
+  const int64_t kernels = measured.loop.steps().kernels_per_step();
   Json row = name_of(measured.variant);
   row["graph"] = c.graph;
   row["batch"] = c.batch;
@@ -169,8 +169,9 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
       softmaxes_us(measured.variant.name, model, measured.variant.dtype, c.batch,
                    model.slots_for(middle), bench.runtime);
   row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / step_us) : Json();
-  row["capture_note"] =
-      measured.loop.graph_failure().empty() ? Json() : Json(measured.loop.graph_failure());
+  row["capture_note"] = measured.loop.steps().graph_failure().empty()
+                            ? Json()
+                            : Json(measured.loop.steps().graph_failure());
   return row;
 }
 

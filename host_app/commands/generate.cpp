@@ -165,8 +165,8 @@ void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, con
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   };
-  if (!loop.graph_failure().empty()) {
-    print_error("note: no CUDA graphs: {}\n", loop.graph_failure());
+  if (!loop.steps().graph_failure().empty()) {
+    print_error("note: no CUDA graphs: {}\n", loop.steps().graph_failure());
   }
   if (totals.full_contexts > 0) {
     print_error("note: {} of the continuations ended because the context of {} is full\n",

@@ -100,7 +100,8 @@ LanguageModelSpec read_language_model(const Fields& fields) {
     const auto is_token = [&](const json& id) {
       return is_integer_within(id, 0, spec.vocab_size - 1);
     };
-    spec.end_tokens = fields.array("end_tokens", "an array of token ids", is_token);
+    spec.end_tokens =
+        fields.array("end_tokens", "an array of token ids", is_token).get<std::vector<int64_t>>();
   }
   return spec;
 }
@@ -108,7 +109,7 @@ LanguageModelSpec read_language_model(const Fields& fields) {
 InputSpec read_input(const Fields& fields) {
   InputSpec input{.name = fields.text("name"), .shape = {}, .dtype = fields.dtype("dtype")};
   const auto is_size = [](const json& size) { return is_integer_within(size, 0, kLargestSize); };
-  input.shape = fields.array("shape", "an array of sizes", is_size);
+  input.shape = fields.array("shape", "an array of sizes", is_size).get<std::vector<int64_t>>();
   if (c10::isFloatingType(input.dtype)) {
     input.standard_deviation = fields.positive_number("std");
   } else {

@@ -1,50 +1,27 @@
 #include "runtime/utf8.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace warpfuse::host {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-struct LeadByte {
-  size_t length;       // of the whole code point; 0: no code point starts with this byte
-  uint8_t second_low;  // the range that the second byte must lie in; later ones: 0x80..0xBF
-  uint8_t second_high;
+// Table 3-7 of the Unicode standard, "Well-Formed UTF-8 Byte Sequences". Bytes after the second are
+// 0x80..0xBF; a byte in no row starts no code point.
+struct LeadBytes {
+  uint8_t first, last;
+  size_t length;
+  uint8_t second_low, second_high;
 };
-
-// Table 3-7 of the Unicode standard, "Well-Formed UTF-8 Byte Sequences".
-LeadByte classify(uint8_t lead) {
-  if (lead < 0x80) {
-    return {1, 0, 0};
-  }
-  if (lead < 0xC2) {
-    return {0, 0, 0};
-  }
-  if (lead < 0xE0) {
-    return {2, 0x80, 0xBF};
-  }
-  if (lead == 0xE0) {
-    return {3, 0xA0, 0xBF};
-  }
-  if (lead == 0xED) {
-    return {3, 0x80, 0x9F};
-  }
-  if (lead < 0xF0) {
-    return {3, 0x80, 0xBF};
-  }
-  if (lead == 0xF0) {
-    return {4, 0x90, 0xBF};
-  }
-  if (lead < 0xF4) {
-    return {4, 0x80, 0xBF};
-  }
-  if (lead == 0xF4) {
-    return {4, 0x80, 0x8F};
-  }
-  return {0, 0, 0};
-}
+constexpr LeadBytes kLeadBytes[] = {
+    {0x00, 0x7F, 1, 0x00, 0x00}, {0xC2, 0xDF, 2, 0x80, 0xBF}, {0xE0, 0xE0, 3, 0xA0, 0xBF},
+    {0xE1, 0xEC, 3, 0x80, 0xBF}, {0xED, 0xED, 3, 0x80, 0x9F}, {0xEE, 0xEF, 3, 0x80, 0xBF},
+    {0xF0, 0xF0, 4, 0x90, 0xBF}, {0xF1, 0xF3, 4, 0x80, 0xBF}, {0xF4, 0xF4, 4, 0x80, 0x8F},
+};
 
 // What stands at the front of a byte string. `length` counts the bytes of the code point
 // (complete), of the piece that can never become one (invalid, at least 1), or all bytes seen so
@@ -57,22 +34,24 @@ struct Utf8Unit {
 
 // `bytes` must not be empty.
 Utf8Unit next_utf8_unit(std::string_view bytes) {
-  const LeadByte lead = classify(static_cast<uint8_t>(bytes.front()));
-  if (lead.length == 0) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  const auto* const lead = std::ranges::find_if(kLeadBytes, [&](const LeadBytes& row) {
+    return row.first <= byte(0) && byte(0) <= row.last;
+  });
+  if (lead == std::end(kLeadBytes)) {
     return {Utf8Unit::Kind::invalid, 1};
   }
-  for (size_t i = 1; i < lead.length; ++i) {
+  for (size_t i = 1; i < lead->length; ++i) {
     if (i == bytes.size()) {
       return {Utf8Unit::Kind::incomplete, i};
     }
-    const auto byte = static_cast<uint8_t>(bytes[i]);
-    const uint8_t low = i == 1 ? lead.second_low : uint8_t{0x80};
-    const uint8_t high = i == 1 ? lead.second_high : uint8_t{0xBF};
-    if (byte < low || byte > high) {
+    const uint8_t low = i == 1 ? lead->second_low : 0x80;
+    const uint8_t high = i == 1 ? lead->second_high : 0xBF;
+    if (byte(i) < low || byte(i) > high) {
       return {Utf8Unit::Kind::invalid, i};
     }
   }
-  return {Utf8Unit::Kind::complete, lead.length};
+  return {Utf8Unit::Kind::complete, lead->length};
 }
 
 }  // namespace

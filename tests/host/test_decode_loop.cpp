@@ -59,8 +59,8 @@ TEST_CASE("steps are replays of graphs that share memory", "[decode]") {
   DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
-  CHECK(loop.graph_failure().empty());
-  CHECK(loop.kernels_per_step() == 1);
+  CHECK(loop.steps().graph_failure().empty());
+  CHECK(loop.steps().kernels_per_step() == 1);
   // On the CPU each length is a size of its own.
   CHECK(runtime.captures >= 5);
   CHECK(runtime.shared_memory == runtime.captures - 1);
@@ -73,9 +73,9 @@ TEST_CASE("a capture that fails is said in a line, and steps go on without", "[d
   DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
-  CHECK(loop.graph_failure() == "operation not permitted");
+  CHECK(loop.steps().graph_failure() == "operation not permitted");
   CHECK(runtime.captures == 1);
-  CHECK(loop.kernels_per_step() == 0);
+  CHECK(loop.steps().kernels_per_step() == 0);
 }
 
 TEST_CASE("a device that ends without a token is an error, not a wait", "[decode]") {
