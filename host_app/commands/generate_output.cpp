@@ -34,7 +34,7 @@ GenerationOutput::GenerationOutput(const Tokenizer& tokenizer, const std::vector
   for (const Prompt& prompt : prompts) {
     continuations_.push_back({.text = TextOutput(options.stop_texts), .shown = {}, .choices = {}});
     if (options.show_prompt && !options.json) {
-      // What the prompt leaves incomplete, the continuation may complete.
+      // The continuation may complete the last code point of the prompt.
       continuations_.back().shown = continuations_.back().text.show(prompt.text);
     }
   }

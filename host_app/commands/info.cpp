@@ -83,19 +83,6 @@ json list_operators() {
   return operators;
 }
 
-json list_gpus_as_json() {
-  json gpus = json::array();
-  for (const Gpu& gpu : list_gpus()) {
-    gpus.push_back({{"index", gpu.index},
-                    {"name", gpu.name},
-                    {"compute_capability", gpu.compute_capability},
-                    {"memory_bytes", gpu.memory_bytes},
-                    {"multiprocessors", gpu.multiprocessors},
-                    {"has_kernel", gpu.has_kernel}});
-  }
-  return gpus;
-}
-
 json gather(const Plugin& plugin) {
   const auto or_null = [](const std::optional<std::string>& text) {
     return text ? json(*text) : json();
@@ -112,7 +99,7 @@ json gather(const Plugin& plugin) {
             {"cpu_capabilities", plugin.cpu_capabilities},
             {"compiler", plugin.compiler}}},
           {"cpu", {{"capability", cpu_capability()}, {"threads", at::get_num_threads()}}},
-          {"gpus", list_gpus_as_json()},
+          {"gpus", list_gpus()},
           {"operators", list_operators()}};
 }
 

@@ -36,11 +36,10 @@ class AddedTokens {
   std::array<bool, 256> starts_{};  // bytes that one begins with
 };
 
-// Those that Hugging Face's files in the folder name: added_tokens.json, the "added_tokens" of
-// tokenizer.json, and special_tokens_map.json, whose tokens have their ids in the first two or in
-// the vocabulary (`id_in_vocabulary`). A folder may have none of the files. Throws Error(model) for
-// a damaged file, a token without an id, and one that takes spaces around it away or asks for word
-// borders, which are not supported.
+// Reads Hugging Face's files: added_tokens.json, the "added_tokens" of tokenizer.json, and
+// special_tokens_map.json, whose tokens have their ids in the first two or in the vocabulary
+// (`id_in_vocabulary`). A folder may have none of them. Throws Error(model) for a damaged file, a
+// token without an id, and one that strips spaces or asks for word borders (not supported).
 std::vector<AddedToken> read_added_tokens(
     const std::filesystem::path& folder,
     const std::function<std::optional<int64_t>(const std::string&)>& id_in_vocabulary);

@@ -11,7 +11,7 @@
 
 namespace warpfuse::host {
 
-// One tensor that a traced file which is no language model takes, and how to draw it at random.
+// An input of a traced module that is no language model, and how to make it at random.
 struct InputSpec {
   std::string name;
   std::vector<int64_t> shape;
@@ -32,18 +32,18 @@ struct LanguageModelSpec {
   std::optional<std::vector<int64_t>> end_tokens;
 };
 
-// What its module can do, in every variant.
+// The methods of a language model, in every variant.
 inline constexpr std::array<const char*, 3> kLanguageModelMethods = {"prefill", "decode",
                                                                      "forward"};
 
-// A model folder: what its bundle.json says.
+// The bundle.json of a model folder.
 struct Bundle {
   std::filesystem::path folder;
   std::string model;
   std::string variant;
   c10::ScalarType dtype;
   int64_t schema_version;
-  std::vector<std::string> operators;  // that model.pt needs beside ATen's, as "namespace::name"
+  std::vector<std::string> operators;  // that model.pt needs, except ATen's, as "namespace::name"
   std::string model_sha256;
   std::optional<LanguageModelSpec> language_model;  // "kind": "causal_lm"
   std::vector<InputSpec> inputs;                    // "kind": "module"

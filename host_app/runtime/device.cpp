@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "runtime/errors.h"
 #include "runtime/shared_library.h"
@@ -64,17 +63,7 @@ std::vector<Gpu> list_gpus() {
   if (!has_device_info()) {
     return {};
   }
-  std::vector<Gpu> gpus;
-  const nlohmann::json info = nlohmann::json::parse(device_info());
-  for (const auto& gpu : info.at("gpus")) {
-    gpus.push_back({.index = gpu.at("index"),
-                    .name = gpu.at("name"),
-                    .compute_capability = gpu.at("compute_capability"),
-                    .memory_bytes = gpu.at("memory_bytes"),
-                    .multiprocessors = gpu.at("multiprocessors"),
-                    .has_kernel = gpu.at("has_kernel")});
-  }
-  return gpus;
+  return nlohmann::json::parse(device_info()).at("gpus").get<std::vector<Gpu>>();
 }
 
 void load_cuda_if_wanted(const std::string& request) {

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Gpu {
   int64_t multiprocessors;
   bool has_kernel;  // the plugin was built for such a GPU
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Gpu, index, name, compute_capability, memory_bytes,
+                                   multiprocessors, has_kernel)
 
 // As the loaded plugin sees them; none without a plugin or when it was built without CUDA.
 std::vector<Gpu> list_gpus();
@@ -29,7 +32,7 @@ void load_cuda_if_wanted(const std::string& request);
 // "cuda:<index>". Throws Error(usage) for another word, Error(device) when there is no such GPU.
 c10::Device choose_device(const std::string& request);
 
-// What the CPU kernels of libtorch use here, such as "AVX512".
+// The instruction set that libtorch's CPU kernels use here, such as "AVX512".
 std::string cpu_capability();
 
 }  // namespace warpfuse::host

@@ -5,7 +5,7 @@
 
 namespace warpfuse::host {
 
-// How far a tensor is from its reference. A row is what lies along the last dimension.
+// The distance of a tensor from its reference. A row lies along the last dimension.
 struct Difference {
   double largest = 0;   // |value - reference|; NaN when either holds a NaN
   double relative = 0;  // the same over the largest finite |reference| of its row, the worst row's

@@ -57,8 +57,8 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The line of a libtorch message that says what went wrong: its first line, or, for an error inside
-// TorchScript code (whose first lines are the model's source), the error that stopped it.
+// The cause in a libtorch message: its first line, or, for an error inside TorchScript code (whose
+// first lines are the model's source), the error that stopped it.
 std::string one_line(std::string_view message);
 
 struct Failure {

@@ -1,6 +1,7 @@
 #include "runtime/generation.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -143,20 +144,9 @@ class Generation {
 }  // namespace
 
 std::string_view name_of(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::length:
-      return "length";
-    case FinishReason::end_of_text:
-      return "end_of_text";
-    case FinishReason::stop_text:
-      return "stop_text";
-    case FinishReason::context:
-      return "context";
-    case FinishReason::error:
-      return "error";
-    default:
-      return "interrupted";
-  }
+  constexpr std::array kNames{"length",  "end_of_text", "stop_text",
+                              "context", "interrupted", "error"};
+  return kNames.at(static_cast<size_t>(reason));
 }
 
 bool is_complete(FinishReason reason) {

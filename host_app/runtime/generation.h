@@ -21,7 +21,7 @@ std::string_view name_of(FinishReason reason);
 // Whether the sequence came to an end of its own.
 bool is_complete(FinishReason reason);
 
-// What takes the tokens of generate(), prompt by prompt in the order in which they come.
+// Receives the tokens of generate(), prompt by prompt in the order in which they come.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -32,7 +32,7 @@ class TokenSink {
 
 struct GenerationTotals {
   int64_t prompt_tokens = 0;
-  int64_t decoded_tokens = 0;  // by steps behind the prompts
+  int64_t decoded_tokens = 0;  // by steps after the prompts
   double prefill_seconds = 0;
   double decode_seconds = 0;
   int64_t full_contexts = 0;  // prompts that ended because of it

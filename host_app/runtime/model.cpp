@@ -29,7 +29,7 @@ void check_zip_magic(std::istream& stream, const std::string& file) {
   }
 }
 
-// Of the rest of the stream, in hexadecimal digits.
+// The SHA-256 of the rest of the stream, in hexadecimal digits.
 std::string sha256_of(std::istream& stream) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
                                                                      EVP_MD_CTX_free);

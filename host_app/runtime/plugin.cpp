@@ -38,7 +38,7 @@ std::optional<std::string> libtorch_setting(const std::string& key) {
 
 bool plugin_is_registered() { return is_registered("warpfuse::build_info"); }
 
-// Of a plugin that was in the process before this program looked. `asked` is --plugin, if given.
+// The path of a plugin that is in the process already. `asked` is --plugin, if given.
 fs::path path_of_registered_plugin(const std::optional<std::string>& asked) {
   const fs::path loaded = file_of_global_symbol(kMarkerSymbol);
   if (asked && !same_file(*asked, loaded)) {

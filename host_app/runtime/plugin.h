@@ -6,13 +6,13 @@
 
 namespace warpfuse::host {
 
-// Which libraries with operators to load; the paths come from the command line.
+// The libraries with operators to load, by paths from the command line.
 struct PluginOptions {
   std::optional<std::string> plugin;      // --plugin; by default beside the executable, then ../lib
   std::vector<std::string> op_libraries;  // --op-library
 };
 
-// What build_info of the loaded plugin says, and where it was loaded from.
+// The build_info of the loaded plugin, and its path.
 struct Plugin {
   std::string path;
   std::string version;
@@ -28,7 +28,7 @@ struct Plugin {
 // libraries. Empty when no plugin was found or named. Throws Error(plugin).
 std::optional<Plugin> load_plugin(const PluginOptions& options);
 
-// The same for one who cannot do without: no plugin is an error too.
+// The same, but no plugin is an error too.
 Plugin require_plugin(const PluginOptions& options);
 
 // Throws Error(plugin) unless the plugin was built for the libtorch that is running. Asking
@@ -36,7 +36,7 @@ Plugin require_plugin(const PluginOptions& options);
 // at all.
 void check_libtorch(const Plugin& plugin);
 
-// Of the libtorch that is running, such as "2.11.0"; the headers' version is kBuiltLibtorch.
+// The running libtorch's version, such as "2.11.0"; the headers' version is kBuiltLibtorch.
 std::string running_libtorch();
 extern const char* const kBuiltLibtorch;
 // The CUDA version that the running libtorch was built with, such as "13.0".

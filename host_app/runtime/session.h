@@ -11,7 +11,7 @@
 
 namespace warpfuse::host {
 
-// What a command that runs operators or models needs first.
+// The plugin and the device of a command that runs operators or models.
 struct Session {
   std::optional<Plugin> plugin;
   c10::Device device;

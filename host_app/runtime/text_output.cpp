@@ -23,7 +23,7 @@ std::string StopTexts::push(std::string_view bytes) {
 
 std::string StopTexts::finish() { return std::exchange(held_, ""); }
 
-// The length of the longest end of what is held that a stop text starts with.
+// Length of the longest suffix of held_ that is a prefix of a stop text.
 size_t StopTexts::undecided() const {
   size_t longest = 0;
   for (const std::string& text : texts_) {

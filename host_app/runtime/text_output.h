@@ -9,16 +9,16 @@
 
 namespace warpfuse::host {
 
-// Looks for the first of several texts in bytes that come in pieces. What may be the start of one
-// is held back, and neither it nor what follows comes out once it is whole.
+// Looks for the first of several texts in bytes that come in pieces. A possible start of one is
+// held back; once one is whole, neither it nor anything after it comes out.
 class StopTexts {
  public:
   explicit StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {}
 
-  // What can be shown.
+  // Returns the bytes that can be shown.
   std::string push(std::string_view bytes);
   bool found() const { return found_; }
-  // What is still held back, once no more bytes will come.
+  // Returns the bytes still held back; no more will come.
   std::string finish();
 
  private:

@@ -23,9 +23,8 @@ constexpr LeadBytes kLeadBytes[] = {
     {0xF0, 0xF0, 4, 0x90, 0xBF}, {0xF1, 0xF3, 4, 0x80, 0xBF}, {0xF4, 0xF4, 4, 0x80, 0x8F},
 };
 
-// What stands at the front of a byte string. `length` counts the bytes of the code point
-// (complete), of the piece that can never become one (invalid, at least 1), or all bytes seen so
-// far (incomplete).
+// The front of a byte string: a code point (complete), a piece that can never become one (invalid),
+// or all bytes seen so far (incomplete).
 struct Utf8Unit {
   enum class Kind { complete, incomplete, invalid };
   Kind kind;

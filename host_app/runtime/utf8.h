@@ -12,7 +12,7 @@ namespace warpfuse::host {
 class Utf8Stream {
  public:
   std::string push(std::string_view bytes);
-  // What is still held back, once no more bytes will come.
+  // Returns the text of the bytes still held back; no more will come.
   std::string finish();
 
  private:

@@ -215,7 +215,7 @@ std::vector<StepComparison> compare_modules(torch::jit::Module& model,
       tensors.push_back(random_tensor(input, generator, device));
     }
     const auto outputs = [&](torch::jit::Module& module) {
-      at::manual_seed(seed + static_cast<uint64_t>(step));  // of what a module draws itself
+      at::manual_seed(seed + static_cast<uint64_t>(step));  // for the module's own random numbers
       return outputs_of(module, tensors);
     };
     comparisons.push_back({.name = fmt::format("draw {}", step),

@@ -22,7 +22,7 @@ struct GreedyCount {
   bool agrees() const { return equal + ties == rows; }
 };
 
-// One step of the comparison, over all prompts or draws that reached it.
+// One step of the comparison, over all prompts or random inputs that reached it.
 struct StepComparison {
   std::string name;
   Difference difference;
@@ -37,8 +37,8 @@ std::vector<StepComparison> compare_language_models(
     const LanguageModel& model, const LanguageModel& reference,
     const std::vector<std::vector<int64_t>>& prompts, int64_t steps, double tolerance);
 
-// Calls forward() of both on the same inputs, drawn anew for each step as `inputs` says, and from
-// the same seed of libtorch's generators, for modules that draw random numbers.
+// Calls forward() of both on the same random inputs, new ones for each step, and from the same seed
+// of libtorch's generators, for modules that use random numbers.
 std::vector<StepComparison> compare_modules(torch::jit::Module& model,
                                             torch::jit::Module& reference,
                                             const std::vector<InputSpec>& inputs,
