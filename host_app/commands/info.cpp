@@ -155,7 +155,7 @@ ExitCode run_info(int argc, const char* const* argv) {
   }
   // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.
   const Session session =
-      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::device_info"});
+      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::build_info"});
   if (arguments.has("tuning")) {
     const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
     print("{}", tuning.typed<std::string()>().call());
