@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <memory>
 
 #include "runtime/errors.h"
 #include "runtime/output.h"
@@ -170,26 +171,17 @@ PluginOptions Arguments::plugin_options() const {
   return options;
 }
 
-std::shared_ptr<cxxopts::Value> value_option() { return cxxopts::value<std::string>(); }
-
-std::shared_ptr<cxxopts::Value> repeatable_option() {
-  return cxxopts::value<std::vector<std::string>>();
-}
-
-std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value) {
-  return cxxopts::value<std::string>()->default_value(default_value);
-}
-
 void add_options(cxxopts::Options& options, std::span<const Option> table,
                  const std::string& heading) {
-  const auto value_of = [](const Option& option) {
+  const auto value_of = [](const Option& option) -> std::shared_ptr<cxxopts::Value> {
     if (option.value == std::string_view(kSwitch)) {
       return cxxopts::value<bool>();
     }
     if (option.repeatable) {
-      return repeatable_option();
+      return cxxopts::value<std::vector<std::string>>();
     }
-    return option.default_value == nullptr ? value_option() : value_option(option.default_value);
+    const auto value = cxxopts::value<std::string>();
+    return option.default_value == nullptr ? value : value->default_value(option.default_value);
   };
   cxxopts::OptionAdder add = options.add_options(heading);
   for (const Option& option : table) {

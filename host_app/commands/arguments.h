@@ -10,7 +10,6 @@
 #include <cxxopts.hpp>
 #include <initializer_list>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +19,8 @@
 
 namespace warpfuse::host {
 
-// An option of a command; one without a value's name is a switch.
+// An option of a command; one without a value's name is a switch. Numbers are checked by Arguments,
+// whose messages name the option.
 struct Option {
   const char* names;  // "long", or "s,long"
   const char* value;  // its name in --help, such as "FILE"
@@ -68,11 +68,6 @@ class Arguments {
 // Adds a table of options, under a heading of --help.
 void add_options(cxxopts::Options& options, std::span<const Option> table,
                  const std::string& heading = "");
-
-// An option that takes a value; numbers are checked by Arguments, whose messages name the option.
-std::shared_ptr<cxxopts::Value> value_option();
-std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value);
-std::shared_ptr<cxxopts::Value> repeatable_option();
 
 // The options that several commands have.
 void add_plugin_options(cxxopts::Options& options);

@@ -72,31 +72,34 @@ std::string help_text() {
   return text;
 }
 
+constexpr Option kOptions[] = {
+    {"operator", "NAME", "what to measure"},
+    {"shapes", "LIST",
+     "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
+     "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
+     "basic"},
+    {"dtype", "LIST",
+     "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
+     "(default: the preset's, else float32)"},
+    {"mask", "LIST",
+     "none, causal, padding, boolean, additive, positions (default: the preset's, else none)"},
+    {"backward", kSwitch, "the backward passes too"},
+    {"algorithms", "LIST",
+     "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)"},
+    {"quick", kSwitch, "fewer samples"},
+    {"json", "F", "write the results as JSON, anew after each row"},
+    {"csv", "F", "the same as CSV"},
+    {"baseline", "F", "compare with the JSON of an earlier run, by the ratio to the copy"},
+    {"fail-under", "X", "the least ratio of now to the baseline", "0.95"},
+    {"tuning", "F", "a tuning table for the plugin"},
+    {"profile", "VARIANT",
+     "run this variant once a row between profiler marks, and print the rows' keys"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse bench", help_text());
   options.positional_help("OPERATOR|all");
-  options.add_options()("operator", "what to measure", value_option(), "NAME")(
-      "shapes",
-      "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
-      "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
-      value_option("basic"),
-      "LIST")("dtype",
-              "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
-              "(default: the preset's, else float32)",
-              value_option(), "LIST")(
-      "mask",
-      "none, causal, padding, boolean, additive, positions (default: the preset's, else none)",
-      value_option(), "LIST")("backward", "the backward passes too")(
-      "algorithms", "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)",
-      value_option(), "LIST")("quick", "fewer samples")(
-      "json", "write the results as JSON, anew after each row", value_option(), "F")(
-      "csv", "the same as CSV", value_option(), "F")(
-      "baseline", "compare with the JSON of an earlier run, by the ratio to the copy",
-      value_option(),
-      "F")("fail-under", "the least ratio of now to the baseline", value_option("0.95"), "X")(
-      "tuning", "a tuning table for the plugin", value_option(), "F")(
-      "profile", "run this variant once a row between profiler marks, and print the rows' keys",
-      value_option(), "VARIANT");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);

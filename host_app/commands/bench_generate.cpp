@@ -34,28 +34,30 @@ constexpr const char* kExamples =
 constexpr const char* kFormat = "warpfuse-generate-1";
 constexpr int64_t kComparedSteps = 16;
 
+constexpr Option kOptions[] = {
+    {"m,model", "DIR", "folder of bundles; may be repeated", nullptr, true},
+    {"batch", "LIST", "sequences at a time", "1"},
+    {"prompt", "LIST", "tokens of a prompt; published: also three published prompts", "32"},
+    {"n,tokens", "N", "tokens to generate", "224"},
+    {"graph", "LIST", "CUDA graphs: on, off or both", "both"},
+    {"prefill", "LIST", "batches of prompts to time to their first tokens, such as 8x1024"},
+    {"dtype", "LIST", "default: all that there are"},
+    {"rounds", "N", "timed runs of each row", "5"},
+    {"prompts", "F",
+     "take prompts from this file, one per line, as text or as JSON (default: random tokens)"},
+    {"text", "F", "or from eight places of this text, such as WikiText-2's test.txt"},
+    {"tokenizer", "DIR", "tokenizer of the prompts (default: that of the first bundle)"},
+    {"prompt-ids", "F", "or from this JSON list of lists of token ids"},
+    {"json", "F", "write the results as JSON, anew after each row"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse bench generate",
       "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
       "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
       "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
-  options.add_options()("m,model", "folder of bundles; may be repeated", repeatable_option(),
-                        "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
-      "prompt", "tokens of a prompt; published: also three published prompts", value_option("32"),
-      "LIST")("n,tokens", "tokens to generate", value_option("224"), "N")(
-      "graph", "CUDA graphs: on, off or both", value_option("both"), "LIST")(
-      "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
-      "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
-      "rounds", "timed runs of each row", value_option("5"), "N")(
-      "prompts",
-      "take prompts from this file, one per line, as text or as JSON (default: random tokens)",
-      value_option(),
-      "F")("text", "or from eight places of this text, such as WikiText-2's test.txt",
-           value_option(), "F")(
-      "tokenizer", "tokenizer of the prompts (default: that of the first bundle)", value_option(),
-      "DIR")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
-      "json", "write the results as JSON, anew after each row", value_option(), "F");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
