@@ -76,10 +76,10 @@ int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
 }
 
 void print_text(const Score& score, double bits_per_byte) {
-  print("perplexity: {:.4f}\n", score.perplexity());
-  print("mean negative log-likelihood: {:.6f} nats per token\n", score.mean());
-  print("bits a byte: {:.4f}\n", bits_per_byte);
-  print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
+  print(
+      "perplexity: {:.4f}\nmean negative log-likelihood: {:.6f} nats per token\n"
+      "bits a byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
+      score.perplexity(), score.mean(), bits_per_byte, score.tokens, score.tokens_per_second());
 }
 
 // An infinite figure, of a token that the model holds impossible, is null in JSON.
