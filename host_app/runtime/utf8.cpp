@@ -13,9 +13,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 // Table 3-7 of the Unicode standard, "Well-Formed UTF-8 Byte Sequences". Bytes after the second are
 // 0x80..0xBF; a byte in no row starts no code point.
 struct LeadBytes {
-  uint8_t first, last;
-  size_t length;
-  uint8_t second_low, second_high;
+  uint8_t first, last, length, second_low, second_high;
 };
 constexpr LeadBytes kLeadBytes[] = {
     {0x00, 0x7F, 1, 0x00, 0x00}, {0xC2, 0xDF, 2, 0x80, 0xBF}, {0xE0, 0xE0, 3, 0xA0, 0xBF},
