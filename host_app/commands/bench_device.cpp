@@ -7,7 +7,7 @@ namespace warpfuse::host {
 BenchDevice open_bench_device(const Arguments& arguments) {
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
                                        {"warpfuse::build_info"});
-  return {session.plugin.value(), session.device, open_cuda_runtime(session.device)};
+  return {session.loaded_plugin(), session.device, open_cuda_runtime(session.device)};
 }
 
 }  // namespace warpfuse::host

@@ -220,9 +220,6 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
                    {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
-  if (!session.plugin) {
-    fail(ExitCode::plugin, "bench generate: no plugin");
-  }
   const bool cuda = session.device.is_cuda();
   if (!plan.has_work(cuda)) {
     fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
@@ -237,7 +234,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .prompts = prompts};
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, *session.plugin, runtime.get());
+  Json head = identity_of(command, session.loaded_plugin(), runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   ResultFile document(kFormat, head, {"rows", "prefill", "accuracy"},

@@ -161,7 +161,7 @@ ExitCode run_info(int argc, const char* const* argv) {
     print("{}", tuning.typed<std::string()>().call());
     return ExitCode::ok;
   }
-  const json info = gather(session.plugin.value());
+  const json info = gather(session.loaded_plugin());
   if (arguments.has("json")) {
     print("{}\n", info.dump(2));
   } else {

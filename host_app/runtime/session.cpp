@@ -31,6 +31,13 @@ void check_bundle(const Bundle& bundle) {
 
 }  // namespace
 
+const Plugin& Session::loaded_plugin() const {
+  if (!plugin) {
+    fail(ExitCode::plugin, "no plugin is loaded");
+  }
+  return *plugin;
+}
+
 Session open_session(const PluginOptions& options, const std::string& device,
                      const std::vector<Bundle>& bundles,
                      const std::vector<std::string>& operators) {

@@ -15,6 +15,9 @@ namespace warpfuse::host {
 struct Session {
   std::optional<Plugin> plugin;
   c10::Device device;
+
+  // Throws Error(plugin) if no plugin is loaded.
+  const Plugin& loaded_plugin() const;
 };
 
 // Loads the plugin, chooses the device (device.h) and checks that all operators that are needed are
