@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "bench/launch_log.h"
+#include "bench/plugin_tools.h"
 #include "generated/commit.h"
 #include "runtime/cuda_runtime.h"
 #include "runtime/device.h"

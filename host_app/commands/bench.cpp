@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "bench/baseline.h"
+#include "bench/benchmark.h"
 #include "bench/head.h"
-#include "bench/launch_log.h"
 #include "bench/plan.h"
+#include "bench/plugin_tools.h"
 #include "bench/presets.h"
 #include "bench/profile.h"
 #include "bench/results.h"
 #include "bench/row.h"
 #include "bench/table.h"
 #include "bench/timer.h"
-#include "bench/variants.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"
@@ -62,11 +62,11 @@ std::string help_text() {
       "--help` is about whole models, `bench overhead --help` about the host's time. Every result\n"
       "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
       "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
-  for (const auto& [op, name] : kOperatorNames) {
-    text += fmt::format("  {}\n", name);
+  for (const Benchmark* op : benchmarks()) {
+    text += fmt::format("  {}\n", op->name);
   }
   text += "\nPresets of --shapes:\n";
-  for (const Preset& preset : presets()) {
+  for (const Preset& preset : kPresets) {
     text += fmt::format("  {:<8}{}\n", preset.name, preset.summary);
   }
   return text;
@@ -165,11 +165,11 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
   for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
     progress.show(i, cases[i]);
     try {
-      Json row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
+      const Row row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
       progress.clear();
-      print_row(row);
       outcome.all_right = outcome.all_right && !has_wrong_result(row);
-      results.add(std::move(row));
+      results.add(to_json(row));
+      print_row(results.rows().back());
     } catch (...) {
       if (!is_out_of_memory(std::current_exception())) {
         throw;

@@ -7,9 +7,6 @@
 
 namespace warpfuse::host::bench {
 
-// The scale of every scaled_masked_softmax: a power of two, so that the chain's product is exact.
-inline constexpr double kScale = 0.125;
-
 // The scores of a scaled_masked_softmax as [batch, heads, queries, keys].
 struct Scores {
   int64_t batch, heads, queries, keys;

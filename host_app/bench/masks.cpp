@@ -1,4 +1,4 @@
-#include "bench/rules.h"
+#include "bench/masks.h"
 
 #include <algorithm>
 #include <random>

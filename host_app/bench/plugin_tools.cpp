@@ -1,4 +1,4 @@
-#include "bench/launch_log.h"
+#include "bench/plugin_tools.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

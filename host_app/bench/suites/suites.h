@@ -1,0 +1,13 @@
+#pragma once
+
+#include "bench/benchmark.h"
+
+namespace warpfuse::host::bench {
+
+extern const Benchmark kSoftmax, kLogSoftmax;             // softmax.cpp
+extern const Benchmark kScaledMaskedSoftmax;              // attention.cpp
+extern const Benchmark kFusedLogprob;                     // logprob.cpp
+extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;  // dropout.cpp
+extern const Benchmark kLinearDropoutSoftmax;             // linear_dropout.cpp
+
+}  // namespace warpfuse::host::bench
