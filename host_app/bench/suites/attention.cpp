@@ -159,11 +159,11 @@ std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets
                                    in.key_lengths);
     });
   }
-  const auto op = detail::find_operator<at::Tensor(
-      const at::Tensor&, const at::Tensor&, double, const OptionalTensor&, c10::string_view,
-      const OptionalTensor&, const OptionalTensor&, int64_t, std::optional<double>)>(
-      "warpfuse::_scaled_masked_softmax_backward");
-  return on(sets, [op, causal](const Set& in) {
+  return on(sets, [causal](const Set& in) {
+    static const auto op = detail::find_operator<at::Tensor(
+        const at::Tensor&, const at::Tensor&, double, const OptionalTensor&, c10::string_view,
+        const OptionalTensor&, const OptionalTensor&, int64_t, std::optional<double>)>(
+        "warpfuse::_scaled_masked_softmax_backward");
     return op.call(in.grad_output, in.output, kScale, in.attn_mask, causal, in.query_positions,
                    in.key_lengths, 0, std::nullopt);
   });

@@ -151,17 +151,22 @@ double gradient_error(const Case& c, const Set& in, const Expected& grad_logits,
                error_beside(c, outputs.others[1], {value.sum(0), size.sum(0)}));
 }
 
-// `kept` draws the random numbers of the call once more.
+// Logits may be rounded, and the exponential makes the relative error of a logit one of |logit|
+// times that. `kept` draws the random numbers of the call once more.
 double softmax_error(const Case& c, const Set& in, const Outputs& outputs,
                      at::Tensor (*kept)(const Set&)) {
   rewind_generators();
   const at::Tensor k = dropout_factors(kept(in));
-  const at::Tensor y = at::softmax(expected_logits(in).value * k, -1);
+  const at::Tensor x = expected_logits(in).value * k;
+  const at::Tensor y = at::softmax(x, -1);
+  const at::Tensor rounded = x.abs() + 1;
+  const Expected result{y, y * rounded};
   if (is_forward(c)) {
-    return error_beside(c, outputs.result, {y, y});
+    return error_beside(c, outputs.result, result);
   }
-  const Expected grad_logits = softmax_gradient(y, in_double(in.grad_output), y * k, -1);
-  return worse(error_beside(c, outputs.others[2], {y, y}),
+  Expected grad_logits = softmax_gradient(y, in_double(in.grad_output), y * k, -1);
+  grad_logits.size = grad_logits.size * rounded;
+  return worse(error_beside(c, outputs.others[2], result),
                gradient_error(c, in, grad_logits, outputs));
 }
 
@@ -174,10 +179,9 @@ double linear_error(const Case& c, const Set& in, const Outputs& outputs) {
                gradient_error(c, in, {g, g.abs()}, outputs));
 }
 
-// Rounded logits are right, ATen's and those of a matmul that the plugin calls; and an error of a
-// logit is one of its softmax, relative to it. TF32 has the precision of float16.
-double tolerance(const Case& c) {
-  return tolerance_of(c.tf32 ? at::kHalf : c.dtype, /*of_aten=*/true) *
+// TF32 has the precision of float16, in each of the terms that a logit is a sum of.
+double tolerance(const Case& c, bool of_aten) {
+  return tolerance_of(c.tf32 ? at::kHalf : c.dtype, of_aten || c.tf32) *
          (is_forward(c) ? 1 : kStepFactor);
 }
 
@@ -195,10 +199,11 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
       sets, [c](const Set& in, const Outputs& outputs) { return linear_error(c, in, outputs); });
   const bool forward = is_forward(c);
   return {{"warpfuse", plugin, on(sets, forward ? warpfuse_forward : warpfuse_step),
-           drawn_by(kept_by_plugin), tolerance(c)},
+           drawn_by(kept_by_plugin), tolerance(c, /*of_aten=*/false)},
           {"aten", aten, on(sets, forward ? aten_forward : aten_step), drawn_by(kept_by_aten),
-           tolerance(c)},
-          {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear, tolerance(c)}};
+           tolerance(c, /*of_aten=*/true)},
+          {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear,
+           tolerance(c, /*of_aten=*/true)}};
 }
 
 std::vector<std::string> operators(const Case& c) {

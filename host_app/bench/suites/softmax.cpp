@@ -18,25 +18,33 @@ namespace {
 
 constexpr std::array kDirections{Direction::forward, Direction::backward};
 
+using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
+
 // The plugin and ATen, forward and backward, of one of the two.
 struct Functions {
   at::Tensor (*plugin)(const at::Tensor&, int64_t);
   at::Tensor (*aten)(const at::Tensor&, int64_t);
-  const char* backward;
-  at::Tensor (*aten_backward)(const at::Tensor&, const at::Tensor&, int64_t);
+  Gradient* plugin_backward;
+  Gradient* aten_backward;
 };
 
 const Functions kOfSoftmax{
     [](const at::Tensor& x, int64_t dim) { return warpfuse::softmax(x, dim); },
     [](const at::Tensor& x, int64_t dim) { return at::softmax(x, dim); },
-    "warpfuse::_softmax_backward",
+    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
+      static const auto op = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
+      return op.call(g, y, dim);
+    },
     [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
       return at::_softmax_backward_data(g, y, dim, y.scalar_type());
     }};
 const Functions kOfLogSoftmax{
     [](const at::Tensor& x, int64_t dim) { return warpfuse::log_softmax(x, dim); },
     [](const at::Tensor& x, int64_t dim) { return at::log_softmax(x, dim); },
-    "warpfuse::_log_softmax_backward",
+    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
+      static const auto op = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
+      return op.call(g, y, dim);
+    },
     [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
       return at::_log_softmax_backward_data(g, y, dim, y.scalar_type());
     }};
@@ -96,24 +104,19 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   });
   const double tolerance = tolerance_of(c.dtype, /*of_aten=*/false);
   const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true);
+  const auto from_scores = [&](at::Tensor (*function)(const at::Tensor&, int64_t)) {
+    return on(sets, [function, dim](const Set& in) { return function(in.scores, dim); });
+  };
+  const auto from_gradient = [&](Gradient* function) {
+    return on(sets,
+              [function, dim](const Set& in) { return function(in.grad_output, in.output, dim); });
+  };
   if (!is_forward(c)) {
-    const auto op =
-        detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
-            f.backward);
-    return {
-        {"warpfuse", plugin,
-         on(sets, [op, dim](const Set& in) { return op.call(in.grad_output, in.output, dim); }),
-         error, tolerance},
-        {"aten", aten,
-         on(sets,
-            [&f, dim](const Set& in) { return f.aten_backward(in.grad_output, in.output, dim); }),
-         error, of_aten}};
+    return {{"warpfuse", plugin, from_gradient(f.plugin_backward), error, tolerance},
+            {"aten", aten, from_gradient(f.aten_backward), error, of_aten}};
   }
-  std::vector<Variant> all{
-      {"warpfuse", plugin, on(sets, [&f, dim](const Set& in) { return f.plugin(in.scores, dim); }),
-       error, tolerance},
-      {"aten", aten, on(sets, [&f, dim](const Set& in) { return f.aten(in.scores, dim); }), error,
-       of_aten}};
+  std::vector<Variant> all{{"warpfuse", plugin, from_scores(f.plugin), error, tolerance},
+                           {"aten", aten, from_scores(f.aten), error, of_aten}};
   for (const std::string& name : setup.algorithms) {
     const auto op =
         detail::find_operator<at::Tensor(const at::Tensor&, int64_t, c10::string_view, bool)>(
