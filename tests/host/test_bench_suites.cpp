@@ -206,7 +206,7 @@ TEST_CASE("a check sees what is not written, and leaves inputs as they were", "[
   CHECK(check(variant, kPlainly).status == Checked::Status::ok);
 
   const at::Tensor memory = at::zeros({4});
-  variant.overwritten = {};
+  variant.overwritten = at::Tensor();
   variant.call = [&](int64_t) -> Outputs {
     memory.narrow(0, 0, 3).fill_(3);
     return memory;
