@@ -96,7 +96,7 @@ else
   [ -z "$QUICK" ] || tokens=(-n 64)
   measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${prompts[@]}"
 fi
-json=$(report join --folder "$ROOT/docs/benchmarks" \
+json=$(report merge --folder "$ROOT/docs/benchmarks" \
   --command "scripts/bench_generate.sh${QUICK:+ --quick}${PEERS:+ --peers}" "${parts[@]}")
 
 if [ -n "$PEERS" ]; then

@@ -3,7 +3,7 @@
 
     bench_peers.py --plugin build/release/lib/libwarpfuse.so
 
-Takes the rows of the preset `table` from docs/benchmarks/<gpu>.json and writes
+Takes the workloads of the preset `table` from docs/benchmarks/<gpu>.json and writes
 docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/benchmarks/<gpu>.md. Peers are
 ATen (its chain of kernels where there is a mask), torch.compile in its default and max-autotune
 modes, a Triton kernel after Triton's tutorial, and Liger-Kernel where it is installed
@@ -19,9 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from report.errors import ReportError
-from report.merge import file_name, write_bench
-from report.model import Bench, Row, load_bench
+from report.run import BENCH, Bench, ReportError, file_name, write
 
 ROOT = Path(__file__).resolve().parent.parent
 WRONG, USAGE, UNAVAILABLE = 1, 2, 3
@@ -55,12 +53,6 @@ def missing() -> str:
     return ""
 
 
-def label(row: Row) -> str:
-    """A row in words."""
-    mask = "" if row.key.mask == "none" else f" {row.key.mask}"
-    return f"{row.key.label}{mask} {row.key.dtype} {row.direction}"
-
-
 def commit() -> str:
     """Of the working tree."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
@@ -75,7 +67,7 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     from peers.timing import Timer
 
     torch.set_grad_enabled(False)
-    rows = [row for row in bench.preset("table") if arguments.only in label(row)]
+    rows = [row for row in bench.preset("table", "softmax", "log_softmax", "scaled_masked_softmax") if arguments.only in row.name]
     started = time.monotonic()
     compile_ahead(rows)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
@@ -86,7 +78,7 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     for number, row in enumerate(rows, 1):
         raw["rows"].append(measure(row, timer, raw["large_copy"]["gb_per_s"]))
         raw["complete"] = number == len(rows)
-        write_bench(path, raw)
+        write(path, raw)
         times = []
         for variant in raw["rows"][-1]["variants"]:
             value = f"{variant['p50_us']:.1f}" if "p50_us" in variant else variant["status"]
@@ -94,7 +86,7 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
             times.append(f"{variant['name']} {value}")
         seconds = time.monotonic() - started
         print(
-            f"{number}/{len(rows)} {seconds:.0f} s {label(row)}: {', '.join(times)}",
+            f"{number}/{len(rows)} {seconds:.0f} s {row.name}: {', '.join(times)}",
             file=sys.stderr,
         )
     return WRONG if wrong else 0
@@ -109,10 +101,10 @@ def main() -> int:
     import torch
 
     folder = ROOT / "docs" / "benchmarks"
-    name = file_name(torch.cuda.get_device_name())
+    name = file_name({"format": BENCH, "device": {"name": torch.cuda.get_device_name()}})
     path = arguments.json or folder / name.replace(".json", "-peers.json")
     try:
-        bench = load_bench(arguments.rows or folder / name, allow_partial=True)
+        bench = Bench(arguments.rows or folder / name, allow_partial=True)
         torch.ops.load_library(str(arguments.plugin))
         return measure_all(arguments, bench, path)
     except (ReportError, OSError) as error:

@@ -14,10 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from report.errors import ReportError
-from report.fields import read_json
-from report.generation import FORMAT, HF_FORMAT
-from report.merge import write_bench
+from report.run import GENERATE, GENERATE_PEERS, ReportError, read_json, write
 
 if TYPE_CHECKING:
     from peers.huggingface_run import Case
@@ -91,7 +88,7 @@ def header(device: dict[str, Any], command: str) -> dict[str, Any]:
     from peers.works import versions
 
     return {
-        "format": HF_FORMAT,
+        "format": GENERATE_PEERS,
         "complete": False,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "command": command,
@@ -124,7 +121,7 @@ def measure_all(
         row = measure(case, BUILT_IN[case.model], prompts, device, deadline)
         raw["rows"].append(row)
         raw["complete"] = number == len(wanted)
-        write_bench(path, raw)
+        write(path, raw)
         rate = f"{row['tokens_per_s']['p50']:,.0f} tokens/s" if row["status"] == "ok" else ""
         said = ", ".join(text for text in (rate, row.get("how"), row.get("reason")) if text)
         seconds = time.monotonic() - started
@@ -133,15 +130,11 @@ def measure_all(
 
 def read_prompts(path: Path) -> tuple[dict[str, Any], list[list[int]]]:
     """The device of a run of ours, and the ids that it was given."""
-    fields = read_json(path, FORMAT)
-    prompts = fields.object("prompts")
-    lists = prompts.get("ids", list)
-    right = lists and all(
-        isinstance(ids, list) and ids and all(type(each) is int for each in ids) for ids in lists
-    )
-    if not right:
-        raise ReportError(f"{prompts.where}: ids: expected lists of token ids")
-    return fields.get("device", dict), lists
+    raw = read_json(path, GENERATE)
+    lists = raw.get("prompts", {}).get("ids") or [[]]
+    if not all(ids and all(type(each) is int for each in ids) for ids in lists):
+        raise ReportError(f"{path}: prompts: ids: expected lists of token ids")
+    return raw.get("device", {}), lists
 
 
 def main(words: list[str] | None = None) -> int:

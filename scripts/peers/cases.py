@@ -1,10 +1,10 @@
-"""Rows of a benchmark file as tensors: inputs that the L2 cannot hold, masks and the reference."""
+"""Rows of a run of ours as tensors: inputs that the L2 cannot hold, masks and the reference."""
 
 import math
 from dataclasses import dataclass
 
 import torch
-from report.model import Row
+from report.run import ReportError, Row
 
 SCALE = 0.125  # of scaled_masked_softmax, as in `warpfuse bench`
 MASKED = "scaled_masked_softmax"
@@ -27,6 +27,7 @@ class Case:
     mask: str
     forward: bool
     least_bytes: float
+    key_lengths: tuple[int, ...] = ()  # of a padding mask, one per batch entry
 
     @property
     def input_bytes(self) -> int:
@@ -45,8 +46,10 @@ class Rules:
 
 
 def case_of(row: Row) -> Case:
-    """The case of a row of the benchmark's file."""
+    """The workload of a row, as it was measured."""
     key = row.key
+    if key.mask == "padding" and "key_lengths" not in row.raw:
+        raise ReportError(f"{row.name}: key_lengths is missing: measure ours anew (scripts/bench_gpu.sh)")
     return Case(
         operator=key.operator,
         shape=key.shape,
@@ -55,6 +58,7 @@ def case_of(row: Row) -> Case:
         mask=key.mask,
         forward=row.direction == "forward",
         least_bytes=row.least_bytes,
+        key_lengths=tuple(row.raw.get("key_lengths", ())),
     )
 
 
@@ -73,27 +77,12 @@ def rules_of(case: Case, device: torch.device) -> Rules:
         query = torch.arange(queries, device=device)
         return Rules(causal="upper_left", hidden=key > query[:, None])
     if case.mask == "padding":
-        lengths = torch.tensor(padding_lengths(case), device=device)
+        lengths = torch.tensor(case.key_lengths, device=device)
         return Rules(key_lengths=lengths, hidden=key >= lengths.view(-1, 1, 1, 1))
     if case.mask == "positions":
         last = torch.arange(keys - queries, keys, device=device).expand(batch, queries).contiguous()
         return Rules(query_positions=last, hidden=key > last.view(batch, 1, queries, 1))
     raise ValueError(f"no peers are known for the mask {case.mask}")
-
-
-def padding_lengths(case: Case) -> list[int]:
-    """Lengths spread evenly over 1..keys."""
-    batch, keys = case.shape[0], case.shape[-1]
-    return [round((i + 0.5) / batch * keys) for i in range(batch)]
-
-
-def least_bytes(case: Case) -> float:
-    """Those of the benchmark's file, but for padding, whose lengths are not the benchmark's."""
-    if case.mask != "padding":
-        return case.least_bytes
-    visible = sum(padding_lengths(case)) / (case.shape[0] * case.shape[-1])
-    written = math.prod(case.shape) * case.dtype.itemsize
-    return written * (1 + (1 if case.forward else 2) * visible)
 
 
 def inputs_of(

@@ -11,9 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
-from report.model import Row
+from report.run import Row
 
-from .cases import Case, Rules, case_of, error_of, inputs_of, least_bytes, rules_of, sets_for
+from .cases import Case, Rules, case_of, error_of, inputs_of, rules_of, sets_for
 from .timing import Effort, Timer, Times, Work, elapsed_us, percentiles
 from .works import Call, calls_of, compiled_calls, versions
 
@@ -110,7 +110,7 @@ def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
         variants[name] = {"name": name, **_checked(case, rules, call, inputs[0])}
         if variants[name]["status"] == "ok":
             works[name] = Work(lambda i, call=call: call(*inputs[i]), len(inputs))
-    least = least_bytes(case)
+    least = case.least_bytes
     copy = timer.copy(int(least), timer.copy_sets(least))
     times = timer.graph_times({**works, "copy": copy})
     events = timer.event_times(works)

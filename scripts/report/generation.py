@@ -1,281 +1,138 @@
-"""The JSON of `warpfuse bench generate` and of its Hugging Face peers, checked while it is read."""
+"""The tables of generation: speed beside Hugging Face's, prompts, accuracy, and the targets."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ReportError
-from .fields import Fields, read_json
+from .run import Generated, Generation, Work
+from .tables import header_rows
+from .targets import MEASURES, Peers, over_baseline, prefill_over_baseline
+from .text import NOTHING, bandwidth, known_table, microseconds, percent, rate, table, times
 
-FORMAT = "warpfuse-generate-1"
-HF_FORMAT = "warpfuse-generate-peers-1"
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Of several runs."""
-
-    p50: float
-    least: float
-    most: float
+VARIANTS = ("baseline", "fused", "sdpa")
+WORK = ["model", "dtype", ">batch", ">prompt"]
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Microseconds from one token of a sequence to the next."""
-
-    p5: float
-    p50: float
-    p95: float
+def _spread(row: Generated | None, text=rate) -> str:
+    """The median, and in brackets the least and the most."""
+    if row is None or row.rate is None:
+        return NOTHING
+    return f"{text(row.rate['p50'])} ({text(row.rate['min'])}–{text(row.rate['max'])})"
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is generated, whoever does it."""
-
-    model: str
-    dtype: str
-    batch: int
-    prompt: int
-    text: str = ""  # of a prompt that is known by it
-
-    @property
-    def label(self) -> str:
-        """The work in words."""
-        return f"{self.model} {self.dtype}, batch {self.batch}, prompt {self.prompt_name}"
-
-    @property
-    def prompt_name(self) -> str:
-        """The prompt's text, or its length."""
-        return f"“{self.text}”" if self.text else str(self.prompt)
+def setup_table(run: Generation, _peers: Peers) -> str:
+    """When, on what, and how."""
+    more = [["bandwidth of reads", bandwidth(run.raw["read_gb_per_s"])]]
+    if source := run.raw.get("prompts", {}).get("source"):
+        more.append(["prompts", Path(source).name])
+    rows = header_rows(run.path.name, run.raw, run.raw["device"].get("name", "unknown"), more)
+    if run.hf_path:
+        theirs = header_rows(run.hf_path.name, run.hf, run.hf["device"].get("name", "unknown"), [])
+        rows += [[f"Hugging Face: {name}", text] for name, text in theirs]
+        ways = {peer.variant: peer.raw["how"] for peer in run.peers if peer.raw.get("how")}
+        rows += [[name, text] for name, text in ways.items()]
+    return table(["", ""], rows)
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """A variant's generation, with a CUDA graph of the step or without."""
-
-    work: Work
-    variant: str
-    graph: bool
-    tokens: int
-    tokens_per_s: Spread
-    ttft_ms: Spread
-    latency: Latency | None
-    kernels: int | None
-    softmax_share: float | None
-    floor_us: float | None
-    empty_graph_us: float | None
-    host_us: float | None
-    weight_bytes: float | None
-    cache_bytes: float | None
-    note: str
-
-    @property
-    def floor_share(self) -> float | None:
-        """The floor's part of a step's median time."""
-        return self.floor_us / self.latency.p50 if self.floor_us and self.latency else None
+def targets_table(run: Generation, peers: Peers) -> str:
+    """Each target beside the worst of the works that it is for: with a graph on a GPU, else without."""
+    works = list(dict.fromkeys(row.work for row in (*run.rows, *run.prefills)))
+    graph = run.raw["device"].get("type") == "cuda"
+    lines, met = [], []
+    for target in peers.generate:
+        found = (MEASURES[target.measure].of(run, work, graph) for work in works if target.covers(work))
+        values = [value for value in found if value is not None]
+        mark = "not measured"
+        if values:
+            met.append(all(target.met(value) for value in values))
+            mark = "✓" if met[-1] else "✗"
+        worst = (max if target.upper else min)(values, default=None)
+        of = [str(target.where.get(name, "all")) for name in Work._fields[:4]]
+        lines.append([*of, target.text, MEASURES[target.measure].show(worst), mark])
+    if not lines:
+        return "No targets are set for this device."
+    text = table([*WORK, "target", ">measured", "met"], lines)
+    return f"{sum(met)} of {len(met)} targets are met.\n\n{text}" if met else text
 
 
-@dataclass(frozen=True)
-class Prefill:
-    """A variant's prompt processing."""
-
-    work: Work
-    variant: str
-    ms: Spread
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """A variant beside the baseline on the same tokens."""
-
-    model: str
-    variant: str
-    dtype: str
-    difference: float
-    allowed: str
-    within: bool
-    first_divergence: int | None
-    tokens: int
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A way of Hugging Face's to generate; without a rate there is a reason."""
-
-    work: Work
-    name: str
-    tokens: int
-    how: str
-    tokens_per_s: Spread | None
-    ttft_ms: Spread | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the rows of a file come from."""
-
-    path: Path
-    date: str
-    command: str
-    versions: dict[str, str]
-    device: dict[str, str]
-    timing: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A file of ours."""
-
-    source: Source
-    read_gb_per_s: float
-    prompts: str
-    decodings: list[Decoding]
-    prefills: list[Prefill]
-    accuracies: list[Accuracy]
-
-    def decoding(self, work: Work, variant: str, graph: bool) -> Decoding | None:
-        """The row of a variant, None where it was not measured."""
-        for row in self.decodings:
-            if (row.work, row.variant, row.graph) == (work, variant, graph):
-                return row
-        return None
-
-    def prefill(self, work: Work, variant: str) -> Prefill | None:
-        """The same of the prompt processing."""
-        for row in self.prefills:
-            if (row.work, row.variant) == (work, variant):
-                return row
-        return None
-
-
-@dataclass(frozen=True)
-class PeerRun:
-    """A file of the peers."""
-
-    source: Source
-    peers: list[Peer]
-
-    def measured(self, work: Work) -> dict[str, Spread]:
-        """The rates on a work by the peers' names, in the order of the file."""
-        return {p.name: p.tokens_per_s for p in self.peers if p.work == work and p.tokens_per_s}
-
-
-def _spread(fields: Fields) -> Spread:
-    p50 = fields.positive("p50")
-    return Spread(p50, fields.positive("min", p50), fields.positive("max", p50))
-
-
-def _work(fields: Fields) -> Work:
-    return Work(
-        fields.get("model", str),
-        fields.get("dtype", str),
-        fields.get("batch", int),
-        fields.get("prompt", int),
-        fields.get("text", str, ""),
+def speed_table(run: Generation, _peers: Peers) -> str:
+    """Tokens per second: ours with graphs where there are any, and Hugging Face's."""
+    names = list(dict.fromkeys(peer.variant for peer in run.peers))
+    lines = [_speed_line(run, work, names) for work in dict.fromkeys(row.work for row in run.rows)]
+    header = [*WORK, *(f">{name}" for name in VARIANTS), ">fused, no graph"]
+    header += [*(f">{name}" for name in names), ">fused / baseline", "fused / fastest HF"]
+    text = known_table(header, lines)
+    missing = "; ".join(
+        f"{peer.variant} on {' '.join(peer.work.cells)} ({peer.raw.get('reason', '')})"
+        for peer in run.peers
+        if not peer.rate
     )
+    return f"{text}\n\nNot measured: {missing}." if missing else text
 
 
-def _decoding(fields: Fields) -> Decoding:
-    latency = fields.object("latency_us", {})
-    return Decoding(
-        work=_work(fields),
-        variant=fields.get("variant", str),
-        graph=fields.get("graph", bool),
-        tokens=fields.get("tokens", int),
-        tokens_per_s=_spread(fields.object("tokens_per_s")),
-        ttft_ms=_spread(fields.object("ttft_ms")),
-        latency=Latency(*(latency.positive(name) for name in ("p5", "p50", "p95")))
-        if latency.raw
-        else None,
-        kernels=fields.get("kernels_per_token", int, None),
-        softmax_share=fields.get("softmax_kernels_share", float, None),
-        floor_us=fields.positive("floor_us", None),
-        empty_graph_us=fields.positive("empty_graph_us", None),
-        host_us=fields.get("host_us_per_token", float, None),
-        weight_bytes=fields.get("weight_bytes", float, None),
-        cache_bytes=fields.get("cache_bytes", float, None),
-        note=fields.get("capture_note", str, ""),
-    )
+def _speed_line(run: Generation, work: Work, names: list[str]) -> list[str]:
+    graph = any(row.work == work and row.graph for row in run.rows)
+    ours = {name: run.find(work, name, graph) for name in VARIANTS}
+    ungraphed = run.find(work, "fused", False) if graph else None
+    theirs = run.theirs(work)
+    best, fused = max(theirs.values(), key=lambda peer: peer.p50, default=None), ours["fused"]
+    ahead = f"{times(fused.p50 / best.p50)} {best.variant}" if fused and best else NOTHING
+    return [
+        *work.cells,
+        *(_spread(row) for row in (*ours.values(), ungraphed)),
+        *(_spread(theirs.get(name)) for name in names),
+        times(over_baseline(run, work, graph)),
+        ahead,
+    ]
 
 
-def _prefill(fields: Fields) -> Prefill:
-    return Prefill(_work(fields), fields.get("variant", str), _spread(fields.object("ms")))
+def steps_table(run: Generation, _peers: Peers) -> str:
+    """A step of the fused variant: its time, and the floors below it."""
+    lines = [
+        [
+            *row.work.cells,
+            microseconds(row.raw["latency_us"]["p50"]),
+            microseconds(row.raw.get("floor_us")),
+            percent(row.floor_share),
+            str(row.raw.get("kernels_per_token") or NOTHING),
+            percent(row.raw.get("softmax_kernels_share")),
+            microseconds(row.raw.get("host_us_per_token")),
+        ]
+        for row in run.rows
+        if row.variant == "fused" and row.raw.get("latency_us")
+        and row.graph == (run.raw["device"].get("type") == "cuda")
+    ]
+    header = [">p50 us", ">floor us", ">floor share", ">kernels", ">softmax", ">host us"]
+    return known_table([*WORK, *header], lines)
 
 
-def _accuracy(fields: Fields) -> Accuracy:
-    difference = fields.get("largest_logit_difference", float)
-    relative = fields.get("relative_logit_difference", float, None)
-    # Runs before the comparison by rows give an absolute limit.
-    limit = fields.get("tolerance" if relative is not None else "allowed", float)
-    return Accuracy(
-        model=fields.get("model", str),
-        variant=fields.get("variant", str),
-        dtype=fields.get("dtype", str),
-        difference=difference,
-        allowed=f"{limit:.3g}" + (" of its row" if relative is not None else ""),
-        within=(difference if relative is None else relative) <= limit,
-        first_divergence=fields.get("first_divergence", int, None),
-        tokens=fields.get("tokens_compared", int),
-    )
+def prefill_table(run: Generation, _peers: Peers) -> str:
+    """Milliseconds per prompt."""
+    lines = []
+    for work in dict.fromkeys(row.work for row in run.prefills):
+        cells = (_spread(run.prefill(work, name), microseconds) for name in VARIANTS)
+        lines.append([*work.cells, *cells, times(prefill_over_baseline(run, work))])
+    return known_table([*WORK, *(f">{name} ms" for name in VARIANTS), ">fused / baseline"], lines)
 
 
-def _peer(fields: Fields) -> Peer:
-    measured = fields.get("status", str) == "ok"
-    return Peer(
-        work=_work(fields),
-        name=fields.get("peer", str),
-        tokens=fields.get("tokens", int),
-        how=fields.get("how", str, ""),
-        tokens_per_s=_spread(fields.object("tokens_per_s")) if measured else None,
-        ttft_ms=_spread(fields.object("ttft_ms")) if measured else None,
-        reason=fields.get("reason", str, ""),
-    )
-
-
-def _source(fields: Fields, path: Path) -> Source:
-    return Source(
-        path=path,
-        date=fields.get("date", str),
-        command=fields.get("command", str, ""),
-        versions=fields.texts("versions"),
-        device=fields.texts("device"),
-        timing=fields.texts("timing"),
-    )
-
-
-def _require_distinct(path: Path, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ReportError(f"{path}: {name} is there twice")
-
-
-def load_generation(path: Path, allow_partial: bool = False) -> Generation:
-    """A file of `warpfuse bench generate`; one that was interrupted only if `allow_partial`."""
-    fields = read_json(path, FORMAT)
-    # The first files have no such field, and are of runs that ended.
-    if not fields.get("complete", bool, True) and not allow_partial:
-        raise ReportError(f"{path}: the run is incomplete (--allow-partial takes it anyway)")
-    decodings = [_decoding(row) for row in fields.objects("rows")]
-    if not decodings:
-        raise ReportError(f"{path}: no rows")
-    prefills = [_prefill(row) for row in fields.objects("prefill", [])]
-    graph = {True: "with a graph", False: "without a graph"}
-    _require_distinct(path, [f"{d.work.label} {d.variant} {graph[d.graph]}" for d in decodings])
-    _require_distinct(path, [f"prefill: {p.work.label} {p.variant}" for p in prefills])
-    return Generation(
-        source=_source(fields, path),
-        read_gb_per_s=fields.positive("read_gb_per_s"),
-        prompts=fields.object("prompts", {}).get("source", str, ""),
-        decodings=decodings,
-        prefills=prefills,
-        accuracies=[_accuracy(row) for row in fields.objects("accuracy", [])],
-    )
-
-
-def load_peer_run(path: Path) -> PeerRun:
-    """A file of scripts/generate_peers.py; what it had no time for is in it as such."""
-    fields = read_json(path, HF_FORMAT)
-    peers = [_peer(row) for row in fields.objects("rows")]
-    _require_distinct(path, [f"{peer.work.label} {peer.name}" for peer in peers])
-    return PeerRun(_source(fields, path), peers)
+def accuracy_table(run: Generation, _peers: Peers) -> str:
+    """Logits and tokens beside the baseline's."""
+    lines = []
+    for row in run.raw.get("accuracy", []):
+        # Runs before the comparison by rows give an absolute limit.
+        relative = row.get("relative_logit_difference")
+        difference = row["largest_logit_difference"] if relative is None else relative
+        limit = row["allowed"] if relative is None else row["tolerance"]
+        other = row.get("first_divergence")
+        lines.append(
+            [
+                row["model"],
+                row["dtype"],
+                row["variant"],
+                f"{row['largest_logit_difference']:.3g}",
+                f"{limit:.3g}" + " of its row" * (relative is not None),
+                "yes" if difference <= limit else "**no**",
+                "none" if other is None else str(other),
+                str(row["tokens_compared"]),
+            ]
+        )
+    header = ["model", "dtype", "variant", ">largest difference of a logit", ">allowed", "within"]
+    return table([*header, ">first other token", ">tokens compared"], lines) if lines else ""

@@ -1,38 +1,42 @@
-"""The tables of times: softmax, masked softmax, the CPU's, and the targets."""
+"""The tables of operators: times beside ATen and peers, the CPU's, memory traffic, and the targets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from .markdown import Column, name_of, paired_table, table
-from .model import Bench, Row
-from .numbers import NOTHING, bandwidth, megabytes, microseconds, percent, times
-from .targets import Peers, Verdict
+from .run import DIRECTIONS, Bench, Key, Row
+from .targets import ALONE, ATEN, Peers, Verdict, alone, fastest, on_top
+from .text import NOTHING, amount, bandwidth, known_table, megabytes, microseconds, percent, table, times
 
-MASKED = "scaled_masked_softmax"
-
-
-def spread(row: Row, name: str) -> str:
-    """A variant's median and, in brackets, its 5th and 95th percentile; else why there is none."""
-    variant = row.variants.get(name)
-    if variant is None:
-        return NOTHING
-    if variant.p50 is None:
-        return f"**{variant.status}**" if name == "warpfuse" else variant.status
-    return f"{microseconds(variant.p50)} ({microseconds(variant.p5)}–{microseconds(variant.p95)})"
+Cell = Callable[[Row], str]
+Column = tuple[str, Cell]
 
 
-def time_of(name: str) -> Callable[[Row], str]:
+def paired_table(rows: Iterable[Row], columns: list[Column]) -> str:
+    """A line per shape and dtype, its passes one above the other."""
+    pairs: dict[Key, dict[str, Row]] = {}
+    for row in rows:
+        pairs.setdefault(row.key, {})[row.direction] = row
+    lines = []
+    for key, pair in pairs.items():
+        passes = [direction for direction in DIRECTIONS if direction in pair]
+        cells = ("<br>".join(cell(pair[direction]) for direction in passes) for _, cell in columns)
+        lines.append([key.title, key.dtype, "<br>".join(passes), *cells])
+    return known_table(["shape", "dtype", "pass", *(name for name, _ in columns)], lines)
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+def time_of(name: str) -> Cell:
     """The median time of a variant, or its status."""
 
     def cell(row: Row) -> str:
         variant = row.variants.get(name)
-        if variant is None:
-            return NOTHING
-        return microseconds(variant.p50) if variant.p50 else variant.status
+        return NOTHING if variant is None else microseconds(variant.p50) if variant.p50 else variant.status
 
     return cell
 
 
-def speed_up(name: str) -> Callable[[Row], str]:
+def speed_up(name: str) -> Cell:
     """How many times ours is faster than a variant."""
 
     def cell(row: Row) -> str:
@@ -42,14 +46,27 @@ def speed_up(name: str) -> Callable[[Row], str]:
     return cell
 
 
-def memory_beside(name: str) -> Callable[[Row], str]:
+def beside(title: str, name: str) -> list[Column]:
+    """A variant's time, and ours against it."""
+    return [(f">{title} us", time_of(name)), (">speed-up", speed_up(name))]
+
+
+def memory_of(title: str, name: str) -> Column:
     """What a variant allocates beside its inputs and its result."""
 
     def cell(row: Row) -> str:
         variant = row.variants.get(name)
         return megabytes(variant.extra_bytes if variant else None)
 
-    return cell
+    return title, cell
+
+
+def spread(row: Row) -> str:
+    """Our median and, in brackets, the 5th and 95th percentile; else why there is none."""
+    ours = row.variants.get("warpfuse")
+    if ours is None or ours.p50 is None:
+        return f"**{ours.status}**" if ours else NOTHING
+    return f"{microseconds(ours.p50)} ({microseconds(ours.p5)}–{microseconds(ours.p95)})"
 
 
 def copy_ratio(row: Row) -> str:
@@ -58,154 +75,166 @@ def copy_ratio(row: Row) -> str:
     return percent(row.copy / ours) if row.copy and ours else NOTHING
 
 
-def verdicts(row: Row, bench: Bench, peers: Peers) -> list[Verdict]:
-    """The targets that cover a row."""
-    return [t.judge(row, bench, peers) for t in peers.targets if t.covers(row)]
+OURS: list[Column] = [
+    (">floor us", lambda row: microseconds(row.floor)),
+    (">warpfuse us", spread),
+    (">share", lambda row: percent(row.share("warpfuse"))),
+]
+COPY: Column = (">of a copy", copy_ratio)
 
 
-def figures_of(bench: Bench, peers: Peers) -> Callable[[Row], str]:
+def target_column(bench: Bench, peers: Peers) -> Column:
     """The targets that cover a row, each with whether it is met."""
-    return lambda row: ", ".join(v.mark for v in verdicts(row, bench, peers)) or NOTHING
+    return "target", lambda row: ", ".join(v.mark for v in peers.verdicts(row, bench)) or NOTHING
 
 
-def _own(bench: Bench, peers: Peers) -> dict[str, Column]:
-    """Columns that are about ours alone, by a short name."""
+def other_run(peers: Peers, graph: str) -> Column:
+    """The best peer of another run; `graph` marks a time that was taken in one."""
 
-    def event(row: Row) -> str:
-        variant = row.variants.get("warpfuse")
-        return microseconds(variant.event_p50 if variant else None)
+    def cell(row: Row) -> str:
+        found = peers.other_run(row)
+        return f"{microseconds(found[1])} {found[0]}" + graph * (found[2] == "graph") if found else NOTHING
 
-    def peer(row: Row) -> str:
-        found = peers.peer(row)
-        if found is None:
-            return NOTHING
-        return f"{microseconds(found.us)} {found.name}" + (
-            ", graph" if found.timing == "graph" else ""
-        )
+    return "best peer us" + ", other run" * bool(graph), cell
 
-    def beside(row: Row) -> str:
+
+def same_run(peers: Peers) -> Column:
+    """The best peer that was timed beside ours."""
+
+    def cell(row: Row) -> str:
         found = peers.compared(row)
         return f"{found.text} ({times(found.ratio)})" if found else NOTHING
 
-    return {
-        "floor": (">floor us", lambda row: microseconds(row.floor)),
-        "ours": (">warpfuse us", lambda row: spread(row, "warpfuse")),
-        "share": (">share", lambda row: percent(row.share("warpfuse"))),
-        "copy": (">of a copy", copy_ratio),
-        "event": (">event us", event),
-        "beside": ("best peer us, same run", beside),
-        "peer": ("best peer us, other run", peer),
-        "target": ("target", figures_of(bench, peers)),
-    }
+    return "best peer us, same run", cell
 
 
-def _beside(rows: list[Row], bench: Bench, peers: Peers, other: str, title: str) -> str:
-    """Ours beside another variant; empty without rows."""
-    own = _own(bench, peers)
-    columns = [
-        *(own[name] for name in ("floor", "ours", "share", "copy")),
-        (f">{title} us", time_of(other)),
-        (">speed-up", speed_up(other)),
-        *(own[name] for name in ("event", "beside", "peer", "target")),
-    ]
-    return paired_table(rows, columns) if rows else ""
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _beside_table(rows: list[Row], bench: Bench, peers: Peers, title: str, name: str) -> str:
+    event = (">event us", lambda row: microseconds(row.time("warpfuse", "event_p50")))
+    others = [event, same_run(peers), other_run(peers, ", graph"), target_column(bench, peers)]
+    return paired_table(rows, [*OURS, COPY, *beside(title, name), *others])
 
 
 def softmax_table(bench: Bench, peers: Peers) -> str:
-    """softmax and log_softmax over the shapes of the table."""
-    rows = [row for row in bench.preset("table") if row.key.operator in ("softmax", "log_softmax")]
-    return _beside(rows, bench, peers, "aten", "ATen")
+    rows = bench.preset("table", "softmax", "log_softmax")
+    return _beside_table(rows, bench, peers, "ATen", "aten")
 
 
 def masked_table(bench: Bench, peers: Peers) -> str:
-    """scaled_masked_softmax over the shapes of the table, beside ATen's chain of kernels."""
-    rows = [row for row in bench.preset("table") if row.key.operator == MASKED]
-    return _beside(rows, bench, peers, "chain", "chain")
+    rows = bench.preset("table", "scaled_masked_softmax")
+    return _beside_table(rows, bench, peers, "chain", "chain")
+
+
+def logprob_table(bench: Bench, peers: Peers) -> str:
+    columns = [
+        *OURS,
+        COPY,
+        (">in place us", time_of("in_place")),
+        *beside("log_softmax + gather", "aten"),
+        *beside("cross_entropy", "cross_entropy"),
+        memory_of(">MB beside", "warpfuse"),
+        memory_of(">in place", "in_place"),
+        memory_of(">ATen", "aten"),
+        other_run(peers, ""),
+        target_column(bench, peers),
+    ]
+    return paired_table(bench.preset("logprob", "fused_logprob"), columns)
+
+
+def dropout_table(bench: Bench, peers: Peers) -> str:
+    def alone_us(row: Row) -> str:
+        name = ALONE[row.key.operator]
+        return time_of(name)(row) + f" {name}" * bool(alone(row))
+
+    def added(row: Row) -> str:
+        us = on_top(row)
+        return NOTHING if us is None else f"{'−' if us < 0 else '+'}{microseconds(abs(us))}"
+
+    columns = [
+        *OURS,
+        COPY,
+        *beside("ATen", "aten"),
+        (">alone us", alone_us),
+        (">on top us", added),
+        memory_of(">MB beside", "warpfuse"),
+        memory_of(">ATen", "aten"),
+        (">alone", lambda row: memory_of("", ALONE[row.key.operator])[1](row)),
+        target_column(bench, peers),
+    ]
+    return paired_table(bench.preset("dropout", *ALONE), columns)
 
 
 def cpu_table(bench: Bench, peers: Peers) -> str:
-    """Everything that was measured on a CPU, and what glibc's default malloc makes of it."""
-    own = _own(bench, peers)
-
     def default_malloc(row: Row) -> str:
-        found = [row.variants.get(name) for name in ("warpfuse", "chain", "aten")]
-        ours, chain, aten = (v.default_malloc_p50 if v else None for v in found)
+        ours, chain, aten = (row.time(name, "default_malloc_p50") for name in ("warpfuse", "chain", "aten"))
         return f"{microseconds(ours)} of {microseconds(chain or aten)}" if ours else NOTHING
 
-    columns = [
-        own["floor"],
-        own["ours"],
-        own["share"],
-        (">ATen us", time_of("aten")),
-        (">speed-up", speed_up("aten")),
-        (">chain us", time_of("chain")),
-        (">speed-up", speed_up("chain")),
-        (">default malloc us", default_malloc),
-        own["target"],
-    ]
+    columns = [*OURS, *beside("ATen", "aten"), *beside("chain", "chain")]
+    columns += [(">default malloc us", default_malloc), target_column(bench, peers)]
     return paired_table(bench.rows, columns)
 
 
-def targets_summary(bench: Bench, peers: Peers) -> str:
-    """How many of the targets are met, and a line for each that is not; wrong results first."""
-    judged = [(row, v) for row in bench.rows for v in verdicts(row, bench, peers)]
-    unmeasured = dict.fromkeys(
-        f"{name_of(target.key)} {target.key.dtype} {direction}"
-        for target in peers.targets
-        if target.key
-        for direction in target.directions
-        if not any(
-            v.target is target and row.direction == direction and v.reached is not None
-            for row, v in judged
-        )
-    )
-    parts = []
+def traffic_table(bench: Bench, _peers: Peers) -> str:
+    """Bytes by the model, and by a profiler's counters where it could be had."""
+
+    def counted(*names: str) -> Cell:
+        def cell(row: Row) -> str:
+            for entry in row.raw.get("traffic", []):
+                if entry["variant"] in names:
+                    read, written = entry["dram_read_bytes"], entry["dram_write_bytes"]
+                    return f"{megabytes(read)} + {megabytes(written)}"
+            return NOTHING
+
+        return cell
+
+    columns = [
+        (">least MB", lambda row: megabytes(row.least_bytes)),
+        (">fused MB", lambda row: megabytes(row.raw["fused_bytes"])),
+        (">unfused MB", lambda row: megabytes(row.raw["unfused_bytes"])),
+        (">saved", lambda row: times(row.raw["unfused_bytes"] / row.raw["fused_bytes"])),
+        (">fused, counted", counted("warpfuse")),
+        (">ATen, counted", counted("chain", "aten")),
+    ]
+    text = paired_table((row for row in bench.rows if row.raw.get("traffic")), columns)
+    how = bench.raw.get("traffic_how")
+    return f"{text}\n\nCounted, read + written: {how}" if text and how else text
+
+
+def targets_table(bench: Bench, peers: Peers) -> str:
+    """How many of the targets are met, and a line per missed one; wrong results first."""
+    judged = [(row, verdict) for row in bench.rows for verdict in peers.verdicts(row, bench)]
+    known = [(row, verdict) for row, verdict in judged if verdict.met is not None]
+    missed = [(row, verdict) for row, verdict in known if not verdict.met]
     wrong = [
-        f"{variant.name} on {name_of(row.key)} {row.key.dtype} {row.direction}"
+        f"{variant.name} on {row.name}"
         for row in bench.rows
         for variant in row.variants.values()
         if variant.status == "wrong"
     ]
-    if wrong:
-        parts.append(f"**Wrong results, not timed: {'; '.join(wrong)}.**")
-    known = [(row, v) for row, v in judged if v.reached is not None]
+    parts = [f"**Wrong results, not timed: {'; '.join(wrong)}.**"] if wrong else []
     if known:
-        missed = [(row, v) for row, v in known if not v.reached]
         parts.append(f"{len(known) - len(missed)} of {len(known)} targets are met.")
-        if missed:
-            parts.append(
-                table(
-                    ["missed", "dtype", "pass", "target", ">measured"],
-                    [
-                        [
-                            name_of(row.key),
-                            row.key.dtype,
-                            row.direction,
-                            v.target.text,
-                            v.target.value_text(v),
-                        ]
-                        for row, v in missed
-                    ],
-                )
-            )
-    if unmeasured:
+    lines = [[row.key.title, row.key.dtype, row.direction, v.target.text, v.target.show(v.value)] for row, v in missed]
+    if lines:
+        parts.append(table(["missed", "dtype", "pass", "target", ">measured"], lines))
+    if unmeasured := _unmeasured(peers, known):
         parts.append(f"Not measured: {'; '.join(unmeasured)}.")
     return "\n\n".join(parts) or "No targets are set for this device."
 
 
-def _large_copy(bench: Bench) -> str:
-    """Its speed, and how far the runs differed."""
-    text = f"{bandwidth(bench.copy_gb_per_s)} ({amount(bench.copy_bytes)} read and written)"
-    lowest, highest = (bandwidth(f(bench.run_copies or (0,))) for f in (min, max))
-    return text if lowest == highest else f"{text}; {lowest} to {highest} over the runs"
-
-
-def amount(count: float) -> str:
-    """Bytes in powers of two."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
-        if count >= unit:
-            return f"{count / unit:.4g} {name}"
-    return f"{count:.0f} bytes"
+def _unmeasured(peers: Peers, known: list[tuple[Row, Verdict]]) -> list[str]:
+    held = {(id(verdict.target), row.direction) for row, verdict in known}
+    return list(
+        dict.fromkeys(
+            f"{Key(**target.where).title} {target.where['dtype']} {direction}"
+            for target in peers.targets
+            if "shape" in target.where
+            for direction in target.directions
+            if (id(target), direction) not in held
+        )
+    )
 
 
 def setup_table(bench: Bench, _peers: Peers) -> str:
@@ -213,21 +242,82 @@ def setup_table(bench: Bench, _peers: Peers) -> str:
     device = [bench.device_name]
     for key, value in bench.device.items():
         if key.endswith("_bytes"):
-            device.append(
-                f"{amount(float(value))} {key.removesuffix('_bytes').replace('l2', 'L2')}"
-            )
+            device.append(f"{amount(float(value))} {key.removesuffix('_bytes').replace('l2', 'L2')}")
         elif key not in ("name", "type"):
             device.append(f"{key} {value}")
-    rows = [
-        ["date", bench.date],
-        ["device", ", ".join(device)],
-        ["versions", ", ".join(f"{name} {value}" for name, value in bench.versions.items())],
-        ["large copy", _large_copy(bench)],
-    ]
+    copy = f"{bandwidth(bench.copy_gb_per_s)} ({amount(bench.copy_bytes)} read and written)"
+    runs = [run["large_copy"]["gb_per_s"] for run in bench.raw.get("runs", [])]
+    lowest, highest = (bandwidth(of(runs or [0])) for of in (min, max))
+    if lowest != highest:
+        copy += f"; {lowest} to {highest} over the runs"
+    rows = [["large copy", copy]]
     if bench.empty_kernel:
         rows.append(["empty kernel", f"{microseconds(bench.empty_kernel)} us"])
-    rows += [[f"timing: {name}", text] for name, text in bench.timing.items()]
-    if bench.command:
-        rows.append(["command", f"`{bench.command}`"])
-    rows.append(["data", f"[{bench.path.name}](./{bench.path.name})"])
-    return table(["", ""], rows)
+    return table(["", ""], header_rows(bench.path.name, bench.raw, ", ".join(device), rows))
+
+
+def versions_of(raw: dict) -> str:
+    """What a run was made with; a CPU's has no CUDA."""
+    return ", ".join(f"{name} {value}" for name, value in raw.get("versions", {}).items() if value)
+
+
+def header_rows(file: str, raw: dict, device: str, more: list[list[str]]) -> list[list[str]]:
+    """Date, device, versions, what is given, timing, command and data of any run."""
+    rows = [["date", raw["date"]], ["device", device], ["versions", versions_of(raw)], *more]
+    rows += [[f"timing: {name}", text] for name, text in raw.get("timing", {}).items()]
+    if raw.get("command"):
+        rows.append(["command", f"`{raw['command']}`"])
+    return [*rows, ["data", f"[{file}](./{file})"]]
+
+
+def peers_block(_bench: Bench, peers: Peers) -> str:
+    """How other implementations were timed, and all of their times beside ours."""
+    parts, run = [], peers.beside
+    if run:
+        timing = "; ".join(f"{name}: {text}" for name, text in run.raw["timing"].items())
+        copy = f"{amount(run.copy_bytes)} ran at {bandwidth(run.copy_gb_per_s)}"
+        parts.append(
+            f"Same run: `{run.raw['command']}`, {run.raw['date']}, on {run.device_name} ({versions_of(run.raw)}; a copy of "
+            f"{copy}; [{run.path.name}](./{run.path.name})). Times are {timing}."
+        )
+        graph, event = (
+            [found.ratio >= 1 for row in run.rows if (found := fastest(row, of))] for of in ("p50", "event_p50")
+        )
+        parts.append(
+            f"Ours is the fastest on {sum(graph)} of {len(graph)} rows by the graph's times, "
+            f"on {sum(event)} of {len(event)} by event times."
+        )
+        parts.append(_peers_table(run))
+    if peers.best:
+        again = {ATEN.get(name, name) for row in (run.rows if run else []) for name in row.variants}
+        names = "; ".join(f"{name} is {text}" for name, text in peers.versions.items() if name not in again)
+        kept = " Those that were run again beside ours are left out here." if again else ""
+        parts.append(f"Other run: {peers.measured}{kept} {names}.")
+    return "\n\n".join(parts) or "No other kernels were measured on this device."
+
+
+def _peers_table(run: Bench) -> str:
+    def of(shown: str) -> Cell:  # ATen's times stand in one column, one kernel's or a chain's
+        def cell(row: Row) -> str:
+            here = [name for name in row.variants if ATEN.get(name, name) == shown]
+            return time_of(here[0])(row) if here else NOTHING
+
+        return cell
+
+    def ratio(row: Row) -> str:
+        found = fastest(row)
+        return times(found.ratio) if found else NOTHING
+
+    def by_event(row: Row) -> str:
+        found = fastest(row, "event_p50")
+        return found.text if found else NOTHING
+
+    names = dict.fromkeys(ATEN.get(name, name) for row in run.rows for name in row.variants if name != "warpfuse")
+    columns: list[Column] = [
+        OURS[1],
+        *((f">{name}", of(name)) for name in names),
+        (">best peer / ours", ratio),
+        (">event: warpfuse", lambda row: microseconds(row.time("warpfuse", "event_p50"))),
+        ("event: best peer", by_event),
+    ]
+    return paired_table(run.rows, columns)

@@ -18,8 +18,8 @@ from toy_bundles import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
-from report.errors import ReportError
-from report.generation import Work, load_generation
+from report.generation import accuracy_table, prefill_table, setup_table, speed_table, steps_table
+from report.run import Generation, ReportError, Work
 
 INTERRUPTED = 130
 TOKENS = 12
@@ -148,17 +148,13 @@ class Measuring(HostTestCase):
         self.assertEqual(self.result.stderr, b"")
 
     def test_the_report_reads_it(self):
-        run = load_generation(self.path)
-        self.assertEqual(run.source.versions["warpfuse"], self.document["versions"]["warpfuse"])
-        self.assertEqual(run.read_gb_per_s, self.document["read_gb_per_s"])
-        self.assertEqual(run.prompts, "random")
-        counts = [len(rows) for rows in (run.decodings, run.prefills, run.accuracies)]
-        self.assertEqual(counts, [len(self.document[name]) for name in ("rows", "prefill", "accuracy")])
+        run = Generation.load(self.path)
+        self.assertEqual([len(run.rows), len(run.prefills)], [len(self.document[name]) for name in ("rows", "prefill")])
         row = self.document["rows"][1]
-        read = run.decoding(Work("toy", "float32", row["batch"], row["prompt"]), row["variant"], graph=False)
-        spread = read.tokens_per_s
-        self.assertEqual({"p50": spread.p50, "min": spread.least, "max": spread.most}, row["tokens_per_s"])
-        self.assertEqual((read.latency.p95, read.kernels, read.note), (row["latency_us"]["p95"], None, ""))
+        read = run.find(Work("toy", "float32", row["batch"], row["prompt"], ""), row["variant"], graph=False)
+        self.assertEqual(read.p50, row["tokens_per_s"]["p50"])
+        for table in (setup_table, speed_table, steps_table, prefill_table, accuracy_table):
+            self.assertIn("|", table(run, None), table.__name__)
 
 
 class Models(Bench):
@@ -301,9 +297,9 @@ class Interrupting(HostTestCase):
         self.assertLess(len(rows), 2 * len(prompts))
         self.assertEqual([row["variant"] for row in rows], ["baseline", "fused"] * (len(rows) // 2))
         self.assertFalse(json.loads(path.read_text())["complete"])
-        with self.assertRaisesRegex(ReportError, "incomplete"):
-            load_generation(path)
-        self.assertEqual(len(load_generation(path, allow_partial=True).decodings), len(rows))
+        with self.assertRaisesRegex(ReportError, "not completed"):
+            Generation.load(path)
+        self.assertEqual(len(Generation.load(path, allow_partial=True).rows), len(rows))
 
 
 if __name__ == "__main__":

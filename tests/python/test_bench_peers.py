@@ -10,13 +10,15 @@ import sys
 import unittest
 from pathlib import Path
 
+import made_up_runs as made_up
 import torch
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from peers.cases import MASKED, Case, error_of, inputs_of, least_bytes, rules_of, sets_for
+from peers.cases import MASKED, Case, case_of, error_of, inputs_of, rules_of, sets_for
 from peers.works import aten_call
+from report.run import ReportError, Row
 
 CPU = torch.device("cpu")
 UNAVAILABLE = 3
@@ -34,7 +36,8 @@ def cases():
     for (operator, shape, dim, mask), dtype, forward in itertools.product(
         ROWS, DTYPES, (True, False)
     ):
-        yield Case(operator, shape, dim, dtype, mask, forward, least_bytes=1.0)
+        lengths = (5, 64) if mask == "padding" else ()
+        yield Case(operator, shape, dim, dtype, mask, forward, 1.0, lengths)
 
 
 class Checking(unittest.TestCase):
@@ -77,10 +80,14 @@ class Planning(unittest.TestCase):
             self.assertGreaterEqual(sets, 2)
             self.assertGreater(sets * nbytes, 2 * l2)
 
-    def test_padding_moves_what_is_visible(self):
-        case = Case(MASKED, (4, 2, 8, 8), 3, torch.float16, "padding", True, 1.0)
-        # Lengths 1, 3, 5, 7: half of the keys; the result is written in full.
-        self.assertEqual(least_bytes(case), 4 * 2 * 8 * 8 * 2 * 1.5)
+    def test_a_padding_mask_is_that_of_the_run(self):
+        raw = made_up.row((2, 3, 4, 8), operator=MASKED, mask="padding")
+        with self.assertRaisesRegex(ReportError, "key_lengths is missing: measure ours anew"):
+            case_of(Row(raw))
+        case = case_of(Row(raw | {"key_lengths": [3, 8]}))
+        self.assertEqual(case.least_bytes, raw["least_bytes"])
+        hidden = rules_of(case, CPU).hidden.expand(case.shape)
+        self.assertEqual(hidden.sum(-1).flatten(1).unique().tolist(), [0, 5])
 
 
 class Program(unittest.TestCase):

@@ -23,9 +23,8 @@ OPERATORS = sorted((DOCS / "operators").glob("*.md"))
 INSTALLED = "/opt/warpfuse/lib/libwarpfuse.so"
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from report.model import load_bench
-from report.numbers import microseconds, percent, times
-from report.tables import name_of
+from report.run import Bench
+from report.text import microseconds, percent, times
 
 
 def blocks(path, language):
@@ -69,14 +68,14 @@ class Figures(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.bench = load_bench(DOCS / "benchmarks" / "nvidia-h200.json")
+        cls.bench = Bench(DOCS / "benchmarks" / "nvidia-h200.json")
 
     def row(self, operator, name, dtype, direction):
         found = [
             row
             for row in self.bench.rows
             if (row.key.operator, row.key.dtype, row.direction) == (operator, dtype, direction)
-            and name_of(row.key).removeprefix(f"{operator} ") == name
+            and row.key.title.removeprefix(f"{operator} ") == name
         ]
         self.assertEqual(len(found), 1, (operator, name, dtype, direction))
         return found[0]
@@ -158,7 +157,7 @@ class Figures(unittest.TestCase):
         self.assertTrue(slower)
         for row in slower:
             ratio = times(row.time("aten") / row.time("warpfuse"))
-            self.assertRegex(text, rf"{name_of(row.key)} {row.key.dtype}\D.*{ratio} ATen")
+            self.assertRegex(text, rf"{row.key.title} {row.key.dtype}\D.*{ratio} ATen")
 
 
 class Pages(unittest.TestCase):

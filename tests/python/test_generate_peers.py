@@ -12,13 +12,13 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-import synthetic_generate as made_up
+import made_up_runs as made_up
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import generate_peers
-from report.generation import load_peer_run
+from report.run import GENERATE_PEERS, Generated, read_json, wrapped
 
 SKIPPED = 77
 CPU = {"type": "cpu", "name": "Made Up CPU"}
@@ -103,29 +103,33 @@ class Program(unittest.TestCase):
             code = generate_peers.main(["--rows", str(self.rows), *words])
         return code, errors.getvalue()
 
+    def written(self):
+        path = self.rows.with_name("cpu-generate-peers.json")
+        raw = read_json(path, GENERATE_PEERS)
+        return raw, wrapped(path, raw, "rows", Generated)
+
     def test_a_file_that_the_report_reads(self):
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))
         code, errors = self.call(*CASE)
         self.assertEqual(code, 0, errors)
-        run = load_peer_run(self.rows.with_name("cpu-generate-peers.json"))
-        self.assertEqual([peer.name for peer in run.peers], list(WAYS))
-        self.assertTrue(all(peer.tokens_per_s and peer.how for peer in run.peers), errors)
-        self.assertEqual(run.source.device["name"], "Made Up CPU")
-        self.assertIn("transformers", run.source.versions)
+        raw, peers = self.written()
+        self.assertEqual([peer.variant for peer in peers], list(WAYS))
+        self.assertTrue(all(peer.rate and peer.raw["how"] for peer in peers), errors)
+        self.assertEqual(raw["device"]["name"], "Made Up CPU")
+        self.assertIn("transformers", raw["versions"])
 
     def test_no_time_at_all(self):
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))
         code, errors = self.call(*CASE, "--limit-s", "0")
         self.assertEqual(code, 0, errors)
-        run = load_peer_run(self.rows.with_name("cpu-generate-peers.json"))
-        self.assertEqual([peer.reason for peer in run.peers], ["time"] * len(WAYS))
+        self.assertEqual([peer.raw["reason"] for peer in self.written()[1]], ["time"] * len(WAYS))
 
     def test_unusable_input(self):
         self.assertEqual(self.call()[0], generate_peers.USAGE)
         for broken in (
             made_up.generation(device=CPU, prompts={"source": "random", "ids": []}),
             made_up.generation(device=CPU, prompts={"source": "random", "ids": [[1, "two"]]}),
-            made_up.hf(),
+            made_up.hugging_face(),
         ):
             self.rows.write_text(json.dumps(broken))
             code, errors = self.call(*CASE)

@@ -1,206 +1,264 @@
-"""scripts/report.py on made-up benchmark files: tables, and the figures to reach.
+"""scripts/report.py on made-up runs: a whole page, targets, merged runs, plots, and what it refuses.
 
-python test_report.py [unittest options]
+python test_report.py [unittest options]; with WARPFUSE_UPDATE=1 the golden page is written anew.
 """
 
+import contextlib
+import io
 import json
+import os
+import runpy
+import sys
+import tempfile
 import unittest
+import xml.etree.ElementTree
+from pathlib import Path
 
-import synthetic_bench as made_up
+import made_up_runs as made_up
 
-# First, since it makes the package report importable.
-from report_case import SHIPPED_PEERS, ReportCase, best, peers, plain, target
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+GOLDEN = Path(__file__).with_name("report_golden.md")
+sys.path.insert(0, str(SCRIPTS))
+COMMAND = runpy.run_path(str(SCRIPTS / "report.py"))  # the package has the script's name
 
-from report.model import DIRECTIONS
-from report.numbers import microseconds, percent, times
+from report.ncu import READ, WRITTEN, command, count
+from report.run import ReportError
 
-
-class Numbers(unittest.TestCase):
-    def test_three_digits(self):
-        self.assertEqual(
-            [microseconds(v) for v in (1.234, 9.999, 99.94, 99.96, 1234.5, None)],
-            ["1.23", "10.0", "99.9", "100", "1,234", "–"],
-        )
-
-    def test_ratios_are_cut(self):
-        self.assertEqual(percent(0.8999), "89.9 %")
-        self.assertEqual(percent(0.29), "29.0 %")
-        self.assertEqual(times(0.9999), "0.99x")
+SOFTMAX = {"operator": "softmax", "shape": [1024, 8192], "dtype": "float32", "directions": ["forward"]}
+LIGER = {k: v for k, v in SOFTMAX.items() if k != "directions"} | {"timing": "event"}
 
 
-class Tables(ReportCase):
-    def test_both_passes_in_one_line(self):
-        forward, backward = made_up.both_ways((1024, 8192), "float32", share=0.8, aten=0.4)
-        self.put_gpu(made_up.bench([forward, backward]))
-        line = self.cells("softmax", "1024 x 8192")
-        self.assertEqual(line["pass"], "forward<br>backward")
-        self.assertEqual(line["share"], "80.0 %<br>80.0 %")
-        self.assertEqual(line["speed-up"], "2.00x<br>2.00x")
-        floor = 2 * 1024 * 8192 * 4 / made_up.COPY / 1e3
-        self.assertEqual(line["floor us"], f"{floor:.1f}<br>{floor * 1.5:.1f}")
-        ours = floor / 0.8
-        self.assertEqual(
-            line["warpfuse us"].split("<br>")[0],
-            f"{ours:.1f} ({ours * 0.99:.1f}–{ours * 1.02:.1f})",
-        )
-        self.assertEqual(line["of a copy"].split("<br>")[0], percent((floor + 1.5) / (floor / 0.8)))
+class ReportCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.docs = Path(folder.name)
+        self.folder = self.docs / "benchmarks"
+        self.folder.mkdir()
+        self.write(made_up.table(), "nvidia-h200.json")
+        self.write(made_up.peers(), "peers.json")
 
-    def test_one_pass_alone(self):
-        self.put_gpu(plain())
-        self.assertEqual(self.cells("softmax", "1024 x 8192")["share"], "92.0 %")
+    def write(self, raw, name):
+        path = self.folder / name
+        path.write_text(raw if isinstance(raw, str) else json.dumps(raw), encoding="utf-8")
+        return path
 
-    def test_masked_rows_are_beside_the_chain(self):
-        self.put_gpu(made_up.table())
-        line = self.cells("masked", "[96, 1024, 1024] causal", "bfloat16")
-        self.assertEqual(line["speed-up"], "4.50x<br>4.50x")
-        self.assertNotIn("causal", self.block("softmax"))
-        self.assertIn("[64, 4096, 64] over dim 1", self.block("softmax"))
+    def report(self, *words, code=0):
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            found = COMMAND["main"]([str(word) for word in words])
+        self.assertEqual(found, code, errors.getvalue())
+        return out.getvalue() if code == 0 else errors.getvalue()
 
-    def test_wrong_and_unsupported_variants(self):
-        bench = plain()
-        bench["rows"][0]["variants"][0] |= {
-            "status": "wrong",
-            "reason": "error 1 where 0.1 is allowed",
-        }
-        self.put_gpu(bench)
-        self.put("docs/benchmarks/peers.json", peers([target()]))
-        line = self.cells("softmax", "1024 x 8192")
-        self.assertEqual(line["warpfuse us"], "**wrong**")
-        self.assertEqual(line["target"], "✗ 90 %")
-        self.assertIn(
-            "Wrong results, not timed: warpfuse on 1024 x 8192 float32 forward",
-            self.block("gpu-figures"),
-        )
-        self.assertIn("0 of 1 targets", self.block("gpu-figures"))
+    def page(self, *words, name="nvidia-h200.md"):
+        self.report("--docs", self.docs, *words)
+        return (self.folder / name).read_text(encoding="utf-8")
 
-    def test_basic_table_has_each_variant_and_its_launch(self):
-        self.put_whole()
-        line = self.cells("basic", "1024 x 8192", "float32", "stream")
-        self.assertEqual(
-            (line["tier"].split("<br>")[0], line["blocks / warps an SM"].split("<br>")[0]),
-            ("stream", "5 / 40"),
-        )
-        self.assertEqual(self.cells("basic", "warp")["p50 us"].split("<br>")[0], "unsupported")
-        self.assertTrue(self.cells("basic", "[1, 1024, 1024] padding", "ATen chain"))
 
-    def test_names_of_older_files(self):
-        bench = made_up.basic()
-        for row in bench["rows"]:
-            row["presets"] = ["seed"]
-            for variant in row["variants"]:
-                if variant["status"] == "unsupported":
-                    variant["status"] = "refused"
-        self.put_gpu(bench)
-        self.assertEqual(self.cells("basic", "warp")["p50 us"].split("<br>")[0], "unsupported")
+class Pages(ReportCase):
+    def test_a_whole_page(self):
+        best = LIGER | {"forward": {"us": 18.4, "peer": "Liger"}}
+        share = made_up.target("share", 0.95, **SOFTMAX)
+        rate = made_up.target("tokens_per_s", 2800, model="distilgpt2", batch=1)
+        self.write(made_up.peers([share], [rate], [best]), "peers.json")
+        self.write(made_up.bench([made_up.row((1024, 8192), Triton=0.7)]), "nvidia-h200-peers.json")
+        self.write(made_up.generation(), "nvidia-h200-generate.json")
+        self.write(made_up.hugging_face(), "nvidia-h200-generate-peers.json")
+        page = self.page()
+        if os.environ.get("WARPFUSE_UPDATE"):
+            GOLDEN.write_text(page, encoding="utf-8")
+        self.maxDiff = None
+        self.assertEqual(page, GOLDEN.read_text(encoding="utf-8"))
 
-    def test_launches_name_their_shapes(self):
-        self.put_gpu(plain())
-        line = self.cells("launches", "block")
-        self.assertEqual(
-            (line["threads"], line["warps an SM"], line["ran for"]),
-            ("256", "40 of 64", "1024 x 8192"),
-        )
+    def test_check_sees_an_edit_and_changes_nothing(self):
+        page = self.page()
+        self.report("--docs", self.docs, "--check")
+        (self.folder / "nvidia-h200.md").write_text(page + "more\n", encoding="utf-8")
+        said = self.report("--docs", self.docs, "--check", code=1)
+        self.assertIn("nvidia-h200.md: not what nvidia-h200.json gives", said)
+        self.assertTrue((self.folder / "nvidia-h200.md").read_text(encoding="utf-8").endswith("more\n"))
 
-    def test_traffic(self):
-        bench = plain()
-        bench["rows"][0]["traffic"] = [
-            {"variant": "warpfuse", "dram_read_bytes": 33.6e6, "dram_write_bytes": 1.25e6}
-        ]
-        bench["traffic_how"] = "By made-up counters."
-        self.put_gpu(bench)
-        line = self.cells("traffic", "1024 x 8192")
-        self.assertEqual((line["least MB"], line["fused, counted"]), ("67.1", "33.6 + 1.2"))
-        self.assertNotIn("ATen, counted", line)
-        self.assertIn("By made-up counters.", self.block("traffic"))
+    def test_the_cpu_has_a_page(self):
+        self.write(made_up.cpu(), "cpu.json")
+        page = self.page(name="cpu.md")
+        self.assertIn("# Benchmarks: Made Up CPU", page)
+        self.assertIn("default malloc us", page)
+        self.assertIn("Not measured in this run.", page)  # generation
 
-    def test_setup(self):
-        self.put_gpu(plain())
-        text = self.block("gpu-setup")
-        for part in (
-            "2000-01-02",
-            "NVIDIA H200",
-            "60 MiB L2",
-            "commit abc1234",
-            "4.26 TB/s",
-            "1.60 us",
+    def test_a_wrong_result_is_named_first_and_has_no_time(self):
+        raw = made_up.table()
+        wrong = {"name": "warpfuse", "status": "wrong", "reason": "error 1"}
+        raw["rows"][0]["variants"][0] = wrong
+        self.write(raw, "nvidia-h200.json")
+        self.write(made_up.peers([made_up.target("share", 0.1, **SOFTMAX)]), "peers.json")
+        page = self.page()
+        self.assertIn("**Wrong results, not timed: warpfuse on 1024 x 8192 float32 forward.**", page)
+        self.assertIn("0 of 1 targets are met.", page)
+        self.assertIn("no result", page)
+
+    def test_runs_of_older_names(self):
+        raw = made_up.table()
+        raw["rows"][0]["variants"][1] = {"name": "aten", "status": "refused", "reason": "old"}
+        self.write(raw, "nvidia-h200.json")
+        self.assertIn("| unsupported<br>", self.page())
+
+
+class Targets(ReportCase):
+    def test_each_measure_at_its_limit(self):
+        # floor 15.753 us: warpfuse 17.504, ATen 35.008, copy 17.253, by event 20.504, empty kernel 1.6.
+        best = LIGER | {"forward": {"us": 30.756, "peer": "Liger"}}
+        for measure, met, missed, end in (
+            ("share", 0.9, 0.901, "at_least"),
+            ("copy_ratio", 0.985, 0.987, "at_least"),
+            ("us", 17.6, 17.4, "at_most"),
+            ("extra_bytes", 1, None, "at_most"),
+            ("empty_kernels", 11, 10.9, "at_most"),
+            ("peer_speed_up", 1.499, 1.501, "at_least"),  # by event, as the peer's time was taken
+            ("aten_speed_up", 2, 2.001, "at_least"),
         ):
-            self.assertIn(part, text)
+            limits = [limit for limit in (met, missed) if limit]
+            targets = [made_up.target(measure, limit, end, **SOFTMAX) for limit in limits]
+            self.write(made_up.peers(targets, best=[best]), "peers.json")
+            self.assertIn(f"1 of {len(limits)} targets are met.", self.page(), measure)
 
-    def test_cpu(self):
-        self.put_whole()
-        line = self.cells("cpu", "[12, 1024, 1024] causal")
-        self.assertEqual((line["speed-up"], line["target"]), ("2.80x", "✗ 3x the chain"))
-        self.assertEqual(self.cells("cpu", "1024 x 8192")["target"], "✓ 1x ATen<br>✓ 1x ATen")
-        self.assertIn("Made Up CPU", self.block("cpu-setup"))
+    def test_the_operators_with_dropout_against_softmax_or_linear_alone(self):
+        where = {"operator": "dropout_softmax", "directions": ["forward"]}
+        targets = [made_up.target("over_alone", limit, "at_most", **where) for limit in (1.11, 1.09)]
+        where = {"operator": "linear_dropout_softmax", "directions": ["both"]}
+        targets += [made_up.target("us_on_top", limit, "at_most", **where) for limit in (1, 0.5)]
+        self.write(made_up.peers(targets), "peers.json")
+        page = self.page()
+        self.assertIn("3 of 4 targets are met.", page)  # the linear alone is slower than ours
+        self.assertIn("| at most 1.09x softmax alone | 1.1 |", page)
+
+    def test_generation(self):
+        works = {"model": "distilgpt2", "dtype": "float16", "batch": 1, "prompt": 32}
+        limits = [("tokens_per_s", 2850), ("over_baseline", 1.14), ("over_compiled", 4.91), ("floor_share", 0.25)]
+        targets = [made_up.target(measure, limit, **works) for measure, limit in limits]
+        targets.append(made_up.target("host_us", 9.4, "at_most", **works))
+        targets.append(made_up.target("prefill_over_baseline", 1.31, model="distilgpt2"))
+        targets.append(made_up.target("tokens_per_s", 1, model="gpt2"))
+        self.write(made_up.peers(generate=targets), "peers.json")
+        self.write(made_up.generation(), "nvidia-h200-generate.json")
+        self.write(made_up.hugging_face(), "nvidia-h200-generate-peers.json")
+        page = self.page()
+        self.assertIn("4 of 6 targets are met.", page)
+        self.assertRegex(page, r"\| gpt2 \| all .* not measured \|")
+
+    def test_other_gpus_have_none(self):
+        self.write(made_up.bench(made_up.table()["rows"], made_up.GPU | {"name": "NVIDIA H100"}), "nvidia-h200.json")
+        self.write(made_up.peers([made_up.target("share", 0.1, **SOFTMAX)]), "peers.json")
+        self.assertIn("No targets are set for this device.", self.page())
+
+    def test_a_target_without_its_row_is_named(self):
+        self.write(made_up.peers([made_up.target("share", 0.1, **SOFTMAX | {"shape": [3, 5]})]), "peers.json")
+        self.assertIn("Not measured: 3 x 5 float32 forward.", self.page())
 
 
-class Figures(ReportCase):
-    def mark(self, bench, targets, best_peers=()):
-        self.put_gpu(bench)
-        self.put("docs/benchmarks/peers.json", peers(targets, best_peers))
-        return self.cells("softmax", "1024 x 8192").get("target")
+class Files(ReportCase):
+    def test_merged_runs_keep_a_row_once(self):
+        first, second = made_up.row((4, 8), share=0.5), made_up.row((4, 8), share=0.6)
+        parts = {"table": [first, made_up.row((2, 2))], "basic": [second]}
+        files = [f"{name}={self.write(made_up.bench(rows), name)}" for name, rows in parts.items()]
+        path = Path(self.report("merge", "--folder", self.docs, *files).strip())
+        self.assertEqual(path.name, "nvidia-h200.json")
+        merged = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual([row["presets"] for row in merged["rows"]], [["table", "basic"], ["table"]])
+        self.assertEqual(merged["rows"][0]["variants"], first["variants"])
+        self.assertEqual([run["preset"] for run in merged["runs"]], ["table", "basic"])
 
-    def test_share(self):
-        self.assertEqual(self.mark(plain(0.901), [target()]), "✓ 90 %")
-        self.assertEqual(self.mark(plain(0.899), [target()]), "✗ 90 %")
-        self.assertIn("| 89.9 % |", self.block("gpu-figures"))
+    def test_merged_runs_of_generation(self):
+        second = made_up.generation(rows=[made_up.generated("fused", 100.0, batch=8)], prefill=[], accuracy=[])
+        files = [self.write(raw, f"{i}.json") for i, raw in enumerate((made_up.generation(), second))]
+        path = Path(self.report("merge", "--folder", self.docs, "--command", "both", *files).strip())
+        self.assertEqual(path.name, "nvidia-h200-generate.json")
+        merged = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual((merged["command"], len(merged["rows"]), len(merged["prefill"])), ("both", 7, 2))
 
-    def test_ratio_to_the_copy(self):
-        floor = 2 * 1024 * 8192 * 4 / made_up.COPY / 1e3
-        share = 0.95 * floor / (floor + 1.5)  # then the copy takes 95 % of our time
-        wanted = [target("copy_ratio", 0.95)]
-        self.assertEqual(self.mark(plain(share * 1.001), wanted), "✓ 95 % of the copy")
-        self.assertEqual(self.mark(plain(share * 0.999), wanted), "✗ 95 % of the copy")
+    def test_runs_of_different_versions_are_not_merged(self):
+        other = made_up.bench([made_up.row((2, 2))], versions={"warpfuse": "0.0.9"})
+        files = [f"{i}={self.write(raw, f'{i}.json')}" for i, raw in enumerate((made_up.table(), other))]
+        self.assertIn("versions: not that of", self.report("merge", "--folder", self.docs, *files, code=2))
 
-    def test_empty_kernels(self):
-        wanted = target("empty_kernels")
-        wanted["at_most"] = wanted.pop("at_least") + 0.6
-        bench = plain(0.92)
-        time = bench["rows"][0]["variants"][0]["p50_us"]
-        bench["empty_kernel_us"] = time / 1.49
-        self.assertEqual(self.mark(bench, [wanted]), "✓ at most 1.5 empty kernels")
-        bench["empty_kernel_us"] = time / 1.51
-        self.assertEqual(self.mark(bench, [wanted]), "✗ at most 1.5 empty kernels")
+    def test_plots_are_images_and_the_same_again(self):
+        self.write(made_up.generation(), "nvidia-h200-generate.json")
+        self.page()
+        images = {path.name: path.read_bytes() for path in (self.docs / "images").iterdir()}
+        self.assertEqual(set(images), {"share.svg", "ladder.svg", "roofline.svg", "generate.svg"})
+        self.page()
+        for name, image in images.items():
+            self.assertEqual((self.docs / "images" / name).read_bytes(), image, name)
+            words = " ".join(xml.etree.ElementTree.fromstring(image).itertext())
+            self.assertIn("NVIDIA H200", words, name)
 
-    def test_peers_are_compared_by_their_timing(self):
-        bench, wanted = plain(0.92), [target("peer_speed_up", 1.0)]
-        ours = bench["rows"][0]["variants"][0]
-        between = (ours["p50_us"] + ours["event_p50_us"]) / 2
-        self.assertEqual(self.mark(bench, wanted, [best(between, "graph")]), "✓ best peer")
-        self.assertEqual(self.mark(bench, wanted, [best(between, "event")]), "✗ best peer")
+    def test_what_is_refused(self):
+        def broken(change):
+            raw = made_up.table()
+            change(raw)
+            return raw
 
-    def test_a_rule_for_every_row(self):
-        rule = {
-            "device": "cuda",
-            "operator": "softmax",
-            "directions": ["forward"],
-            "measure": "aten_speed_up",
-            "at_least": 1.0,
-        }
-        self.assertEqual(self.mark(plain(0.8, aten=0.81), [rule]), "✗ 1x ATen")
+        for raw, said in (
+            ("{", "no JSON"),
+            ("[]", "format: expected warpfuse-bench-1, got None"),
+            (made_up.generation(), "format: expected warpfuse-bench-1, got warpfuse-generate-1"),
+            (broken(lambda raw: raw.update(complete=False)), "the run was not completed"),
+            (broken(lambda raw: raw.update(rows=[])), "no rows"),
+            (broken(lambda raw: raw.update(rows=raw["rows"][4:])), "no forward row of 1024 x 8192"),
+            (broken(lambda raw: raw["rows"].append(raw["rows"][0])), "1024 x 8192 float32 forward is there twice"),
+            (broken(lambda raw: raw["rows"][1].pop("shape")), "rows[1]: shape is missing"),
+            (broken(lambda raw: raw["rows"][1].update(shape=[0])), "rows[1]: shape: expected sizes above 0"),
+            (broken(lambda raw: raw["rows"][1]["variants"][0].update(status="fine")), "status: expected ok"),
+            (broken(lambda raw: raw["rows"][1]["variants"][0].update(p50_us=-1)), "p50_us: expected a number above 0"),
+            (broken(lambda raw: raw["device"].update(type="cpu")), "device: type: expected cuda, got cpu"),
+        ):
+            path = self.write(raw, "nvidia-h200.json")
+            errors = self.report("--docs", self.docs, code=2)
+            self.assertIn(f"report.py: error: {path}", errors)
+            self.assertIn(said, errors)
+            self.assertEqual(errors.count("\n"), 1, errors)
+        self.assertIn("cannot be read", self.report("--docs", self.docs / "none", code=2))
+        self.assertIn("see --help", self.report("--unknown", code=2))
 
-    def test_what_was_not_measured_is_named(self):
-        self.mark(plain(), [target(directions=["forward", "backward"]), target(shape=[7, 9])])
-        text = self.block("gpu-figures")
-        self.assertIn("1 of 1 targets", text)
-        self.assertIn("Not measured: 1024 x 8192 float32 backward; 7 x 9 float32 forward.", text)
+    def test_a_partial_run_on_request(self):
+        raw = made_up.table() | {"complete": False}
+        raw["rows"] = raw["rows"][:4]
+        self.write(raw, "nvidia-h200.json")
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertIn("Not measured in this run.", self.page("--allow-partial"))
+        self.assertFalse((self.docs / "images" / "share.svg").exists(), errors.getvalue())
 
-    def test_another_gpu_has_neither_figures_nor_peers(self):
-        bench = plain()
-        bench["device"]["name"] = "NVIDIA Other"
-        self.assertIsNone(self.mark(bench, [target()], [best(18)]))
-        self.assertNotIn("best peer us, other run", self.cells("softmax", "1024 x 8192"))
-        self.assertIn("No targets are set", self.block("gpu-figures"))
 
-    def test_the_shipped_file(self):
-        self.put_whole()
-        self.assertEqual(
-            self.cells("softmax", "1024 x 8192", "float32")["best peer us, other run"],
-            "18.4 Liger, graph<br>26.9 Triton tutorial, graph",
-        )
-        shipped = json.loads(SHIPPED_PEERS.read_text(encoding="utf-8"))
-        used = {entry[d]["peer"] for entry in shipped["peers"] for d in DIRECTIONS if d in entry}
-        self.assertEqual(used, set(shipped["versions"]))
+class Traffic(ReportCase):
+    TABLE = f'noise\n"ID","Kernel Name","{READ}","{WRITTEN}"\n"","","byte","byte"\n"0","a","1,000","10"\n"1","b","500","20"\n'
+
+    def program(self, text, code=0):
+        path = self.docs / "ncu"
+        path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\nexit {code}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_all_kernels_of_a_call(self):
+        counted = {"dram_read_bytes": 1500.0, "dram_write_bytes": 30.0, "kernels": 2}
+        self.assertEqual(count([self.program(self.TABLE)]), counted)
+
+    def test_what_a_profiler_says_is_passed_on(self):
+        for text, code, said in (
+            ("==ERROR== no permission\n", 1, "no permission"),
+            ("nothing\n", 0, "no kernel was profiled"),
+            ("last words\n", 3, "exit code 3: last words"),
+            (self.TABLE.replace('"byte"', '"Kbyte"'), 0, "expected the unit byte"),
+        ):
+            with self.assertRaisesRegex(ReportError, said):
+                count([self.program(text, code)])
+
+    def test_counts_are_put_into_the_file(self):
+        path = self.folder / "nvidia-h200.json"
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.report("traffic", "--json", path, "--host", "warpfuse", "--ncu", self.program(self.TABLE))
+        row = json.loads(path.read_text(encoding="utf-8"))["rows"][0]
+        self.assertEqual([entry["variant"] for entry in row["traffic"]], ["warpfuse", "aten"])
+        call = command("ncu", Path("warpfuse"), ["scaled_masked_softmax", "1x2", "float32", "causal"], "chain")
+        self.assertEqual(call[-2:], ["--mask", "causal"])
 
 
 if __name__ == "__main__":
