@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "bench/timer.h"
-#include "bench/wall_clock.h"
+#include "bench/times.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"

@@ -5,8 +5,8 @@
 
 #include "bench/baseline.h"
 #include "bench/benchmark.h"
-#include "bench/percentiles.h"
 #include "bench/results.h"
+#include "bench/times.h"
 #include "failure_of.h"
 #include "runtime/files.h"
 #include "support/catch.h"
