@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <array>
 
 #include "bench/suites/suites.h"
 
@@ -11,10 +10,6 @@ namespace warpfuse::host::bench {
 namespace {
 
 constexpr uint64_t kCheckSeed = 2020;
-
-constexpr std::array kBenchmarks{
-    &kSoftmax,        &kLogSoftmax,     &kScaledMaskedSoftmax, &kFusedLogprob,
-    &kDropoutSoftmax, &kSoftmaxDropout, &kLinearDropoutSoftmax};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -61,16 +62,18 @@ struct Bytes {
   int64_t least, fused, unfused, inputs;
 };
 
+inline constexpr std::array kForwardAndBackward{Direction::forward, Direction::backward};
+
 // An operator in the benchmark: the axes that its rows have, and how a row is computed. One file of
-// suites/ each, and a line of the table in benchmark.cpp.
+// suites/ each, and its name in the table of suites/suites.h.
 struct Benchmark {
   std::string_view name;
-  std::string_view family;  // takes the shapes of presets that name another one of its family
-  std::string_view shapes;  // those that it takes, in words; empty where it takes all
-  bool (*takes)(const Shape&);
-  std::span<const Direction> directions;               // that --backward asks for
-  bool masks;                                          // whether rows have a mask
-  bool tf32;                                           // whether rows may be in tf32
+  std::string_view family = name;  // operators of one family take each other's shapes of presets
+  std::string_view shapes = "";    // those that it takes, in words; empty where it takes all
+  bool (*takes)(const Shape&) = [](const Shape&) { return true; };
+  std::span<const Direction> directions = kForwardAndBackward;  // that --backward asks for
+  bool masks = false;                                           // whether rows have a mask
+  bool tf32 = false;                                            // whether rows may be in tf32
   std::vector<std::string> (*operators)(const Case&);  // of the plugin, as require_operators takes
   Bytes (*bytes)(const Case&);
   // "warpfuse", the plugin's operator, comes first; then ATen's; then what else is worth a look.

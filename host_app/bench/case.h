@@ -99,6 +99,7 @@ struct Case {
   bool tf32 = false;  // see Precision
 
   bool operator==(const Case&) const = default;
+  bool is_forward() const { return direction == Direction::forward; }
 };
 
 // The fields that name a row in the JSON.

@@ -8,8 +8,7 @@
 #include <fstream>
 
 #include "bench/generation_step.h"
-#include "bench/percentiles.h"
-#include "bench/wall_clock.h"
+#include "bench/times.h"
 #include "runtime/decode_loop.h"
 #include "runtime/interrupt.h"
 

@@ -11,7 +11,6 @@
 
 #include "bench/baseline.h"
 #include "bench/benchmark.h"
-#include "bench/head.h"
 #include "bench/plan.h"
 #include "bench/plugin_tools.h"
 #include "bench/presets.h"

@@ -8,8 +8,8 @@
 
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
-#include "bench/head.h"
 #include "bench/result_file.h"
+#include "bench/table.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/interrupt.h"
@@ -98,28 +98,6 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
   return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
-void print_row(const Json& row) {
-  const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
-  print(
-      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step, "
-      "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
-      row["model"].get<std::string>(), row["variant"].get<std::string>(),
-      row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
-      row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
-      row["tokens_per_s"]["p50"].get<double>(), row["latency_us"]["p50"].get<double>(),
-      row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
-      number(row["kernels_per_token"]), row["floor_us"].get<double>(),
-      100 * number(row["softmax_kernels_share"]));
-  flush_output();
-}
-
-void print_prefill(const Json& row) {
-  print("{:<14} {:<9} {:<8} prefill {} x {}: {:.3f} ms\n", row["model"].get<std::string>(),
-        row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
-        row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(), row["ms"]["p50"].get<double>());
-  flush_output();
-}
-
 // Index of the first difference; null if one list is a prefix of the other.
 Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   const auto [one, other] = std::ranges::mismatch(a, b);
@@ -148,7 +126,7 @@ class GroupRun {
     std::vector<std::vector<int64_t>> ids;
     for (Json& row : measure_generation(bench_, variants_, c, ids)) {
       Json named = with_model(row);
-      print_row(named);
+      print_generation(named);
       document_.add("rows", std::move(named));
     }
     if (first_ids_.empty()) {

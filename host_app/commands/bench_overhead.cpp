@@ -12,10 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/head.h"
-#include "bench/percentiles.h"
 #include "bench/result_file.h"
-#include "bench/wall_clock.h"
+#include "bench/times.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"

@@ -23,7 +23,6 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-constexpr std::array kDirections{Direction::forward, Direction::backward};
 // A power of two, so that the chain's multiplication is exact.
 constexpr double kScale = 0.125;
 constexpr double kHiddenShare = 0.2;  // of a boolean mask
@@ -38,8 +37,6 @@ struct Set {
   // key is hidden.
   at::Tensor hidden;
 };
-
-bool is_forward(const Case& c) { return c.direction == Direction::forward; }
 
 const char* causal_of(const Case& c) { return c.mask == Mask::causal ? "upper_left" : "none"; }
 
@@ -90,9 +87,9 @@ void add_masks(std::vector<Set>& sets, const Case& c, const at::TensorOptions& o
   }
 }
 
-// The forward in double precision.
+// The forward of a part of the scores, in double precision.
 at::Tensor forward(const Case& c, const Set& set, const at::Tensor& scores, const Part& part) {
-  at::Tensor x = part(scores).to(at::kDouble) * kScale;
+  at::Tensor x = scores * kScale;
   if (c.mask == Mask::additive) {
     x = x + part(*set.attn_mask).to(at::kDouble);
   }
@@ -101,24 +98,6 @@ at::Tensor forward(const Case& c, const Set& set, const at::Tensor& scores, cons
   }
   const at::Tensor hidden = part(set.hidden);
   return at::softmax(x.masked_fill(hidden, -kInfinity), -1).masked_fill(hidden, 0.0);
-}
-
-Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const at::TensorOptions options = options_of(c, setup);
-  Sets<Set> sets = make_sets<Set>(setup);
-  add_masks(*sets, c, options);
-  if (is_forward(c)) {
-    add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
-    return sets;
-  }
-  add_tensors(*sets, &Set::output, c.shape.sizes, options, setup.scores);
-  for (const Set& set : *sets) {
-    for_each_piece(c.shape, [&](const Part& part) {
-      part(set.output).copy_(forward(c, set, set.output, part));
-    });
-  }
-  add_tensors(*sets, &Set::grad_output, c.shape.sizes, options);
-  return sets;
 }
 
 // --- variants ---------------------------------------------------------------------------------
@@ -143,8 +122,8 @@ at::Tensor chain_backward(const Set& in) {
 }
 
 Expected expected_of(const Case& c, const Set& set, const Part& part) {
-  if (is_forward(c)) {
-    const at::Tensor value = forward(c, set, set.scores, part);
+  if (c.is_forward()) {
+    const at::Tensor value = forward(c, set, part(set.scores).to(at::kDouble), part);
     return {value, value};
   }
   const at::Tensor y = part(set.output).to(at::kDouble);
@@ -153,17 +132,17 @@ Expected expected_of(const Case& c, const Set& set, const Part& part) {
 
 std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets) {
   const char* causal = causal_of(c);
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     return on(sets, [causal](const Set& in) {
       return scaled_masked_softmax(in.scores, kScale, in.attn_mask, causal, in.query_positions,
                                    in.key_lengths);
     });
   }
-  const auto op = detail::find_operator<at::Tensor(
-      const at::Tensor&, const at::Tensor&, double, const OptionalTensor&, c10::string_view,
-      const OptionalTensor&, const OptionalTensor&, int64_t, std::optional<double>)>(
-      "warpfuse::_scaled_masked_softmax_backward");
-  return on(sets, [op, causal](const Set& in) {
+  return on(sets, [causal](const Set& in) {
+    static const auto op = detail::find_operator<at::Tensor(
+        const at::Tensor&, const at::Tensor&, double, const OptionalTensor&, c10::string_view,
+        const OptionalTensor&, const OptionalTensor&, int64_t, std::optional<double>)>(
+        "warpfuse::_scaled_masked_softmax_backward");
     return op.call(in.grad_output, in.output, kScale, in.attn_mask, causal, in.query_positions,
                    in.key_lengths, 0, std::nullopt);
   });
@@ -171,19 +150,20 @@ std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets
 
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
-  const Sets<Set> sets = make_inputs(c, setup);
-  const auto error = against(sets, [c](const Set& set, const Outputs& outputs) {
-    return error_by_pieces(c, outputs.result,
-                           [&](const Part& part) { return expected_of(c, set, part); });
+  const Sets<Set> sets = make_sets<Set>(setup);
+  add_masks(*sets, c, options_of(c, setup));
+  add_scores(*sets, c, setup, [&](const Set& set, const at::Tensor& scores, const Part& part) {
+    return forward(c, set, scores, part);
   });
+  const auto error = against_pieces(sets, c, expected_of);
   return {{"warpfuse", plugin, plugin_call(c, sets), error, tolerance_of(c.dtype, false)},
-          {"chain", aten, on(sets, is_forward(c) ? chain_forward : chain_backward), error,
+          {"chain", aten, on(sets, c.is_forward() ? chain_forward : chain_backward), error,
            tolerance_of(c.dtype, true)}};
 }
 
 std::vector<std::string> operators(const Case& c) {
-  return {is_forward(c) ? "warpfuse::scaled_masked_softmax"
-                        : "warpfuse::_scaled_masked_softmax_backward"};
+  return {c.is_forward() ? "warpfuse::scaled_masked_softmax"
+                         : "warpfuse::_scaled_masked_softmax_backward"};
 }
 
 // --- bytes ------------------------------------------------------------------------------------
@@ -228,7 +208,7 @@ int64_t mask_bytes(const Case& c, int64_t element) {
     case Mask::boolean:
       return scores.queries * scores.keys;
     case Mask::additive:
-      return is_forward(c) ? scores.queries * scores.keys * element : 0;
+      return c.is_forward() ? scores.queries * scores.keys * element : 0;
     default:
       return 0;
   }
@@ -242,7 +222,7 @@ int64_t chain_mask_step(const Case& c, int64_t element) {
     case Mask::none:
       return 0;
     case Mask::additive:
-      return is_forward(c) ? pass + mask_bytes(c, element) : 0;
+      return c.is_forward() ? pass + mask_bytes(c, element) : 0;
     case Mask::padding:
       return pass + scores.batch * scores.keys;
     case Mask::positions:
@@ -255,11 +235,11 @@ int64_t chain_mask_step(const Case& c, int64_t element) {
 Bytes bytes(const Case& c) {
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t pass = c.shape.elements() * element;
-  const int64_t inputs = is_forward(c) ? 1 : 2;
+  const int64_t inputs = c.is_forward() ? 1 : 2;
   const int64_t mask = mask_bytes(c, element);
   const int64_t least = inputs * visible_elements(c) * element + pass + mask;
   // ATen's softmax, and its scaling, which reads and writes all scores too.
-  const int64_t chain = (is_forward(c) ? 2 : 6) * pass + 2 * pass;
+  const int64_t chain = (c.is_forward() ? 2 : 6) * pass + 2 * pass;
   return {.least = least,
           .fused = least,
           .unfused = chain + chain_mask_step(c, element),
@@ -269,16 +249,13 @@ Bytes bytes(const Case& c) {
 }  // namespace
 
 constexpr Benchmark kScaledMaskedSoftmax{.name = "scaled_masked_softmax",
-                                         .family = "scaled_masked_softmax",
                                          .shapes = "2 to 4 sizes, and no other dim than the last,",
                                          .takes =
                                              [](const Shape& shape) {
-                                               return shape.sizes.size() >= 2 &&
-                                                      shape.sizes.size() <= 4 && shape.dim == -1;
+                                               const size_t rank = shape.sizes.size();
+                                               return rank >= 2 && rank <= 4 && shape.dim == -1;
                                              },
-                                         .directions = kDirections,
                                          .masks = true,
-                                         .tf32 = false,
                                          .operators = operators,
                                          .bytes = bytes,
                                          .variants = variants};

@@ -26,8 +26,6 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr std::array kDirections{Direction::forward, Direction::backward};
-
 struct Set {
   at::Tensor scores;  // forward, and softmax_dropout's backward
   // Backward: the result of the forward, softmax_dropout's without dropout; a gradient; the random
@@ -37,8 +35,6 @@ struct Set {
 };
 
 bool softmax_first(const Case& c) { return c.op == &kSoftmaxDropout; }
-bool is_forward(const Case& c) { return c.direction == Direction::forward; }
-
 // --- the plugin -------------------------------------------------------------------------------
 
 struct Forward {
@@ -87,7 +83,7 @@ at::Tensor aten_backward(const Set& in, int64_t dim, bool first) {
 Sets<Set> make_inputs(const Case& c, const Setup& setup) {
   const at::TensorOptions options = options_of(c, setup);
   Sets<Set> sets = make_sets<Set>(setup);
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
     return sets;
   }
@@ -120,7 +116,7 @@ Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const
   const int64_t dim = c.shape.dim;
   const at::Tensor k = dropout_factors(part(keep));
   const bool first = softmax_first(c);
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     const at::Tensor x = part(in.scores).to(at::kDouble);
     const at::Tensor value = first ? at::softmax(x, dim) * k : at::softmax(x * k, dim);
     return {value, value};
@@ -135,7 +131,7 @@ Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const
 }
 
 Expected expected_of_softmax(const Case& c, const Set& in, const Part& part) {
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     const at::Tensor value = at::softmax(part(in.scores).to(at::kDouble), c.shape.dim);
     return {value, value};
   }
@@ -148,7 +144,7 @@ std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>&
                                                  at::Tensor (*kept)(const Case&, const Set&)) {
   return against(sets, [c, kept](const Set& in, const Outputs& outputs) {
     rewind_generators();
-    const at::Tensor keep = is_forward(c) ? kept(c, in) : in.keep;
+    const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
     return error_by_pieces(
         c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
         /*roundings=*/2);
@@ -158,7 +154,7 @@ std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>&
 // With another dim than the last the plugin rounds between two kernels, as ATen does;
 // softmax_dropout's backward rounds twice, the softmax as a saved one would be, and the gradient.
 double tolerance(const Case& c, bool of_aten) {
-  const bool twice = softmax_first(c) && !is_forward(c);
+  const bool twice = softmax_first(c) && !c.is_forward();
   return tolerance_of(c.dtype, of_aten || c.shape.dim != -1) * (twice ? 2 : 1);
 }
 
@@ -167,7 +163,7 @@ double tolerance(const Case& c, bool of_aten) {
 std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets) {
   const int64_t dim = c.shape.dim;
   const bool first = softmax_first(c);
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     return on(sets, [dim, first](const Set& in) {
       return first ? softmax_dropout(in.scores, dim, kDropoutP)
                    : dropout_softmax(in.scores, dim, kDropoutP);
@@ -181,7 +177,7 @@ std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets
 
 std::function<Outputs(int64_t)> softmax_call(const Case& c, const Sets<Set>& sets) {
   const int64_t dim = c.shape.dim;
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     return on(sets, [dim](const Set& in) { return warpfuse::softmax(in.scores, dim); });
   }
   const auto op = detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
@@ -193,24 +189,20 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
   const Sets<Set> sets = make_inputs(c, setup);
   const auto aten_call = [dim = c.shape.dim, first = softmax_first(c),
-                          call = is_forward(c) ? aten_forward : aten_backward](const Set& in) {
+                          call = c.is_forward() ? aten_forward : aten_backward](const Set& in) {
     return call(in, dim, first);
   };
-  const auto softmax_error = against(sets, [c](const Set& in, const Outputs& outputs) {
-    return error_by_pieces(c, outputs.result,
-                           [&](const Part& part) { return expected_of_softmax(c, in, part); });
-  });
-  return {
-      {"warpfuse", plugin, plugin_call(c, sets), error_with(c, sets, kept_by_plugin),
-       tolerance(c, /*of_aten=*/false)},
-      {"aten", aten, on(sets, aten_call), error_with(c, sets, kept_by_aten),
-       tolerance(c, /*of_aten=*/true)},
-      {"softmax", plugin, softmax_call(c, sets), softmax_error, tolerance(c, /*of_aten=*/false)}};
+  return {{"warpfuse", plugin, plugin_call(c, sets), error_with(c, sets, kept_by_plugin),
+           tolerance(c, /*of_aten=*/false)},
+          {"aten", aten, on(sets, aten_call), error_with(c, sets, kept_by_aten),
+           tolerance(c, /*of_aten=*/true)},
+          {"softmax", plugin, softmax_call(c, sets), against_pieces(sets, c, expected_of_softmax),
+           tolerance(c, /*of_aten=*/false)}};
 }
 
 std::vector<std::string> operators(const Case& c) {
   std::vector<std::string> names{"warpfuse::_dropout_mask", "warpfuse::_dropout_softmax"};
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     names.push_back("warpfuse::" + std::string(c.op->name));
     names.emplace_back("warpfuse::softmax");
   } else {
@@ -226,25 +218,20 @@ std::vector<std::string> operators(const Case& c) {
 Bytes bytes(const Case& c) {
   const int64_t elements = c.shape.elements();
   const int64_t pass = elements * static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t inputs = is_forward(c) ? pass : 2 * pass;
+  const int64_t inputs = c.is_forward() ? pass : 2 * pass;
   const int64_t number = c.dtype == at::kDouble ? sizeof(double) : sizeof(float);
   const int64_t statistics =
-      softmax_first(c) && !is_forward(c) ? elements / c.shape.columns() * 2 * number : 0;
+      softmax_first(c) && !c.is_forward() ? elements / c.shape.columns() * 2 * number : 0;
   const int64_t least = inputs + pass + statistics;
   return {.least = least,
           .fused = least,
-          .unfused = (is_forward(c) ? 2 : 6) * pass + 2 * pass + elements,
+          .unfused = (c.is_forward() ? 2 : 6) * pass + 2 * pass + elements,
           .inputs = inputs};
 }
 
 constexpr Benchmark benchmark(std::string_view name) {
   return {.name = name,
           .family = "softmax",
-          .shapes = "",
-          .takes = [](const Shape&) { return true; },
-          .directions = kDirections,
-          .masks = false,
-          .tf32 = false,
           .operators = operators,
           .bytes = bytes,
           .variants = variants};

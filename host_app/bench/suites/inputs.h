@@ -40,6 +40,24 @@ void add_tensors(std::vector<Set>& sets, at::Tensor Set::* member, at::IntArrayR
   }
 }
 
+// Random scores; for a backward the output of `forward`, which computes in double precision, and a
+// random gradient of it.
+template <typename Set, typename Forward>
+void add_scores(std::vector<Set>& sets, const Case& c, const Setup& setup, const Forward& forward) {
+  const at::TensorOptions options = options_of(c, setup);
+  if (c.is_forward()) {
+    add_tensors(sets, &Set::scores, c.shape.sizes, options, setup.scores);
+    return;
+  }
+  add_tensors(sets, &Set::output, c.shape.sizes, options, setup.scores);
+  for (const Set& set : sets) {
+    for_each_piece(c.shape, [&](const Part& part) {
+      part(set.output).copy_(forward(set, part(set.output).to(at::kDouble), part));
+    });
+  }
+  add_tensors(sets, &Set::grad_output, c.shape.sizes, options);
+}
+
 // The call of a variant: `call` on the i-th set.
 template <typename Set, typename Call>
 std::function<Outputs(int64_t)> on(const Sets<Set>& sets, Call call) {
@@ -50,6 +68,18 @@ std::function<Outputs(int64_t)> on(const Sets<Set>& sets, Call call) {
 template <typename Set, typename Error>
 std::function<double(const Outputs&)> against(const Sets<Set>& sets, Error error) {
   return [sets, error](const Outputs& outputs) { return error(sets->front(), outputs); };
+}
+
+// The same, with the error of a result of the row's shape; `expected` of the row, a set and a
+// piece.
+template <typename Set>
+std::function<double(const Outputs&)> against_pieces(const Sets<Set>& sets, const Case& c,
+                                                     Expected (*expected)(const Case&, const Set&,
+                                                                          const Part&)) {
+  return against(sets, [c, expected](const Set& set, const Outputs& outputs) {
+    return error_by_pieces(c, outputs.result,
+                           [&](const Part& part) { return expected(c, set, part); });
+  });
 }
 
 }  // namespace warpfuse::host::bench

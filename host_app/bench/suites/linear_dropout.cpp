@@ -33,8 +33,6 @@ struct Set {
   at::Tensor grad_output;          // [rows, out], of a training step
 };
 
-bool is_forward(const Case& c) { return c.direction == Direction::forward; }
-
 struct Sizes {
   int64_t rows, in, out;
 };
@@ -53,7 +51,7 @@ Sets<Set> make_inputs(const Case& c, const Setup& setup) {
   add_tensors(*sets, &Set::weight, {sizes.out, sizes.in}, options,
               [spread](const at::Tensor& weight) { weight.normal_(0, spread); });
   add_tensors(*sets, &Set::bias, {sizes.out}, options);
-  if (!is_forward(c)) {
+  if (!c.is_forward()) {
     add_tensors(*sets, &Set::grad_output, {sizes.rows, sizes.out}, options);
   }
   return sets;
@@ -151,22 +149,27 @@ double gradient_error(const Case& c, const Set& in, const Expected& grad_logits,
                error_beside(c, outputs.others[1], {value.sum(0), size.sum(0)}));
 }
 
-// `kept` draws the random numbers of the call once more.
+// Logits may be rounded, and the exponential makes the relative error of a logit one of |logit|
+// times that. `kept` draws the random numbers of the call once more.
 double softmax_error(const Case& c, const Set& in, const Outputs& outputs,
                      at::Tensor (*kept)(const Set&)) {
   rewind_generators();
   const at::Tensor k = dropout_factors(kept(in));
-  const at::Tensor y = at::softmax(expected_logits(in).value * k, -1);
-  if (is_forward(c)) {
-    return error_beside(c, outputs.result, {y, y});
+  const at::Tensor x = expected_logits(in).value * k;
+  const at::Tensor y = at::softmax(x, -1);
+  const at::Tensor rounded = x.abs() + 1;
+  const Expected result{y, y * rounded};
+  if (c.is_forward()) {
+    return error_beside(c, outputs.result, result);
   }
-  const Expected grad_logits = softmax_gradient(y, in_double(in.grad_output), y * k, -1);
-  return worse(error_beside(c, outputs.others[2], {y, y}),
+  Expected grad_logits = softmax_gradient(y, in_double(in.grad_output), y * k, -1);
+  grad_logits.size = grad_logits.size * rounded;
+  return worse(error_beside(c, outputs.others[2], result),
                gradient_error(c, in, grad_logits, outputs));
 }
 
 double linear_error(const Case& c, const Set& in, const Outputs& outputs) {
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     return error_beside(c, outputs.result, expected_logits(in));
   }
   const at::Tensor g = in_double(in.grad_output);
@@ -174,11 +177,10 @@ double linear_error(const Case& c, const Set& in, const Outputs& outputs) {
                gradient_error(c, in, {g, g.abs()}, outputs));
 }
 
-// Rounded logits are right, ATen's and those of a matmul that the plugin calls; and an error of a
-// logit is one of its softmax, relative to it. TF32 has the precision of float16.
-double tolerance(const Case& c) {
-  return tolerance_of(c.tf32 ? at::kHalf : c.dtype, /*of_aten=*/true) *
-         (is_forward(c) ? 1 : kStepFactor);
+// TF32 has the precision of float16, in each of the terms that a logit is a sum of.
+double tolerance(const Case& c, bool of_aten) {
+  return tolerance_of(c.tf32 ? at::kHalf : c.dtype, of_aten || c.tf32) *
+         (c.is_forward() ? 1 : kStepFactor);
 }
 
 // --- the benchmark ----------------------------------------------------------------------------
@@ -193,18 +195,19 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   };
   const auto linear = against(
       sets, [c](const Set& in, const Outputs& outputs) { return linear_error(c, in, outputs); });
-  const bool forward = is_forward(c);
+  const bool forward = c.is_forward();
   return {{"warpfuse", plugin, on(sets, forward ? warpfuse_forward : warpfuse_step),
-           drawn_by(kept_by_plugin), tolerance(c)},
+           drawn_by(kept_by_plugin), tolerance(c, /*of_aten=*/false)},
           {"aten", aten, on(sets, forward ? aten_forward : aten_step), drawn_by(kept_by_aten),
-           tolerance(c)},
-          {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear, tolerance(c)}};
+           tolerance(c, /*of_aten=*/true)},
+          {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear,
+           tolerance(c, /*of_aten=*/true)}};
 }
 
 std::vector<std::string> operators(const Case& c) {
   return {
       "warpfuse::_dropout_mask", "warpfuse::_linear_dropout_softmax",
-      is_forward(c) ? "warpfuse::linear_dropout_softmax" : "warpfuse::_dropout_softmax_backward"};
+      c.is_forward() ? "warpfuse::linear_dropout_softmax" : "warpfuse::_dropout_softmax_backward"};
 }
 
 // A forward reads input, weight and bias and writes n results, as one kernel for all of it does;
@@ -224,7 +227,7 @@ Bytes bytes(const Case& c) {
                       .fused = operands + bias + 3 * pass,
                       .unfused = operands + bias + 5 * pass + mask,
                       .inputs = operands + bias};
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     return forward;
   }
   const int64_t gradients = 2 * operands + bias;  // and the operands that they are made of
@@ -238,11 +241,9 @@ Bytes bytes(const Case& c) {
 
 constexpr Benchmark kLinearDropoutSoftmax{
     .name = "linear_dropout_softmax",
-    .family = "linear_dropout_softmax",
     .shapes = "3 sizes, rows x in x out, and no other dim than the last,",
     .takes = [](const Shape& shape) { return shape.sizes.size() == 3 && shape.dim == -1; },
     .directions = kDirections,
-    .masks = false,
     .tf32 = true,
     .operators = operators,
     .bytes = bytes,

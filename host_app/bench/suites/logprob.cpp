@@ -190,34 +190,30 @@ double forward_error(const Case& c, const Set& in, const at::Tensor& value) {
   return worst;
 }
 
-double gradient_error(const Case& c, const Set& in, const at::Tensor& value) {
-  return error_by_pieces(c, value, [&](const Part& part) -> Expected {
-    const at::Tensor p = at::softmax(part(in.logits).to(at::kDouble), -1);
-    const at::Tensor hit = at::zeros_like(p).scatter_(-1, column(part, in.targets), 1.0);
-    const at::Tensor g = column(part, in.grad_output).to(at::kDouble);
-    return {g * (hit - p), g.abs() * (hit + p)};
-  });
+Expected expected_gradient(const Case&, const Set& in, const Part& part) {
+  const at::Tensor p = at::softmax(part(in.logits).to(at::kDouble), -1);
+  const at::Tensor hit = at::zeros_like(p).scatter_(-1, column(part, in.targets), 1.0);
+  const at::Tensor g = column(part, in.grad_output).to(at::kDouble);
+  return {g * (hit - p), g.abs() * (hit + p)};
 }
 
 // --- the benchmark ----------------------------------------------------------------------------
 
 std::vector<Variant> forward_variants(const Case& c, const Sets<Set>& sets) {
   using enum Variant::Kind;
-  const double tolerance = tolerance_of(result_dtype(c), /*of_aten=*/false);
   const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true);
-  return {{"warpfuse", plugin, on(sets, warpfuse_forward),
-           against(sets,
-                   [c](const Set& in, const Outputs& o) { return forward_error(c, in, o.result); }),
-           tolerance},
+  const auto error = [&](bool negated) {
+    return against(sets, [c, negated](const Set& in, const Outputs& outputs) {
+      return forward_error(c, in, negated ? outputs.result.neg() : outputs.result);
+    });
+  };
+  return {{"warpfuse", plugin, on(sets, warpfuse_forward), error(false),
+           tolerance_of(result_dtype(c), /*of_aten=*/false)},
           {"aten", aten, on(sets, [](const Set& in) { return gather(in, log_probs_of(in)); }),
-           against(sets,
-                   [c](const Set& in, const Outputs& o) { return forward_error(c, in, o.result); }),
-           of_aten},
+           error(false), of_aten},
           // Negated for the comparison alone: in the call it would be one kernel more.
           {"cross_entropy", aten,
-           on(sets, [](const Set& in) { return nll_loss(in, log_probs_of(in)); }),
-           against(sets, [c](const Set& in,
-                             const Outputs& o) { return forward_error(c, in, o.result.neg()); }),
+           on(sets, [](const Set& in) { return nll_loss(in, log_probs_of(in)); }), error(true),
            of_aten}};
 }
 
@@ -227,8 +223,7 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   if (c.direction == Direction::forward) {
     return forward_variants(c, sets);
   }
-  const auto error = against(
-      sets, [c](const Set& in, const Outputs& o) { return gradient_error(c, in, o.result); });
+  const auto error = against_pieces(sets, c, expected_gradient);
   const double tolerance = tolerance_of(c.dtype, /*of_aten=*/false);
   const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true) * kAtenGradientFactor;
   const bool both = c.direction == Direction::both;
@@ -292,12 +287,9 @@ Bytes bytes(const Case& c) {
 
 constexpr Benchmark kFusedLogprob{
     .name = "fused_logprob",
-    .family = "fused_logprob",
     .shapes = "at least 2 sizes, and no other dim than the last,",
     .takes = [](const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; },
     .directions = kDirections,
-    .masks = false,
-    .tf32 = false,
     .operators = operators,
     .bytes = bytes,
     .variants = variants};

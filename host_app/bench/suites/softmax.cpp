@@ -16,34 +16,38 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr std::array kDirections{Direction::forward, Direction::backward};
+using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
 
 // The plugin and ATen, forward and backward, of one of the two.
 struct Functions {
   at::Tensor (*plugin)(const at::Tensor&, int64_t);
   at::Tensor (*aten)(const at::Tensor&, int64_t);
-  const char* backward;
-  at::Tensor (*aten_backward)(const at::Tensor&, const at::Tensor&, int64_t);
+  Gradient* plugin_backward;
+  Gradient* aten_backward;
 };
 
 const Functions kOfSoftmax{
     [](const at::Tensor& x, int64_t dim) { return warpfuse::softmax(x, dim); },
     [](const at::Tensor& x, int64_t dim) { return at::softmax(x, dim); },
-    "warpfuse::_softmax_backward",
+    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
+      static const auto op = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
+      return op.call(g, y, dim);
+    },
     [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
       return at::_softmax_backward_data(g, y, dim, y.scalar_type());
     }};
 const Functions kOfLogSoftmax{
     [](const at::Tensor& x, int64_t dim) { return warpfuse::log_softmax(x, dim); },
     [](const at::Tensor& x, int64_t dim) { return at::log_softmax(x, dim); },
-    "warpfuse::_log_softmax_backward",
+    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
+      static const auto op = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
+      return op.call(g, y, dim);
+    },
     [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
       return at::_log_softmax_backward_data(g, y, dim, y.scalar_type());
     }};
 
 bool is_log(const Case& c) { return c.op == &kLogSoftmax; }
-bool is_forward(const Case& c) { return c.direction == Direction::forward; }
-
 struct Set {
   at::Tensor scores;               // forward
   at::Tensor output, grad_output;  // backward
@@ -52,7 +56,7 @@ struct Set {
 Expected expected_of(const Case& c, const Set& set, const Part& part) {
   const auto in_double = [&](const at::Tensor& tensor) { return part(tensor).to(at::kDouble); };
   const int64_t dim = c.shape.dim;
-  if (is_forward(c)) {
+  if (c.is_forward()) {
     const at::Tensor x = in_double(set.scores);
     const at::Tensor value = is_log(c) ? at::log_softmax(x, dim) : at::softmax(x, dim);
     return {value, is_log(c) ? value.abs() + 1 : value};
@@ -66,54 +70,29 @@ Expected expected_of(const Case& c, const Set& set, const Part& part) {
   return {g - p * g.sum(dim, true), g.abs() + p * g.abs().sum(dim, true)};
 }
 
-Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const Functions& functions = is_log(c) ? kOfLogSoftmax : kOfSoftmax;
-  const at::TensorOptions options = options_of(c, setup);
-  Sets<Set> sets = make_sets<Set>(setup);
-  if (is_forward(c)) {
-    add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
-    return sets;
-  }
-  add_tensors(*sets, &Set::output, c.shape.sizes, options, setup.scores);
-  for (const Set& set : *sets) {
-    for_each_piece(c.shape, [&](const Part& part) {
-      const at::Tensor scores = part(set.output);
-      scores.copy_(functions.aten(scores.to(at::kDouble), c.shape.dim));
-    });
-  }
-  add_tensors(*sets, &Set::grad_output, c.shape.sizes, options);
-  return sets;
-}
-
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
   const Functions& f = is_log(c) ? kOfLogSoftmax : kOfSoftmax;
   const int64_t dim = c.shape.dim;
-  const Sets<Set> sets = make_inputs(c, setup);
-  const auto error = against(sets, [c](const Set& set, const Outputs& outputs) {
-    return error_by_pieces(c, outputs.result,
-                           [&](const Part& part) { return expected_of(c, set, part); });
-  });
+  const Sets<Set> sets = make_sets<Set>(setup);
+  add_scores(*sets, c, setup,
+             [&](const Set&, const at::Tensor& x, const Part&) { return f.aten(x, dim); });
+  const auto error = against_pieces(sets, c, expected_of);
   const double tolerance = tolerance_of(c.dtype, /*of_aten=*/false);
   const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true);
-  if (!is_forward(c)) {
-    const auto op =
-        detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
-            f.backward);
-    return {
-        {"warpfuse", plugin,
-         on(sets, [op, dim](const Set& in) { return op.call(in.grad_output, in.output, dim); }),
-         error, tolerance},
-        {"aten", aten,
-         on(sets,
-            [&f, dim](const Set& in) { return f.aten_backward(in.grad_output, in.output, dim); }),
-         error, of_aten}};
+  const auto from_scores = [&](at::Tensor (*function)(const at::Tensor&, int64_t)) {
+    return on(sets, [function, dim](const Set& in) { return function(in.scores, dim); });
+  };
+  const auto from_gradient = [&](Gradient* function) {
+    return on(sets,
+              [function, dim](const Set& in) { return function(in.grad_output, in.output, dim); });
+  };
+  if (!c.is_forward()) {
+    return {{"warpfuse", plugin, from_gradient(f.plugin_backward), error, tolerance},
+            {"aten", aten, from_gradient(f.aten_backward), error, of_aten}};
   }
-  std::vector<Variant> all{
-      {"warpfuse", plugin, on(sets, [&f, dim](const Set& in) { return f.plugin(in.scores, dim); }),
-       error, tolerance},
-      {"aten", aten, on(sets, [&f, dim](const Set& in) { return f.aten(in.scores, dim); }), error,
-       of_aten}};
+  std::vector<Variant> all{{"warpfuse", plugin, from_scores(f.plugin), error, tolerance},
+                           {"aten", aten, from_scores(f.aten), error, of_aten}};
   for (const std::string& name : setup.algorithms) {
     const auto op =
         detail::find_operator<at::Tensor(const at::Tensor&, int64_t, c10::string_view, bool)>(
@@ -127,29 +106,24 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
 }
 
 std::vector<std::string> operators(const Case& c) {
-  const char* form = is_forward(c) ? "warpfuse::{}" : "warpfuse::_{}_backward";
+  const char* form = c.is_forward() ? "warpfuse::{}" : "warpfuse::_{}_backward";
   return {fmt::format(fmt::runtime(form), c.op->name)};
 }
 
 // Each element of the inputs is read once, each of the result is written once.
 Bytes bytes(const Case& c) {
   const int64_t pass = c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t inputs = is_forward(c) ? pass : 2 * pass;
+  const int64_t inputs = c.is_forward() ? pass : 2 * pass;
   const int64_t least = inputs + pass;
   return {.least = least,
           .fused = least,
-          .unfused = is_forward(c) || is_log(c) ? least : 2 * least,
+          .unfused = c.is_forward() || is_log(c) ? least : 2 * least,
           .inputs = inputs};
 }
 
 constexpr Benchmark benchmark(std::string_view name) {
   return {.name = name,
           .family = "softmax",
-          .shapes = "",
-          .takes = [](const Shape&) { return true; },
-          .directions = kDirections,
-          .masks = false,
-          .tf32 = false,
           .operators = operators,
           .bytes = bytes,
           .variants = variants};

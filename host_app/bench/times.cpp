@@ -1,7 +1,10 @@
-#include "bench/percentiles.h"
+#include "bench/times.h"
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+
+#include "runtime/cuda_runtime.h"
 
 namespace warpfuse::host::bench {
 
@@ -17,6 +20,18 @@ Percentiles percentiles_of(const std::vector<double>& samples) {
   return {.p5 = percentile(samples, 0.05),
           .p50 = percentile(samples, 0.5),
           .p95 = percentile(samples, 0.95)};
+}
+
+double microseconds_since(WallClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(WallClock::now() - start).count();
+}
+
+double gpu_us(CudaRuntime& runtime, const std::function<void()>& work) {
+  const std::unique_ptr<CudaStopwatch> watch = runtime.stopwatch();
+  watch->start();
+  work();
+  watch->stop();
+  return watch->microseconds();
 }
 
 }  // namespace warpfuse::host::bench
