@@ -34,7 +34,7 @@ Allocated allocated_by(const Call& call, const at::Device& device) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation]") {
+WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation][portable]") {
   for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
     for (const at::ScalarType dtype : kDtypes) {
@@ -58,7 +58,8 @@ WARPFUSE_GPU_TEST("a call allocates its result alone", "[allocation]") {
   }
 }
 
-WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone", "[allocation]") {
+WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone",
+                  "[allocation][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor x = random_tensor({5, 300, 33}, dtype, device);
     for (const int64_t dim : {0, 1, 2}) {
@@ -76,7 +77,7 @@ WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone", "[all
 }
 
 WARPFUSE_GPU_TEST("fused_logprob takes 16 bytes a row and at most 64 KB, and in place no gradient",
-                  "[allocation][logprob]") {
+                  "[allocation][logprob][portable]") {
   constexpr int64_t kConstant = 64 * 1024;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const auto& [rows, columns] :
@@ -105,7 +106,8 @@ WARPFUSE_GPU_TEST("fused_logprob takes 16 bytes a row and at most 64 KB, and in 
   }
 }
 
-WARPFUSE_GPU_TEST("the largest split stays within 64 KB, or one part per row", "[allocation]") {
+WARPFUSE_GPU_TEST("the largest split stays within 64 KB, or one part per row",
+                  "[allocation][portable]") {
   const TuningInUse tuning(tuning_with("stream 32 0 1024 0"));
   for (const int64_t rows : {1, 2, 3, 5, 100, 1364, 1365, 1366, 2730, 2731, 5000}) {
     const at::Tensor x = random_at(0, {rows, 2'000'000 / rows}, at::kDouble, device);

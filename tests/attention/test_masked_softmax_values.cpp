@@ -11,7 +11,7 @@
 #include "support/pch.h"
 #include "support/poison.h"
 
-WARPFUSE_DEVICE_TEST("scores of each rank and dtype, scaled", "[masked]") {
+WARPFUSE_DEVICE_TEST("scores of each rank and dtype, scaled", "[masked][portable]") {
   const std::vector<std::vector<int64_t>> shapes = {
       {2, 3, 5, 7}, {3, 4, 33}, {6, 65}, {1, 1, 1, 1}, {1, 12, 1, 130}};
   for (const at::ScalarType dtype : kDtypes) {
@@ -23,7 +23,7 @@ WARPFUSE_DEVICE_TEST("scores of each rank and dtype, scaled", "[masked]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("keys of every number from 1 to 130, and long rows", "[masked]") {
+WARPFUSE_DEVICE_TEST("keys of every number from 1 to 130, and long rows", "[masked][portable]") {
   std::vector<int64_t> lengths = {255,  256,  257,  511,  513,   1023,
                                   1025, 2047, 4097, 8191, 16385, 50257};
   for (int64_t keys = 1; keys <= 130; ++keys) {
@@ -41,7 +41,7 @@ WARPFUSE_DEVICE_TEST("keys of every number from 1 to 130, and long rows", "[mask
   }
 }
 
-WARPFUSE_DEVICE_TEST("a scale so large that products overflow", "[masked]") {
+WARPFUSE_DEVICE_TEST("a scale so large that products overflow", "[masked][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor scores = tensor_of({1.0, 0.5, -1.0, 0.0}, dtype, device).view({1, 4});
     // The product is rounded in float32, or float64, whatever the scores are.
@@ -56,7 +56,7 @@ WARPFUSE_DEVICE_TEST("a scale so large that products overflow", "[masked]") {
   CHECK(at::isnan(output).all().item<bool>());
 }
 
-WARPFUSE_DEVICE_TEST("a mask of every broadcast shape", "[masked]") {
+WARPFUSE_DEVICE_TEST("a mask of every broadcast shape", "[masked][portable]") {
   const std::vector<int64_t> full = {2, 3, 4, 33};
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor scores = random_tensor(full, dtype, device);
@@ -68,7 +68,8 @@ WARPFUSE_DEVICE_TEST("a mask of every broadcast shape", "[masked]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("a mask of every broadcast shape for scores of lower rank", "[masked]") {
+WARPFUSE_DEVICE_TEST("a mask of every broadcast shape for scores of lower rank",
+                     "[masked][portable]") {
   for (const std::vector<int64_t>& full : {std::vector<int64_t>{3, 4, 17}, {5, 16}}) {
     const at::Tensor scores = random_tensor(full, at::kHalf, device);
     for (const auto& shape : broadcast_shapes(full)) {
@@ -79,7 +80,7 @@ WARPFUSE_DEVICE_TEST("a mask of every broadcast shape for scores of lower rank",
   }
 }
 
-WARPFUSE_DEVICE_TEST("scores and masks of any strides and alignment", "[masked]") {
+WARPFUSE_DEVICE_TEST("scores and masks of any strides and alignment", "[masked][portable]") {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
     // Each yields [2, 3, 4, 33].
     const auto arrangements = [&](const auto& make) -> std::vector<at::Tensor> {
@@ -112,7 +113,7 @@ WARPFUSE_DEVICE_TEST("scores and masks of any strides and alignment", "[masked]"
   }
 }
 
-WARPFUSE_DEVICE_TEST("offsets of scores and masks that break alignment", "[masked]") {
+WARPFUSE_DEVICE_TEST("offsets of scores and masks that break alignment", "[masked][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t keys : {31, 64, 1024}) {
       const int64_t size = 6 * keys;
@@ -131,7 +132,8 @@ WARPFUSE_DEVICE_TEST("offsets of scores and masks that break alignment", "[maske
   }
 }
 
-WARPFUSE_DEVICE_TEST("masked_value behaves as masked_fill after the scaling", "[masked]") {
+WARPFUSE_DEVICE_TEST("masked_value behaves as masked_fill after the scaling",
+                     "[masked][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor scores = random_tensor({2, 3, 4, 33}, dtype, device);
     for (const double value : {-10000.0, -finfo_max(dtype), 0.0, 2.5, -kInf}) {
@@ -159,7 +161,8 @@ WARPFUSE_DEVICE_TEST("masked_value behaves as masked_fill after the scaling", "[
   }
 }
 
-WARPFUSE_DEVICE_TEST("a filled score does not matter, a rule hides it all the same", "[masked]") {
+WARPFUSE_DEVICE_TEST("a filled score does not matter, a rule hides it all the same",
+                     "[masked][portable]") {
   const at::Tensor scores = tensor_of({kNaN, 1.0, 2.0, kInf}, at::kFloat, device).view({1, 4});
   const at::Tensor mask = tensor_of({0, 1, 1, 0}, at::kBool, device);
   const MaskArguments arguments{.attn_mask = mask, .masked_value = 1.5};
@@ -172,7 +175,7 @@ WARPFUSE_DEVICE_TEST("a filled score does not matter, a rule hides it all the sa
   CHECK(masked_softmax(scores, shorter)[0][0].item<float>() > 0.0F);
 }
 
-WARPFUSE_DEVICE_TEST("without masks it is the softmax of the scaled scores", "[masked]") {
+WARPFUSE_DEVICE_TEST("without masks it is the softmax of the scaled scores", "[masked][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t keys : {1, 7, 64, 1000, 5000}) {
       const at::Tensor scores = random_tensor({2, 3, 2, keys}, dtype, device);

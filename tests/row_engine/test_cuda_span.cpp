@@ -82,7 +82,7 @@ void check_both(const at::Tensor& scores, const MaskArguments& a, const Run& run
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("spans that begin and end around every slot", "[span]") {
+WARPFUSE_GPU_TEST("spans that begin and end around every slot", "[span][portable]") {
   for (const at::ScalarType dtype : kSpanDtypes) {
     const int64_t pack = pack_of(dtype);
     for (const Run& run : kRuns) {
@@ -108,7 +108,7 @@ WARPFUSE_GPU_TEST("spans that begin and end around every slot", "[span]") {
   }
 }
 
-WARPFUSE_GPU_TEST("each query has its own span, whatever their number", "[span]") {
+WARPFUSE_GPU_TEST("each query has its own span, whatever their number", "[span][portable]") {
   for (const Run& run : kRuns) {
     const int64_t keys = keys_of(run, at::kBFloat16);
     for (const int64_t queries : {1, 2, 3, 8, 65}) {
@@ -126,7 +126,8 @@ WARPFUSE_GPU_TEST("each query has its own span, whatever their number", "[span]"
   }
 }
 
-WARPFUSE_GPU_TEST("scores too large for one multiply-add, and rows that are not finite", "[span]") {
+WARPFUSE_GPU_TEST("scores too large for one multiply-add, and rows that are not finite",
+                  "[span][portable]") {
   for (const at::ScalarType dtype : kSpanDtypes) {
     const double most = finfo_max(dtype);
     for (const Run& run : {kRuns[1], kRuns[4], kRuns[6]}) {
@@ -166,7 +167,7 @@ WARPFUSE_GPU_TEST("scores too large for one multiply-add, and rows that are not 
   }
 }
 
-WARPFUSE_GPU_TEST("gradients beside NaN of hidden keys", "[span]") {
+WARPFUSE_GPU_TEST("gradients beside NaN of hidden keys", "[span][portable]") {
   for (const at::ScalarType dtype : kSpanDtypes) {
     for (const Run& run : {kRuns[1], kRuns[4], kRuns[6]}) {
       const TuningInUse tuning(tuning_with(text(run)));
@@ -195,7 +196,7 @@ WARPFUSE_GPU_TEST("gradients beside NaN of hidden keys", "[span]") {
   }
 }
 
-WARPFUSE_GPU_TEST("what the tier span cannot take goes on to others", "[span]") {
+WARPFUSE_GPU_TEST("what the tier span cannot take goes on to others", "[span][portable]") {
   const Run run = kRuns[1];
   const TuningInUse tuning(tuning_with(text(run)));
   const MaskArguments causal{.causal = "lower_right"};

@@ -52,7 +52,7 @@ at::Tensor fixed_logits(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-WARPFUSE_DEVICE_TEST("tokens come as often as the cut softmax says", "[sampling]") {
+WARPFUSE_DEVICE_TEST("tokens come as often as the cut softmax says", "[sampling][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {1, 2, 31, 33, 1000, 50'257}) {
       const bool large = columns > 1000;
@@ -71,7 +71,7 @@ WARPFUSE_DEVICE_TEST("tokens come as often as the cut softmax says", "[sampling]
   }
 }
 
-WARPFUSE_DEVICE_TEST("what is kept is exactly what the cuts leave", "[sampling]") {
+WARPFUSE_DEVICE_TEST("what is kept is exactly what the cuts leave", "[sampling][portable]") {
   // A high temperature makes all that are kept come soon.
   for (const at::ScalarType dtype : {at::kDouble, at::kHalf}) {
     const at::Tensor row = random_tensor({200}, dtype, device);
@@ -90,7 +90,8 @@ WARPFUSE_DEVICE_TEST("what is kept is exactly what the cuts leave", "[sampling]"
   }
 }
 
-WARPFUSE_DEVICE_TEST("equal logits: top_k keeps all ties, top_p the first of them", "[sampling]") {
+WARPFUSE_DEVICE_TEST("equal logits: top_k keeps all ties, top_p the first of them",
+                     "[sampling][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor row = tensor_of({1, 2, 2, 1, 2, 2, 1, -0.0, 0.0, 3}, dtype, device);
     const auto seen = [&](const SampleArguments& arguments) {
@@ -110,7 +111,7 @@ WARPFUSE_DEVICE_TEST("equal logits: top_k keeps all ties, top_p the first of the
   }
 }
 
-WARPFUSE_DEVICE_TEST("greedy is the first of the largest", "[sampling]") {
+WARPFUSE_DEVICE_TEST("greedy is the first of the largest", "[sampling][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {1, 7, 64, 1025, 50'257}) {
       const at::Tensor x = random_tensor({5, columns}, dtype, device);
@@ -128,7 +129,8 @@ WARPFUSE_DEVICE_TEST("greedy is the first of the largest", "[sampling]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("a row's token depends on its logits, name and step alone", "[sampling]") {
+WARPFUSE_DEVICE_TEST("a row's token depends on its logits, name and step alone",
+                     "[sampling][portable]") {
   const at::Tensor x = random_tensor({40, 777}, at::kHalf, device);
   const SampleArguments plain{.seed = 3, .top_p = 0.95};
   const at::Tensor tokens = sample(x, 6, plain);
@@ -162,7 +164,7 @@ WARPFUSE_DEVICE_TEST("a row's token depends on its logits, name and step alone",
   CHECK(!at::equal(sample(x, 6, named), tokens));
 }
 
-WARPFUSE_DEVICE_TEST("logits of any layout", "[sampling]") {
+WARPFUSE_DEVICE_TEST("logits of any layout", "[sampling][portable]") {
   const SampleArguments arguments{.seed = 9, .top_k = 50, .top_p = 0.9};
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor wide = random_tensor({2, 3, 5, 131}, dtype, device);
@@ -190,7 +192,7 @@ WARPFUSE_DEVICE_TEST("logits of any layout", "[sampling]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("the tokens of these logits, for ever", "[sampling]") {
+WARPFUSE_DEVICE_TEST("the tokens of these logits, for ever", "[sampling][portable]") {
   // One number of all tokens: every instruction set and GPU, and every later version, gives it.
   const auto checksum = [](const at::Tensor& tokens) {
     const at::Tensor flat = tokens.cpu().view(-1);
@@ -207,7 +209,7 @@ WARPFUSE_DEVICE_TEST("the tokens of these logits, for ever", "[sampling]") {
   CHECK(checksum(sample(x.to(device, at::kBFloat16), step, arguments)) == 23'274'122);
 }
 
-WARPFUSE_DEVICE_TEST("each call is counted, and has no gradient", "[sampling]") {
+WARPFUSE_DEVICE_TEST("each call is counted, and has no gradient", "[sampling][portable]") {
   const CounterDelta calls("sample_tokens." + backend_name(device));
   const at::Tensor x = random_tensor({3, 5}, at::kFloat, device).set_requires_grad(true);
   CHECK(!sample(x, 0, {}).requires_grad());

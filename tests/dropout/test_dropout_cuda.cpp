@@ -30,7 +30,7 @@ constexpr Rows kRows[] = {{8, 0},    {33, 0},   {40, 0},   {48, 0},   {130, 1}, 
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout]") {
+WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout][portable]") {
   const std::vector<std::string> tiers = {"warp", "block", "stream", "cluster"};
   std::set<std::string> wanted, ran;
   for (const std::string& run : runs_of_all_tiers()) {
@@ -68,7 +68,8 @@ WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout]")
   CHECK(ran == wanted);
 }
 
-WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers", "[dropout]") {
+WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers",
+                  "[dropout][portable]") {
   // Thresholds whose upper bits are those of a half precision number, of infinity (31 / 32), and
   // above; and one that the bits of the whole block decide.
   const double infinity = 31.0 / 32;
@@ -86,7 +87,7 @@ WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers", "[d
   }
 }
 
-WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout]") {
+WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout][portable]") {
   const at::Tensor rng = rng_of(-5, 1 << 30, at::kCPU);
   for (const at::ScalarType dtype : kDtypes) {
     for (const Rows& rows : kRows) {
@@ -104,7 +105,7 @@ WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout]")
 }
 
 WARPFUSE_GPU_TEST("a call captured in a graph takes its seed and offset at each replay",
-                  "[dropout]") {
+                  "[dropout][portable]") {
 #ifdef WARPFUSE_WITH_CUDA
   const at::Tensor x = random_tensor({4, 1000}, at::kFloat, device);
   const auto capture = at::cuda::getStreamFromPool();

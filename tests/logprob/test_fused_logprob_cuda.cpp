@@ -35,7 +35,8 @@ at::Tensor moved(const at::Tensor& rows, int64_t offset) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("a row of few pieces is a warp's, one of more a block's", "[logprob][launches]") {
+WARPFUSE_GPU_TEST("a row of few pieces is a warp's, one of more a block's",
+                  "[logprob][launches][portable]") {
   for (const int64_t columns : {kPieceColumns - 1, kPieceColumns, kPieceColumns + 1,
                                 2 * kPieceColumns, 2 * kPieceColumns + 1, 5 * kPieceColumns - 1}) {
     const at::Tensor x = random_tensor({5, columns}, at::kBFloat16, device);
@@ -54,7 +55,7 @@ WARPFUSE_GPU_TEST("a row of few pieces is a warp's, one of more a block's", "[lo
 }
 
 WARPFUSE_GPU_TEST("few long rows are clusters', with the bits that blocks give",
-                  "[logprob][launches]") {
+                  "[logprob][launches][portable]") {
   if (!std::ranges::count(algorithms_on(device), "cluster")) {
     skip_test(kNoClusters);
     return;
@@ -78,7 +79,7 @@ WARPFUSE_GPU_TEST("few long rows are clusters', with the bits that blocks give",
 }
 
 WARPFUSE_GPU_TEST("many rows take other launch shapes than one, with its bits",
-                  "[logprob][launches]") {
+                  "[logprob][launches][portable]") {
   struct Case {
     int64_t rows, columns;
     const char* tier;
@@ -100,7 +101,8 @@ WARPFUSE_GPU_TEST("many rows take other launch shapes than one, with its bits",
   }
 }
 
-WARPFUSE_GPU_TEST("rows of more pieces than summaries are kept for", "[logprob][launches]") {
+WARPFUSE_GPU_TEST("rows of more pieces than summaries are kept for",
+                  "[logprob][launches][portable]") {
   for (const int64_t columns : {2048 * kPieceColumns, 2048 * kPieceColumns + 1, 4'500'001L}) {
     const at::Tensor x = random_tensor({2, columns}, at::kBFloat16, device);
     const at::Tensor targets = random_targets({2}, columns, device);
@@ -114,7 +116,7 @@ WARPFUSE_GPU_TEST("rows of more pieces than summaries are kept for", "[logprob][
 }
 
 WARPFUSE_GPU_TEST("gradients laid out otherwise than the logits have the same bits",
-                  "[logprob][launches]") {
+                  "[logprob][launches][portable]") {
   for (const int64_t columns : {1, 7, 8, 24, 25, 503, 5003, 50'257}) {
     for (int64_t offset = 0; offset < 8; ++offset) {
       const at::Tensor padded = random_tensor({3, columns + 13}, at::kHalf, device);

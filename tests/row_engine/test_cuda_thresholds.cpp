@@ -54,7 +54,8 @@ std::set<Rows> around_thresholds(Direction direction, at::ScalarType dtype) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("softmax around every threshold: by default and by each name", "[thresholds]") {
+WARPFUSE_GPU_TEST("softmax around every threshold: by default and by each name",
+                  "[thresholds][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     std::set<std::string> ran;
     for (const auto& [rows, columns] : around_thresholds(Direction::forward, dtype)) {
@@ -92,7 +93,7 @@ WARPFUSE_GPU_TEST("softmax around every threshold: by default and by each name",
   }
 }
 
-WARPFUSE_GPU_TEST("the naive algorithm agrees with the others", "[thresholds]") {
+WARPFUSE_GPU_TEST("the naive algorithm agrees with the others", "[thresholds][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {1, 7, 130, 1025, 4097}) {
       const at::Tensor x = random_at(1, {50, columns}, dtype, device);
@@ -111,7 +112,7 @@ WARPFUSE_GPU_TEST("the naive algorithm agrees with the others", "[thresholds]") 
   }
 }
 
-WARPFUSE_GPU_TEST("backward passes around every threshold", "[thresholds]") {
+WARPFUSE_GPU_TEST("backward passes around every threshold", "[thresholds][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const auto& [rows, columns] : around_thresholds(Direction::backward, dtype)) {
       for (const int64_t offset : {0, 1}) {
@@ -135,7 +136,7 @@ WARPFUSE_GPU_TEST("backward passes around every threshold", "[thresholds]") {
   }
 }
 
-WARPFUSE_GPU_TEST("masked rows around every threshold", "[thresholds]") {
+WARPFUSE_GPU_TEST("masked rows around every threshold", "[thresholds][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const auto& [rows, columns] : around_thresholds(Direction::forward, dtype)) {
       for (const RowFunction& function :
@@ -147,7 +148,7 @@ WARPFUSE_GPU_TEST("masked rows around every threshold", "[thresholds]") {
 }
 
 WARPFUSE_GPU_TEST("inputs, gradients and masks that are aligned differently, in every tier",
-                  "[thresholds]") {
+                  "[thresholds][portable]") {
   for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
     for (const at::ScalarType dtype : kDtypes) {

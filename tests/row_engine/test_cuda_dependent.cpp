@@ -136,7 +136,8 @@ Turns turns_of(const Chain& chain, const Shape& shape, const at::Device& device)
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("each kernel sees what each other has written before it", "[dependent]") {
+WARPFUSE_GPU_TEST("each kernel sees what each other has written before it",
+                  "[dependent][portable]") {
   const Shape shape = {300, 3001};
   const Chain all = all_steps(shape, device);
   for (const Step& first : all) {
@@ -150,7 +151,7 @@ WARPFUSE_GPU_TEST("each kernel sees what each other has written before it", "[de
   }
 }
 
-WARPFUSE_GPU_TEST("long chains of all kernels", "[dependent]") {
+WARPFUSE_GPU_TEST("long chains of all kernels", "[dependent][portable]") {
   for (const auto& [shape, repeats] : std::vector<std::pair<Shape, int>>{
            {{12, 64}, 50}, {{12, 1000}, 50}, {{333, 4097}, 20}, {{4096, 8192}, 6}}) {
     Chain chain = steps(shape, device);
@@ -163,7 +164,8 @@ WARPFUSE_GPU_TEST("long chains of all kernels", "[dependent]") {
   }
 }
 
-WARPFUSE_GPU_TEST("a small kernel after a large one that writes its input", "[dependent]") {
+WARPFUSE_GPU_TEST("a small kernel after a large one that writes its input",
+                  "[dependent][portable]") {
   // The second needs few blocks: it would be done before the first, were it not to wait.
   const Shape small = {3, 8192};
   const auto large = [&] { return random_at(0, {64, 8192}, at::kFloat, device).repeat({128, 1}); };
@@ -183,7 +185,8 @@ WARPFUSE_GPU_TEST("a small kernel after a large one that writes its input", "[de
   }
 }
 
-WARPFUSE_GPU_TEST("masks and positions that the kernel before has written", "[dependent]") {
+WARPFUSE_GPU_TEST("masks and positions that the kernel before has written",
+                  "[dependent][portable]") {
   const at::Tensor scores = random_at(0, {2, 3, 50, 300}, at::kFloat, device);
   const auto call = [&](const at::Tensor& logits, bool waits) {
     const auto wait = [&] {
@@ -210,7 +213,7 @@ WARPFUSE_GPU_TEST("masks and positions that the kernel before has written", "[de
   }) == 0);
 }
 
-WARPFUSE_GPU_TEST("calls that draw before the one before them has ended", "[dependent]") {
+WARPFUSE_GPU_TEST("calls that draw before the one before them has ended", "[dependent][portable]") {
   // Few rows, each a block's. The second call of each pair takes its numbers from memory that the
   // first one writes, and must wait.
   const Shape shape = {100, 16'384};
@@ -250,7 +253,7 @@ WARPFUSE_GPU_TEST("calls that draw before the one before them has ended", "[depe
   }
 }
 
-WARPFUSE_GPU_TEST("chains in a CUDA graph", "[dependent]") {
+WARPFUSE_GPU_TEST("chains in a CUDA graph", "[dependent][portable]") {
   for (const Shape& shape : std::vector<Shape>{{12, 64}, {70, 1000}, {700, 3001}}) {
     const Chain chain = steps(shape, device);
     const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
@@ -273,7 +276,7 @@ WARPFUSE_GPU_TEST("chains in a CUDA graph", "[dependent]") {
   }
 }
 
-WARPFUSE_GPU_TEST("chains on four streams at once", "[dependent]") {
+WARPFUSE_GPU_TEST("chains on four streams at once", "[dependent][portable]") {
   const Shape shape = {70, 1000};
   const Chain chain = steps(shape, device);
   std::vector<at::Tensor> inputs, expected;

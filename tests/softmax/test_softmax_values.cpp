@@ -5,7 +5,7 @@
 #include "support/pch.h"
 #include "support/softmax_checks.h"
 
-WARPFUSE_DEVICE_TEST("rows of every length from 1 to 130", "[softmax]") {
+WARPFUSE_DEVICE_TEST("rows of every length from 1 to 130", "[softmax][portable]") {
   std::vector<std::vector<int64_t>> shapes;
   for (int64_t columns = 1; columns <= 130; ++columns) {
     shapes.push_back({1, columns});
@@ -14,14 +14,14 @@ WARPFUSE_DEVICE_TEST("rows of every length from 1 to 130", "[softmax]") {
   sweep_softmax(device, shapes, -1);
 }
 
-WARPFUSE_DEVICE_TEST("the first dimension", "[softmax]") {
+WARPFUSE_DEVICE_TEST("the first dimension", "[softmax][portable]") {
   sweep_softmax(
       device,
       {{1, 7}, {2, 1}, {31, 33}, {32, 64}, {33, 5}, {127, 3}, {1023, 17}, {4097, 2}, {50257, 3}},
       0);
 }
 
-WARPFUSE_DEVICE_TEST("a dimension in the middle", "[softmax]") {
+WARPFUSE_DEVICE_TEST("a dimension in the middle", "[softmax][portable]") {
   for (const int64_t dim : {1, -2}) {
     sweep_softmax(device,
                   {{2, 1, 3},
@@ -39,13 +39,13 @@ WARPFUSE_DEVICE_TEST("a dimension in the middle", "[softmax]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("a vector and a 0-dim tensor", "[softmax]") {
+WARPFUSE_DEVICE_TEST("a vector and a 0-dim tensor", "[softmax][portable]") {
   sweep_softmax(device, {{1}, {2}, {33}, {1023}}, 0);
   sweep_softmax(device, {{}}, 0);
   sweep_softmax(device, {{}}, -1);
 }
 
-WARPFUSE_DEVICE_TEST("what every row of probabilities satisfies", "[softmax]") {
+WARPFUSE_DEVICE_TEST("what every row of probabilities satisfies", "[softmax][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {1, 2, 33, 1023, 4097, 50257}) {
       const at::Tensor x = random_with_outliers({7, columns}, dtype, device);
@@ -62,7 +62,7 @@ WARPFUSE_DEVICE_TEST("what every row of probabilities satisfies", "[softmax]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("repeated calls give the same bits", "[softmax]") {
+WARPFUSE_DEVICE_TEST("repeated calls give the same bits", "[softmax][portable]") {
   for (const SoftmaxOperator& op : kSoftmaxOperators) {
     for (const int64_t columns : {33, 1025, 50257}) {
       const at::Tensor x = random_tensor({9, columns}, at::kFloat, device);
@@ -75,7 +75,8 @@ WARPFUSE_DEVICE_TEST("repeated calls give the same bits", "[softmax]") {
 }
 
 // Sums follow the 16-byte packs of a row, so the row alone has to start where it does in the batch.
-WARPFUSE_DEVICE_TEST("a row alone, as aligned, has the bits it has inside a batch", "[softmax]") {
+WARPFUSE_DEVICE_TEST("a row alone, as aligned, has the bits it has inside a batch",
+                     "[softmax][portable]") {
   for (const SoftmaxOperator& op : kSoftmaxOperators) {
     for (const int64_t columns : {1, 31, 64, 1000, 4097}) {
       const at::Tensor x = random_tensor({37, columns}, at::kFloat, device);

@@ -7,7 +7,7 @@
 #include "support/logprob_checks.h"
 #include "support/pch.h"
 
-WARPFUSE_DEVICE_TEST("vocabularies of every size and dtype", "[logprob]") {
+WARPFUSE_DEVICE_TEST("vocabularies of every size and dtype", "[logprob][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {1, 2, 31, 32, 33, 1000, 32'000, 50'257, 128'256, 262'145}) {
       const int64_t rows = columns > 100'000 ? 2 : columns > 1000 ? 3 : 7;
@@ -19,7 +19,7 @@ WARPFUSE_DEVICE_TEST("vocabularies of every size and dtype", "[logprob]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("rows of every length from 1 to 300", "[logprob]") {
+WARPFUSE_DEVICE_TEST("rows of every length from 1 to 300", "[logprob][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (int64_t columns = 1; columns <= 300; ++columns) {
       const at::Tensor x = random_with_outliers({3, columns}, dtype, device);
@@ -29,7 +29,7 @@ WARPFUSE_DEVICE_TEST("rows of every length from 1 to 300", "[logprob]") {
 }
 
 WARPFUSE_DEVICE_TEST("leading dimensions and targets of both dtypes, with any strides",
-                     "[logprob]") {
+                     "[logprob][portable]") {
   for (const std::vector<int64_t>& leading :
        std::vector<std::vector<int64_t>>{{}, {1}, {5}, {2, 3}, {2, 1, 3}, {2, 3, 1, 2}}) {
     std::vector<int64_t> shape = leading;
@@ -50,7 +50,7 @@ WARPFUSE_DEVICE_TEST("leading dimensions and targets of both dtypes, with any st
   }
 }
 
-WARPFUSE_DEVICE_TEST("logits with any strides and alignment", "[logprob]") {
+WARPFUSE_DEVICE_TEST("logits with any strides and alignment", "[logprob][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const std::string& form : kLogprobForms) {
       const LogprobArguments arguments{.form = form};
@@ -78,7 +78,7 @@ WARPFUSE_DEVICE_TEST("logits with any strides and alignment", "[logprob]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("logits that fit two strides are not copied", "[logprob][memory]") {
+WARPFUSE_DEVICE_TEST("logits that fit two strides are not copied", "[logprob][memory][portable]") {
   // Their rows are found by strides alone: everything between them is NaN.
   const at::Tensor padded = at::full({3, 5, 1088}, kNaN, at::TensorOptions(device));
   const at::Tensor x = padded.narrow(1, 0, 4).narrow(2, 0, 1057);
@@ -94,7 +94,7 @@ WARPFUSE_DEVICE_TEST("logits that fit two strides are not copied", "[logprob][me
   }
 }
 
-WARPFUSE_DEVICE_TEST("temperatures and large logits", "[logprob]") {
+WARPFUSE_DEVICE_TEST("temperatures and large logits", "[logprob][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {33, 5000}) {
       for (const double temperature : {0.25, 0.7, 1.0, 1.3, 100.0, 1e-3, 1e-6, 1e6}) {
@@ -112,7 +112,7 @@ WARPFUSE_DEVICE_TEST("temperatures and large logits", "[logprob]") {
 }
 
 WARPFUSE_DEVICE_TEST("a log-probability near zero keeps its value beside large logits",
-                     "[logprob]") {
+                     "[logprob][portable]") {
   // y - lse would round both to multiples of 1e-3.
   const at::Tensor x = tensor_of({10'000.0, 9'990.0, 9'985.0}, at::kFloat, device).view({1, 3});
   const auto got =
@@ -121,7 +121,7 @@ WARPFUSE_DEVICE_TEST("a log-probability near zero keeps its value beside large l
   CHECK(std::abs(got.item<double>() - exact) < 1.5e-7);
 }
 
-WARPFUSE_DEVICE_TEST("shards merged by their lse equal the whole", "[logprob]") {
+WARPFUSE_DEVICE_TEST("shards merged by their lse equal the whole", "[logprob][portable]") {
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const auto& [columns, first] :
          std::vector<std::pair<int64_t, int64_t>>{{2, 1}, {100, 33}, {50'257, 25'000}}) {

@@ -44,7 +44,7 @@ std::string differing_tokens(const at::Tensor& logits, const SampleArguments& ar
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("thousands of rows have the CPU's tokens", "[sampling]") {
+WARPFUSE_GPU_TEST("thousands of rows have the CPU's tokens", "[sampling][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
              {2000, 1}, {2000, 2}, {2000, 31}, {3000, 1000}, {1, 4097}, {300, 50'257}}) {
@@ -57,7 +57,7 @@ WARPFUSE_GPU_TEST("thousands of rows have the CPU's tokens", "[sampling]") {
   }
 }
 
-WARPFUSE_GPU_TEST("every size of cluster gives the same tokens", "[sampling][launches]") {
+WARPFUSE_GPU_TEST("every size of cluster gives the same tokens", "[sampling][launches][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t columns : {4096, 50'257, 128'256, 1 << 20}) {
       const at::Tensor x = random_tensor({2, columns}, dtype, device);
@@ -72,7 +72,8 @@ WARPFUSE_GPU_TEST("every size of cluster gives the same tokens", "[sampling][lau
   }
 }
 
-WARPFUSE_GPU_TEST("few long rows are clusters', many are blocks'", "[sampling][launches]") {
+WARPFUSE_GPU_TEST("few long rows are clusters', many are blocks'",
+                  "[sampling][launches][portable]") {
   const auto tier = [&](int64_t rows, const SampleArguments& arguments) -> std::string {
     const at::Tensor x = at::zeros({rows, 50'257}, at::TensorOptions(device).dtype(at::kHalf));
     const auto launches = launches_during([&] { sample(x, steps_of(x), arguments); });
@@ -88,7 +89,8 @@ WARPFUSE_GPU_TEST("few long rows are clusters', many are blocks'", "[sampling][l
   }
 }
 
-WARPFUSE_GPU_TEST("wide values, equal values and rows that start anywhere", "[sampling]") {
+WARPFUSE_GPU_TEST("wide values, equal values and rows that start anywhere",
+                  "[sampling][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor flat = random_with_outliers({40 * 5003 + 16}, dtype, device);
     for (int64_t offset = 0; offset < 9; ++offset) {
@@ -105,7 +107,7 @@ WARPFUSE_GPU_TEST("wide values, equal values and rows that start anywhere", "[sa
   }
 }
 
-WARPFUSE_GPU_TEST("a graph whose step advances in it draws on", "[sampling]") {
+WARPFUSE_GPU_TEST("a graph whose step advances in it draws on", "[sampling][portable]") {
   const at::Tensor x = random_tensor({3, 50'257}, at::kHalf, device);
   const at::Tensor step = at::zeros({1}, at::TensorOptions(device).dtype(at::kLong));
   for (SampleArguments arguments : kRules) {
@@ -127,7 +129,7 @@ WARPFUSE_GPU_TEST("a graph whose step advances in it draws on", "[sampling]") {
   }
 }
 
-WARPFUSE_GPU_TEST("it waits for its stream, and only that", "[sampling]") {
+WARPFUSE_GPU_TEST("it waits for its stream, and only that", "[sampling][portable]") {
   const at::Tensor x = at::zeros({2, 50'257}, at::TensorOptions(device).dtype(at::kHalf));
   const at::Tensor step = at::zeros({1}, at::TensorOptions(device).dtype(at::kLong));
   at::cuda::getDefaultCUDAStream().synchronize();

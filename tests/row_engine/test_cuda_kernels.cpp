@@ -116,7 +116,7 @@ std::vector<int> cluster_sizes() {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
+WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels][portable]") {
   for (const int lane_packs : lane_packs_of(&KernelSet::warp)) {
     const int threads = 32 << lane_packs % 4;  // 64, 128, 256, 32, 64, 128, 32
     const Kernel kernel{Tier::warp, threads, lane_packs};
@@ -135,7 +135,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier warp", "[kernels]") {
   }
 }
 
-WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", "[kernels]") {
+WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers",
+                  "[kernels][portable]") {
   for (const int lane_packs : lane_packs_of(&KernelSet::block)) {
     for (const int threads : {32, 96, lane_packs == 8 ? 256 : 1024}) {
       Kernel{Tier::block, threads, lane_packs}.check_packs(int64_t{threads} * lane_packs, 1, 3,
@@ -149,7 +150,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier block that keeps rows in registers", 
   }
 }
 
-WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in registers", "[kernels]") {
+WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in registers",
+                  "[kernels][portable]") {
   for (const int lane_packs : lane_packs_of(&KernelSet::persistent)) {
     for (const int threads : {32, 96, 512}) {
       const Kernel kernel{Tier::block, threads, lane_packs, 1, true};
@@ -164,7 +166,7 @@ WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in register
   }
 }
 
-WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
+WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels][portable]") {
   const Kernel small{Tier::block, 64, 0, 1, true};
   for (const int64_t slots : {1, 2, 3, 4, 5, 6, 9, 16, 17, 33}) {  // four at once, in four groups
     small.check_packs(slots * 64, 1, 3, device);
@@ -181,7 +183,8 @@ WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels]") {
   }
 }
 
-WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack more", "[kernels]") {
+WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack more",
+                  "[kernels][portable]") {
   const TuningInUse tuning(tuning_with("block 256 0 1 1"));
   for (const at::ScalarType dtype : kDtypes) {
     const int64_t pack = pack_of(dtype);
@@ -205,7 +208,7 @@ WARPFUSE_GPU_TEST("rows that fill the shared memory of a block, and one pack mor
   }
 }
 
-WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
+WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels][portable]") {
   if (cluster_sizes().empty()) {
     skip_test(kNoClusters);
     return;
@@ -233,7 +236,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels]") {
   }
 }
 
-WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
+WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels][portable]") {
   std::vector<Kernel> kernels = {{Tier::block, 64, 8, 1, true},
                                  {Tier::block, 256, 4, 1, true},
                                  {Tier::block, 128, 0, 1, true}};
@@ -265,7 +268,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many rows", "[kernels]") {
   }
 }
 
-WARPFUSE_GPU_TEST("rows that are read twice, whole and in parts", "[kernels]") {
+WARPFUSE_GPU_TEST("rows that are read twice, whole and in parts", "[kernels][portable]") {
   for (const int threads : {32, 96, 512}) {
     const Kernel whole{Tier::stream, threads, 0};
     for (const int64_t packs : {1, 4 * threads, 4 * threads + 1, 9 * threads + 5}) {
@@ -281,7 +284,7 @@ WARPFUSE_GPU_TEST("rows that are read twice, whole and in parts", "[kernels]") {
   }
 }
 
-WARPFUSE_GPU_TEST("a row is split into as many parts as fill the GPU", "[kernels]") {
+WARPFUSE_GPU_TEST("a row is split into as many parts as fill the GPU", "[kernels][portable]") {
   const TuningInUse tuning(tuning_with("stream 256 0 0 0"));
   for (const int64_t rows : {1, 3, 16}) {
     for (const RowFunction& function : row_functions(1, rows, 600'001, at::kHalf, device, {})) {

@@ -21,7 +21,7 @@ at::Tensor drop(const at::Tensor& x, const DropoutCall& call, bool training = tr
 
 }  // namespace
 
-WARPFUSE_DEVICE_TEST("values and gradients of every length and dtype", "[dropout]") {
+WARPFUSE_DEVICE_TEST("values and gradients of every length and dtype", "[dropout][portable]") {
   for (const DropoutCall& order : kOrders) {
     for (const at::ScalarType dtype : kDtypes) {
       for (int64_t columns = 2; columns <= 140; columns += columns < 40 ? 1 : 7) {
@@ -35,7 +35,7 @@ WARPFUSE_DEVICE_TEST("values and gradients of every length and dtype", "[dropout
   }
 }
 
-WARPFUSE_DEVICE_TEST("along any dimension, with any strides and alignment", "[dropout]") {
+WARPFUSE_DEVICE_TEST("along any dimension, with any strides and alignment", "[dropout][portable]") {
   for (const DropoutCall& order : kOrders) {
     for (const at::ScalarType dtype : kDtypes) {
       for (const int64_t dim : {0, 1, 2, -1}) {
@@ -55,7 +55,7 @@ WARPFUSE_DEVICE_TEST("along any dimension, with any strides and alignment", "[dr
   }
 }
 
-WARPFUSE_DEVICE_TEST("softmax_dropout rounds once along any dimension", "[dropout]") {
+WARPFUSE_DEVICE_TEST("softmax_dropout rounds once along any dimension", "[dropout][portable]") {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
     for (const auto& shape :
          std::vector<std::vector<int64_t>>{{3, 33, 5}, {7, 40, 136}, {300, 4, 64}}) {
@@ -66,7 +66,7 @@ WARPFUSE_DEVICE_TEST("softmax_dropout rounds once along any dimension", "[dropou
   }
 }
 
-WARPFUSE_DEVICE_TEST("what is dropped is 0 where what is kept overflows", "[dropout]") {
+WARPFUSE_DEVICE_TEST("what is dropped is 0 where what is kept overflows", "[dropout][portable]") {
   // 131072 times a probability above 1/2 is past float16's end.
   const DropoutCall call{.p = 1 - std::ldexp(1.0, -17), .softmax_first = true};
   const at::Tensor rng = rng_of(7, 8, device);
@@ -98,7 +98,7 @@ TEST_CASE("rows in one pass, other dimensions in two", "[dropout][counters]") {
 }
 
 WARPFUSE_DEVICE_TEST("without training, or with p = 0, it is softmax and nothing is drawn",
-                     "[dropout]") {
+                     "[dropout][portable]") {
   const at::Tensor x = random_tensor({5, 333}, at::kFloat, device);
   const at::Tensor weight = random_tensor({333, 333}, at::kFloat, device, 0.1);
   const at::Tensor bias = random_tensor({333}, at::kFloat, device);
@@ -122,7 +122,7 @@ WARPFUSE_DEVICE_TEST("without training, or with p = 0, it is softmax and nothing
   CHECK(calls() == 0);
 }
 
-WARPFUSE_DEVICE_TEST("p = 1 is as in ATen", "[dropout]") {
+WARPFUSE_DEVICE_TEST("p = 1 is as in ATen", "[dropout][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor x = random_tensor({5, 33}, dtype, device).set_requires_grad(true);
     for (const int64_t dim : {0, 1}) {
@@ -138,7 +138,7 @@ WARPFUSE_DEVICE_TEST("p = 1 is as in ATen", "[dropout]") {
   }
 }
 
-WARPFUSE_DEVICE_TEST("a seed repeats a call, and no two calls are alike", "[dropout]") {
+WARPFUSE_DEVICE_TEST("a seed repeats a call, and no two calls are alike", "[dropout][portable]") {
   const at::Tensor x = random_tensor({16, 1000}, at::kFloat, device);
   const at::Tensor weight = random_tensor({1000, 1000}, at::kFloat, device, 0.05);
   const auto calls = [&](int64_t seed) {
@@ -164,7 +164,7 @@ WARPFUSE_DEVICE_TEST("a seed repeats a call, and no two calls are alike", "[drop
   CHECK(!first[6].equal(first[7]));
 }
 
-WARPFUSE_DEVICE_TEST("the default arguments drop half, in training", "[dropout]") {
+WARPFUSE_DEVICE_TEST("the default arguments drop half, in training", "[dropout][portable]") {
   const at::Tensor ones = at::ones({4, 10'000}, at::TensorOptions(device));
   static const auto op =
       warpfuse::detail::find_operator<at::Tensor(const at::Tensor&, int64_t, double, bool)>(
@@ -176,7 +176,7 @@ WARPFUSE_DEVICE_TEST("the default arguments drop half, in training", "[dropout]"
 }
 
 WARPFUSE_DEVICE_TEST("the expectation of what comes out of softmax_dropout is softmax",
-                     "[dropout][random-numbers]") {
+                     "[dropout][random-numbers][portable]") {
   const at::Tensor x = random_tensor({1, 64}, at::kDouble, device, 1.0);
   constexpr int64_t kCalls = 40'000;
   const double p = 0.3;
@@ -186,7 +186,7 @@ WARPFUSE_DEVICE_TEST("the expectation of what comes out of softmax_dropout is so
   CHECK(((many.mean(0, true) - softmax).abs() < 5 * deviation).all().item<bool>());
 }
 
-WARPFUSE_DEVICE_TEST("linear, dropout, softmax: values and gradients", "[dropout]") {
+WARPFUSE_DEVICE_TEST("linear, dropout, softmax: values and gradients", "[dropout][portable]") {
   const double p = 0.2;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
     for (const std::vector<int64_t>& shape :
@@ -232,7 +232,8 @@ WARPFUSE_DEVICE_TEST("linear, dropout, softmax: values and gradients", "[dropout
   }
 }
 
-WARPFUSE_DEVICE_TEST("linear_dropout_softmax is dropout_softmax of at::linear", "[dropout]") {
+WARPFUSE_DEVICE_TEST("linear_dropout_softmax is dropout_softmax of at::linear",
+                     "[dropout][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor input = random_tensor({4, 33}, dtype, device, 1.0);
     const at::Tensor weight = random_tensor({1000, 33}, dtype, device, 0.3);
@@ -244,7 +245,7 @@ WARPFUSE_DEVICE_TEST("linear_dropout_softmax is dropout_softmax of at::linear", 
   }
 }
 
-WARPFUSE_DEVICE_TEST("empty tensors and single elements", "[dropout]") {
+WARPFUSE_DEVICE_TEST("empty tensors and single elements", "[dropout][portable]") {
   const auto options = at::TensorOptions(device);
   for (const DropoutCall& order : kOrders) {
     for (const std::vector<int64_t>& shape :
@@ -266,7 +267,7 @@ WARPFUSE_DEVICE_TEST("empty tensors and single elements", "[dropout]") {
             .sizes() == at::IntArrayRef({0, 5}));
 }
 
-WARPFUSE_DEVICE_TEST("NaN and infinities are as in ATen's chain", "[dropout]") {
+WARPFUSE_DEVICE_TEST("NaN and infinities are as in ATen's chain", "[dropout][portable]") {
   // What is dropped is multiplied by 0, so that an infinity becomes NaN.
   const double p = 0.5;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {

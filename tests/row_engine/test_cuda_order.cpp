@@ -42,7 +42,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, const at::Device& device
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("queries that blocks of several rows do not divide", "[order]") {
+WARPFUSE_GPU_TEST("queries that blocks of several rows do not divide", "[order][portable]") {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
     for (const auto& [batch, heads] :
          std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 3}, {3, 1}, {2, 5}, {7, 11}}) {
@@ -55,7 +55,7 @@ WARPFUSE_GPU_TEST("queries that blocks of several rows do not divide", "[order]"
   }
 }
 
-WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order]") {
+WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order][portable]") {
   for (const int threads : {32, 64, 128, 256}) {
     const TuningInUse tuning(tuning_with(c10::str("warp ", threads, " 4 1 0")));
     for (const int64_t keys : {1, 20, 100, 250, 500}) {  // 1 to 32 lanes a row
@@ -64,7 +64,7 @@ WARPFUSE_GPU_TEST("blocks of each size share out the rows", "[order]") {
   }
 }
 
-WARPFUSE_GPU_TEST("one row a block, in every tier", "[order]") {
+WARPFUSE_GPU_TEST("one row a block, in every tier", "[order][portable]") {
   for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
     for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
@@ -74,7 +74,7 @@ WARPFUSE_GPU_TEST("one row a block, in every tier", "[order]") {
   }
 }
 
-WARPFUSE_GPU_TEST("attention as models have it", "[order]") {
+WARPFUSE_GPU_TEST("attention as models have it", "[order][portable]") {
   check({1, 12, 1, 1000}, at::kHalf, device);  // one token more
   check({4, 12, 1, 777}, at::kBFloat16, device);
   check({2, 3, 500, 500}, at::kBFloat16, device);

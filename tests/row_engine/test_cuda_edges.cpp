@@ -22,7 +22,7 @@ void for_all_tiers(const Check& check) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("a row's only visible key, wherever it is", "[edges]") {
+WARPFUSE_GPU_TEST("a row's only visible key, wherever it is", "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : kDtypes) {
       const int64_t keys = 333;
@@ -52,7 +52,8 @@ WARPFUSE_GPU_TEST("a row's only visible key, wherever it is", "[edges]") {
   });
 }
 
-WARPFUSE_GPU_TEST("rows that end before the first aligned address behind their start", "[edges]") {
+WARPFUSE_GPU_TEST("rows that end before the first aligned address behind their start",
+                  "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : kDtypes) {
       for (int64_t columns = 1; columns <= 8; ++columns) {
@@ -70,7 +71,7 @@ WARPFUSE_GPU_TEST("rows that end before the first aligned address behind their s
   });
 }
 
-WARPFUSE_GPU_TEST("hidden keys are zeros in rows of NaN and infinities", "[edges]") {
+WARPFUSE_GPU_TEST("hidden keys are zeros in rows of NaN and infinities", "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
       for (const double value : {kNaN, kInf, -kInf}) {
@@ -99,7 +100,7 @@ WARPFUSE_GPU_TEST("hidden keys are zeros in rows of NaN and infinities", "[edges
   });
 }
 
-WARPFUSE_GPU_TEST("a row of NaN, of infinities, and of one value", "[edges]") {
+WARPFUSE_GPU_TEST("a row of NaN, of infinities, and of one value", "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : kDtypes) {
       for (const double value : {0.0, kNaN, kInf, -kInf, finfo_max(dtype), -finfo_max(dtype)}) {
@@ -117,7 +118,7 @@ WARPFUSE_GPU_TEST("a row of NaN, of infinities, and of one value", "[edges]") {
 
 // Exponentials of half precision scores are relative to a rounded product, and from 2^16 on in
 // another base; with a spread, warps of a row lie on both sides of that.
-WARPFUSE_GPU_TEST("half precision scores of every magnitude", "[edges]") {
+WARPFUSE_GPU_TEST("half precision scores of every magnitude", "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
       const double largest = finfo_max(dtype);
@@ -135,7 +136,7 @@ WARPFUSE_GPU_TEST("half precision scores of every magnitude", "[edges]") {
   });
 }
 
-WARPFUSE_GPU_TEST("a planted value reaches its row, and no other", "[edges]") {
+WARPFUSE_GPU_TEST("a planted value reaches its row, and no other", "[edges][portable]") {
   for_all_tiers([&] {
     const at::Tensor clean = random_at(1, {5, 1001}, at::kHalf, device);
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
@@ -157,7 +158,7 @@ WARPFUSE_GPU_TEST("a planted value reaches its row, and no other", "[edges]") {
   });
 }
 
-WARPFUSE_GPU_TEST("rows shorter than a pack, and about as long", "[edges]") {
+WARPFUSE_GPU_TEST("rows shorter than a pack, and about as long", "[edges][portable]") {
   for_all_tiers([&] {
     for (const at::ScalarType dtype : kDtypes) {
       for (int64_t keys = 1; keys <= 26; ++keys) {

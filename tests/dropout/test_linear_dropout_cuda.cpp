@@ -64,7 +64,8 @@ constexpr at::ScalarType kNarrow[] = {at::kHalf, at::kBFloat16, at::kFloat};
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel",
+                  "[dropout][linear][portable]") {
   if (skip_without_kernel()) {
     return;
   }
@@ -97,7 +98,8 @@ WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel", "[dropout]
             .equal(std::get<0>(linear_dropout_softmax(l.input, l.weight, {}, kP, rng))));
 }
 
-WARPFUSE_GPU_TEST("TF32 by the setting of CUDA's matrix products alone", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("TF32 by the setting of CUDA's matrix products alone",
+                  "[dropout][linear][portable]") {
   const auto set = [](at::Float32Precision precision) {
     at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL,
                                             precision);
@@ -108,7 +110,8 @@ WARPFUSE_GPU_TEST("TF32 by the setting of CUDA's matrix products alone", "[dropo
   set(at::Float32Precision::NONE);
 }
 
-WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear",
+                  "[dropout][linear][portable]") {
   const Tf32 tf32(true);
   const int64_t columns = 88 * kColumns;
   for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
@@ -150,7 +153,7 @@ WARPFUSE_GPU_TEST("what the one kernel does not take goes to at::linear", "[drop
   CHECK(tiles() == 0);
 }
 
-WARPFUSE_GPU_TEST("NaN and infinities in one kernel", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("NaN and infinities in one kernel", "[dropout][linear][portable]") {
   if (skip_without_kernel()) {
     return;
   }
@@ -187,7 +190,7 @@ WARPFUSE_GPU_TEST("NaN and infinities in one kernel", "[dropout][linear]") {
   }
 }
 
-WARPFUSE_GPU_TEST("gradients behind one kernel", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("gradients behind one kernel", "[dropout][linear][portable]") {
   if (skip_without_kernel()) {
     return;
   }
@@ -217,7 +220,7 @@ WARPFUSE_GPU_TEST("gradients behind one kernel", "[dropout][linear]") {
   }
 }
 
-WARPFUSE_GPU_TEST("one kernel on several streams, and in a graph", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("one kernel on several streams, and in a graph", "[dropout][linear][portable]") {
   if (skip_without_kernel()) {
     return;
   }
@@ -257,7 +260,7 @@ WARPFUSE_GPU_TEST("one kernel on several streams, and in a graph", "[dropout][li
   CHECK(seen.size() == 6);
 }
 
-WARPFUSE_GPU_TEST("one kernel has no memory for logits", "[dropout][linear]") {
+WARPFUSE_GPU_TEST("one kernel has no memory for logits", "[dropout][linear][portable]") {
   if (skip_without_kernel()) {
     return;
   }

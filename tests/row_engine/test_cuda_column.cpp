@@ -68,7 +68,7 @@ std::string ahead_tuning(const std::string& threads, int blocks) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column]") {
+WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t inner : {2, 3, 5, 8, 16, 31, 32, 33, 64, 65, 129, 264}) {
       for (const int64_t outer : {1, 3}) {
@@ -81,7 +81,7 @@ WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column]") {
   }
 }
 
-WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column]") {
+WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column][portable]") {
   constexpr int64_t kMost = 70'000;
   for (const at::ScalarType dtype : kDtypes) {
     std::set<int64_t> columns;
@@ -103,7 +103,7 @@ WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column]") {
   }
 }
 
-WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
+WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
   Plans ran;
   std::vector<int> sizes = {1};
   for (int blocks = 2; blocks <= row_limits().cluster_blocks; blocks *= 2) {
@@ -155,7 +155,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column]") {
   CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
 }
 
-WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropout]") {
+WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropout][portable]") {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
     for (const std::string& table : {library_tuning(), tuning_with("column 256 8 1 0"),
                                      tuning_with("column 256 0 1 0"), ahead_tuning("256 ", 1)}) {
@@ -167,7 +167,7 @@ WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropou
   }
 }
 
-WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {
+WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][portable]") {
   for (const int blocks : {1, 4}) {
     if (blocks > row_limits().cluster_blocks) {
       continue;
@@ -205,7 +205,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column]") {
 }
 
 WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tiles that stay",
-                  "[column]") {
+                  "[column][portable]") {
   for (const int blocks : {1, 2}) {
     if (blocks > row_limits().cluster_blocks) {
       continue;
@@ -235,7 +235,7 @@ WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tile
   }
 }
 
-WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column]") {
+WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     const std::vector<int64_t> shape = {3, 100, 32};
     for (const auto& [of_grad, of_output] :
@@ -250,7 +250,7 @@ WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column]") {
   }
 }
 
-WARPFUSE_GPU_TEST("planted values in a tile stay in their row", "[column]") {
+WARPFUSE_GPU_TEST("planted values in a tile stay in their row", "[column][portable]") {
   for (const int64_t inner : {16, 5}) {
     for (const int64_t columns : {100, 3000, 50'000}) {
       const at::Tensor clean = random_at(0, {1, columns, inner}, at::kHalf, device);

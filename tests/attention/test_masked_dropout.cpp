@@ -42,7 +42,7 @@ at::Tensor public_call(const at::Tensor& scores, const MaskArguments& a, double 
 
 }  // namespace
 
-WARPFUSE_DEVICE_TEST("every mask with dropout behind it", "[masked][dropout]") {
+WARPFUSE_DEVICE_TEST("every mask with dropout behind it", "[masked][dropout][portable]") {
   std::vector<std::vector<int64_t>> shapes = {
       {1, 1, 2, 1023}, {1, 2, 1, 4097}, {1, 1, 1, 50257}, {2, 3, 65, 64}};
   for (int64_t keys = 2; keys <= 130; keys += keys < 24 ? 1 : 13) {
@@ -58,7 +58,7 @@ WARPFUSE_DEVICE_TEST("every mask with dropout behind it", "[masked][dropout]") {
 }
 
 WARPFUSE_DEVICE_TEST("scores of two and three dimensions, and with any strides",
-                     "[masked][dropout]") {
+                     "[masked][dropout][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     check_masked_dropout(random_tensor({5, 33}, dtype, device), {.causal = "upper_left"}, 0.4);
     check_masked_dropout(random_tensor({3, 5, 33}, dtype, device), {.causal = "lower_right"}, 0.4);
@@ -70,7 +70,7 @@ WARPFUSE_DEVICE_TEST("scores of two and three dimensions, and with any strides",
 }
 
 WARPFUSE_DEVICE_TEST("without training, or with p = 0, it is scaled_masked_softmax",
-                     "[masked][dropout]") {
+                     "[masked][dropout][portable]") {
   const at::Tensor scores = random_tensor({2, 2, 5, 33}, at::kFloat, device);
   for (const MaskArguments& arguments : rule_sets({2, 2, 5, 33}, at::kFloat, device)) {
     const at::Tensor expected = masked_softmax(scores, arguments);
@@ -83,7 +83,7 @@ WARPFUSE_DEVICE_TEST("without training, or with p = 0, it is scaled_masked_softm
 }
 
 WARPFUSE_DEVICE_TEST("what hidden keys hold does not matter, forward and backward",
-                     "[masked][dropout]") {
+                     "[masked][dropout][portable]") {
   const double p = 0.3;
   for (const at::ScalarType dtype : kDtypes) {
     const at::Tensor rng = rng_of(5, 8, device);
@@ -112,7 +112,7 @@ WARPFUSE_DEVICE_TEST("what hidden keys hold does not matter, forward and backwar
 }
 
 WARPFUSE_DEVICE_TEST("a row without a visible key is zero, whatever an additive mask hides",
-                     "[masked][dropout]") {
+                     "[masked][dropout][portable]") {
   const at::Tensor rng = rng_of(5, 8, device);
   for (const at::ScalarType dtype : kDtypes) {
     at::Tensor mask = at::zeros({3, 33}, at::TensorOptions(device).dtype(dtype));
@@ -131,7 +131,8 @@ WARPFUSE_DEVICE_TEST("a row without a visible key is zero, whatever an additive 
   }
 }
 
-WARPFUSE_DEVICE_TEST("gradients of scores and of an additive mask", "[masked][dropout][gradient]") {
+WARPFUSE_DEVICE_TEST("gradients of scores and of an additive mask",
+                     "[masked][dropout][gradient][portable]") {
   const at::Tensor rng = rng_of(17, 4, device);
   const double p = 0.3;
   for (const MaskArguments& arguments : rule_sets({2, 2, 3, 5}, at::kDouble, device)) {
@@ -153,7 +154,7 @@ WARPFUSE_DEVICE_TEST("gradients of scores and of an additive mask", "[masked][dr
 }
 
 WARPFUSE_DEVICE_TEST("the gradient of an additive mask is summed before it is rounded",
-                     "[masked][dropout][gradient]") {
+                     "[masked][dropout][gradient][portable]") {
   const double p = 0.3;
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const at::ScalarType mask_type : {dtype, at::kFloat}) {
@@ -183,7 +184,7 @@ WARPFUSE_DEVICE_TEST("the gradient of an additive mask is summed before it is ro
 }
 
 WARPFUSE_DEVICE_TEST("attention with dropout repeats with a seed, and only then",
-                     "[masked][dropout]") {
+                     "[masked][dropout][portable]") {
   const at::Tensor scores = random_tensor({2, 2, 16, 64}, at::kFloat, device);
   const MaskArguments causal{.causal = "upper_left"};
   at::manual_seed(9);

@@ -37,7 +37,8 @@ bool is_resident(const RowPlan& plan) {
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("parts of rows in shared memory, in registers, and read twice", "[resident]") {
+WARPFUSE_GPU_TEST("parts of rows in shared memory, in registers, and read twice",
+                  "[resident][portable]") {
   constexpr int64_t kShared = 8192;
   for (const auto& [threads, parts] : {std::pair{32, 5}, {64, 2}}) {
     const TuningInUse tuning(tuning_of(c10::str("stream ", threads, " 0 ", parts, " 1"), kShared));
@@ -65,7 +66,8 @@ WARPFUSE_GPU_TEST("parts of rows in shared memory, in registers, and read twice"
   }
 }
 
-WARPFUSE_GPU_TEST("all threads that a table can ask for keep parts of rows", "[resident]") {
+WARPFUSE_GPU_TEST("all threads that a table can ask for keep parts of rows",
+                  "[resident][portable]") {
   for (const int threads : {96, 256, 512}) {
     const TuningInUse tuning(tuning_with(c10::str("stream ", threads, " 0 7 1")));
     for (const RowFunction& function : row_functions(1, 2, 200'003, at::kHalf, device, {})) {
@@ -76,7 +78,7 @@ WARPFUSE_GPU_TEST("all threads that a table can ask for keep parts of rows", "[r
   }
 }
 
-WARPFUSE_GPU_TEST("planted values in rows that all multiprocessors keep", "[resident]") {
+WARPFUSE_GPU_TEST("planted values in rows that all multiprocessors keep", "[resident][portable]") {
   const TuningInUse tuning(tuning_of("stream 64 0 3 1", 4096));
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
@@ -107,7 +109,7 @@ WARPFUSE_GPU_TEST("planted values in rows that all multiprocessors keep", "[resi
   }
 }
 
-WARPFUSE_GPU_TEST("the default table keeps few long rows in one kernel", "[resident]") {
+WARPFUSE_GPU_TEST("the default table keeps few long rows in one kernel", "[resident][portable]") {
   const bool large = row_limits().multiprocessors == 132 && row_limits().shared_bytes > 200 * 1024;
   for (const auto& shape : std::vector<std::vector<int64_t>>{{16, 1'000'003}, {1, 8'388'617}}) {
     const at::Tensor x = random_at(0, shape, at::kBFloat16, device);
@@ -128,7 +130,8 @@ WARPFUSE_GPU_TEST("the default table keeps few long rows in one kernel", "[resid
   }
 }
 
-WARPFUSE_GPU_TEST("a graph of kernels that wait for all their blocks, replayed", "[resident]") {
+WARPFUSE_GPU_TEST("a graph of kernels that wait for all their blocks, replayed",
+                  "[resident][portable]") {
   const TuningInUse tuning(tuning_with("stream 512 0 1024 1"));
   const at::Tensor x = random_at(0, {4, 1'000'003}, at::kFloat, device);
   REQUIRE(is_resident(plan_of(Direction::forward, x)));
@@ -164,7 +167,7 @@ WARPFUSE_GPU_TEST("a graph of kernels that wait for all their blocks, replayed",
 }
 
 WARPFUSE_GPU_TEST("kernels that wait for all their blocks, on several streams at once",
-                  "[resident]") {
+                  "[resident][portable]") {
   const TuningInUse tuning(tuning_with("stream 512 0 1024 1"));
   constexpr int kStreams = 3, kCalls = 60;
   struct Lane {

@@ -42,7 +42,8 @@ Names tier_of(const warpfuse::RowPlan& plan) { return {warpfuse::to_string(plan.
 
 }  // namespace
 
-WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right results", "[tiers]") {
+WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right results",
+                  "[tiers][portable]") {
   for (const SoftmaxOperator& op : kSoftmaxOperators) {
     for (const at::ScalarType dtype : kDtypes) {
       const auto check = [&](at::IntArrayRef shape, int64_t dim,
@@ -81,7 +82,7 @@ WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right res
 }
 
 #ifdef WARPFUSE_WITH_CUDA
-WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[tiers]") {
+WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[tiers][portable]") {
   const auto built = nlohmann::json::parse(warpfuse::build_info())["architectures"];
   const bool has_code = std::ranges::find(built, "9.0a") != built.end();
   const auto gpu = nlohmann::json::parse(warpfuse::device_info())["gpus"][device.index()];
@@ -95,7 +96,7 @@ WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[t
 }
 #endif
 
-WARPFUSE_GPU_TEST("a name moves the counter of its tier alone", "[tiers]") {
+WARPFUSE_GPU_TEST("a name moves the counter of its tier alone", "[tiers][portable]") {
   const at::Tensor x = random_tensor({5, 32}, at::kFloat, device);
   for (const std::string& name : algorithms_on(device)) {
     CHECK(tiers_of([&] { softmax_algorithm(x, -1, name); }) == Names{name});
@@ -103,7 +104,7 @@ WARPFUSE_GPU_TEST("a name moves the counter of its tier alone", "[tiers]") {
   }
 }
 
-WARPFUSE_GPU_TEST("a tier that cannot take a row says so", "[tiers]") {
+WARPFUSE_GPU_TEST("a tier that cannot take a row says so", "[tiers][portable]") {
   const auto check_refused = [](const at::Tensor& x, int64_t dim, const std::string& name) {
     std::string got;
     CHECK(tiers_of([&] { got = error_of([&] { softmax_algorithm(x, dim, name); }); }).empty());
@@ -124,7 +125,7 @@ WARPFUSE_GPU_TEST("a tier that cannot take a row says so", "[tiers]") {
   check_refused(random_tensor({5, 32}, at::kFloat, device), -1, "cluster");
 }
 
-WARPFUSE_GPU_TEST("planted values in every tier", "[tiers]") {
+WARPFUSE_GPU_TEST("planted values in every tier", "[tiers][portable]") {
   for (const std::string& name : algorithms_on(device)) {
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
       const at::Tensor clean = random_tensor({5, 1000}, at::kHalf, device);
