@@ -1,5 +1,5 @@
 // sample_tokens: infinite logits and NaN, empty batches, the ends of its arguments, bad input; the
-// example of docs/sample_tokens.md.
+// example of docs/operators/sampling.md.
 
 #include <warpfuse/sample_tokens.h>
 
@@ -179,14 +179,4 @@ WARPFUSE_DEVICE_TEST("what is said about bad input", "[sampling][errors]") {
   check(x, step, {.top_p = 1.5}, "top_p: expected a probability above 0, at most 1, got 1.5");
   check(x, step, {.min_p = 1.5}, "min_p: expected a probability from 0 to 1, got 1.5");
   check(x, step, {.top_k = -1}, "top_k: expected 0 or a positive number of tokens, got -1");
-}
-
-TEST_CASE("the example of docs/sample_tokens.md", "[sampling]") {
-  at::Tensor logits = at::randn({4, 50257});
-  at::Tensor step = at::zeros({1}, at::kLong);
-  at::Tensor names = at::arange(4, at::kLong);  // of the sequences, whatever slots they are in
-  at::Tensor tokens = warpfuse::sample_tokens(logits, step, 42, 0.8, 50, 0.95, 0.0, names);
-  step.add_(1);
-  CHECK(tokens.sizes() == at::IntArrayRef{4});
-  CHECK(tokens.ge(0).logical_and(tokens.lt(50'257)).all().item<bool>());
 }
