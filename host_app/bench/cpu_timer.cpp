@@ -15,9 +15,9 @@
 
 #include "bench/timer.h"
 #include "bench/times.h"
-#include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/device.h"
 
 namespace warpfuse::host::bench {
 namespace {

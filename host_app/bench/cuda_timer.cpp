@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "bench/timer.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
 

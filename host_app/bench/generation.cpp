@@ -9,7 +9,7 @@
 
 #include "bench/generation_step.h"
 #include "bench/times.h"
-#include "runtime/decode_loop.h"
+#include "runtime/decode/decode_loop.h"
 #include "runtime/interrupt.h"
 
 namespace warpfuse::host::bench {

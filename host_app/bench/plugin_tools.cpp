@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/errors.h"
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host::bench {
 namespace {

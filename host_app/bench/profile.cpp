@@ -7,7 +7,7 @@
 
 #include "bench/benchmark.h"
 #include "bench/matmul_precision.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/output.h"
 

@@ -7,9 +7,9 @@
 
 #include "bench/plugin_tools.h"
 #include "generated/commit.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/device.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
+#include "runtime/load/device.h"
 
 namespace warpfuse::host::bench {
 namespace {

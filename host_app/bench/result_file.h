@@ -6,7 +6,7 @@
 
 #include "bench/case.h"
 #include "bench/timer.h"
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host::bench {
 

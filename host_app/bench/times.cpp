@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 
 namespace warpfuse::host::bench {
 

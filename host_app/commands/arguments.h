@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 

@@ -22,11 +22,11 @@
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/plugin.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

@@ -1,6 +1,6 @@
 #include "commands/bench_device.h"
 
-#include "runtime/session.h"
+#include "runtime/load/session.h"
 
 namespace warpfuse::host {
 

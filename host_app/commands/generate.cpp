@@ -5,16 +5,16 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
-#include "runtime/escapes.h"
+#include "runtime/decode/generation.h"
 #include "runtime/files.h"
-#include "runtime/generation.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/prompts.h"
-#include "runtime/session.h"
 #include "runtime/softmax_call_counter.h"
+#include "runtime/text/escapes.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {

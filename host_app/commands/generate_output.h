@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/generation.h"
-#include "runtime/prompts.h"
-#include "runtime/text_output.h"
-#include "runtime/tokenizer.h"
+#include "runtime/decode/generation.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/text_output.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 

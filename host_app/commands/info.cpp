@@ -11,10 +11,10 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/device.h"
+#include "runtime/load/device.h"
+#include "runtime/load/plugin.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
-#include "runtime/session.h"
 
 namespace warpfuse::host {
 namespace {

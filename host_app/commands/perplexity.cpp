@@ -1,4 +1,4 @@
-#include "runtime/perplexity.h"
+#include "runtime/score/perplexity.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +12,11 @@
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/session.h"
 #include "runtime/status_line.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {

@@ -20,8 +20,8 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/session.h"
 #include "runtime/status_line.h"
 
 namespace warpfuse::host {

@@ -11,7 +11,7 @@
 #include "commands/commands.h"
 #include "runtime/json_text.h"
 #include "runtime/output.h"
-#include "runtime/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {

@@ -5,13 +5,13 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/model.h"
+#include "runtime/load/model.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/prompts.h"
-#include "runtime/session.h"
+#include "runtime/score/verification.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
-#include "runtime/verification.h"
 
 namespace warpfuse::host {
 namespace {

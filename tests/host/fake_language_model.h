@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "runtime/graph_passes.h"
-#include "runtime/language_model.h"
+#include "runtime/decode/language_model.h"
+#include "runtime/load/graph_passes.h"
 
 // A model on the CPU that says token t + 1 after token t, and 0 after its last one.
 // `decode` is the body of its method, where another is wanted.

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/cuda_runtime.h"
-#include "runtime/step_state.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/step_state.h"
 
 // Plays a GPU on the CPU: a graph is its work, run at each replay.
 class FakeRuntime : public warpfuse::host::CudaRuntime {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/timer.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/step_state.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/step_state.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host;

@@ -5,8 +5,8 @@
 #include "fake_language_model.h"
 #include "fake_runtime.h"
 #include "plugin_under_test.h"
-#include "runtime/decode_loop.h"
-#include "runtime/generation.h"
+#include "runtime/decode/decode_loop.h"
+#include "runtime/decode/generation.h"
 #include "support/catch.h"
 
 using warpfuse::host::Choice;

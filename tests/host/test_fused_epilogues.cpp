@@ -5,9 +5,9 @@
 #include <string>
 
 #include "method_graph.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/graph_passes.h"
-#include "runtime/shared_library.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/load/graph_passes.h"
+#include "runtime/load/shared_library.h"
 #include "support/devices.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "method_graph.h"
-#include "runtime/graph_passes.h"
+#include "runtime/load/graph_passes.h"
 #include "support/catch.h"
 
 namespace {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "failure_of.h"
-#include "runtime/bpe.h"
-#include "runtime/tokenizer.h"
+#include "runtime/text/bpe.h"
+#include "runtime/text/tokenizer.h"
 #include "support/catch.h"
 #include "temporary_folder.h"
 #include "toy_vocabulary.h"
