@@ -55,8 +55,8 @@ struct Checked {
   Status status = Status::ok;
   std::string reason = {};           // where it is not ok
   std::optional<double> error = {};  // where there is a result
-  std::optional<int64_t> extra_bytes =
-      {};              // the call's memory besides its outputs, where it is counted
+  // The call's memory besides its outputs, where it is counted.
+  std::optional<int64_t> extra_bytes = {};
   Json launches = {};  // of the plugin's kernels; null for ATen
 };
 

@@ -68,7 +68,10 @@ TEST_CASE("ATen's variants pass, and fail with one element off, a NaN or another
   const Case c = row(op, direction, shape, dtype);
   const Variant tested = variant(c, name);
   CHECK(passes(tested, as_it_is));
-  CHECK_FALSE(passes(tested, last_times(1.5)));
+  CHECK_FALSE(passes(tested, [](Outputs& o) {
+    o.result = o.result.clone();
+    o.result.view(-1)[-1] += o.result.abs().max() / 2;
+  }));
   CHECK_FALSE(passes(tested, last_is(kNan)));
   CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.to(at::kLong); }));
   CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.flatten().narrow(0, 0, 6); }));
@@ -146,10 +149,10 @@ TEST_CASE("each result of a linear with dropout and softmax is checked", "[bench
   const Variant step =
       variant(row("linear_dropout_softmax", Direction::both, "12x20x33", dtype), name);
   CHECK(passes(step, as_it_is));
-  CHECK_FALSE(passes(step, [](Outputs& o) { o.result = o.result * 1.5; }));
+  CHECK_FALSE(passes(step, [](Outputs& o) { o.result = o.result.neg(); }));
   for (size_t i = 0; i < 3; ++i) {
     CAPTURE(i);
-    CHECK_FALSE(passes(step, [i](Outputs& o) { o.others.at(i) = o.others[i] * 1.5; }));
+    CHECK_FALSE(passes(step, [i](Outputs& o) { o.others.at(i) = o.others[i].neg(); }));
   }
   const auto sizes = int64_t{33} * 20 + 12 * 20 + 33 + 12 * 33;
   CHECK(step.call(0).bytes() == sizes * static_cast<int64_t>(c10::elementSize(dtype)));
@@ -213,7 +216,7 @@ TEST_CASE("a check sees what is not written, and leaves inputs as they were", "[
   };
   const Checked unwritten = check(variant, kPlainly);
   CHECK(unwritten.status == Checked::Status::wrong);
-  CHECK(unwritten.reason == "error nan where 0 is allowed");
+  CHECK(unwritten.reason.ends_with("nan where 0 is allowed"));
   variant.call = [](int64_t) -> Outputs { TORCH_CHECK(false, "not for\nme"); };
   CHECK(check(variant, kPlainly).status == Checked::Status::unsupported);
   variant.kind = Variant::Kind::plugin;

@@ -35,6 +35,7 @@ struct Set {
 };
 
 bool softmax_first(const Case& c) { return c.op == &kSoftmaxDropout; }
+
 // --- the plugin -------------------------------------------------------------------------------
 
 struct Forward {

@@ -149,15 +149,15 @@ double gradient_error(const Case& c, const Set& in, const Expected& grad_logits,
                error_beside(c, outputs.others[1], {value.sum(0), size.sum(0)}));
 }
 
-// Logits may be rounded, and the exponential makes the relative error of a logit one of |logit|
-// times that. `kept` draws the random numbers of the call once more.
+// Logits may be rounded, and the softmax changes by |logit| times as much, as does the sum that it
+// is divided by. `kept` draws the random numbers of the call once more.
 double softmax_error(const Case& c, const Set& in, const Outputs& outputs,
                      at::Tensor (*kept)(const Set&)) {
   rewind_generators();
   const at::Tensor k = dropout_factors(kept(in));
   const at::Tensor x = expected_logits(in).value * k;
   const at::Tensor y = at::softmax(x, -1);
-  const at::Tensor rounded = x.abs() + 1;
+  const at::Tensor rounded = x.abs() + (y * x.abs()).sum(-1, true) + 1;
   const Expected result{y, y * rounded};
   if (c.is_forward()) {
     return error_beside(c, outputs.result, result);

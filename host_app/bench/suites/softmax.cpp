@@ -48,6 +48,7 @@ const Functions kOfLogSoftmax{
     }};
 
 bool is_log(const Case& c) { return c.op == &kLogSoftmax; }
+
 struct Set {
   at::Tensor scores;               // forward
   at::Tensor output, grad_output;  // backward
