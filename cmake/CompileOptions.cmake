@@ -23,11 +23,11 @@ target_compile_options(warpfuse_compile_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;${werror_cuda};--expt-relaxed-constexpr;-Xfatbin=-compress-all>")
 
 # For code that waits for libtorch and files, the host program and the tests: it compiles in a fifth to
-# a third less time than with -O3.
+# a third less time than with -O3. There g++ 12 sees std::string out of its bounds.
 add_library(warpfuse_calling_code INTERFACE)
 add_library(warpfuse::calling_code ALIAS warpfuse_calling_code)
 target_compile_options(warpfuse_calling_code INTERFACE
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1;-Wno-array-bounds>")
 
 # The environment in which a python of no sanitizer loads what is built here: with the sanitizer's
 # runtime from its start, libstdc++ beside it so that exceptions are seen, and not blamed for leaks.

@@ -7,8 +7,8 @@
 
 #include "commands/commands.h"
 #include "runtime/errors.h"
+#include "runtime/load/plugin.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
 
 namespace {
 

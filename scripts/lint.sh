@@ -31,7 +31,7 @@ old+='|[Ss]oftmax_?[Cc]ensus'                        # -> SoftmaxCallCounter
 old+='|(--shapes|preset) `?seed\b'                   # -> basic
 old+='|\b(us|ms|nats) an? (call|token|row|step)\b'   # -> us/call, per token
 if git grep -nE "$old" -- README.md docs host_app scripts tests/host \
-  ':!docs/benchmarks/*.json' ':!scripts/lint.sh' ':!docs/sample_tokens.md'; then
+  ':!docs/benchmarks/*.json' ':!scripts/lint.sh' ':!docs/operators/sampling.md'; then
   die "lint.sh: old words"
 fi
 

@@ -126,11 +126,11 @@ entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
 if [ -x "$ptx80/bin/warpfuse_tests" ]; then
   entry "Catch2, library of the PTX for 8.0 alone" \
     env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-    "$ptx80/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+    "$ptx80/bin/warpfuse_tests" "[portable][gpu]"
 fi
 entry "Catch2, 99 KB of shared memory and no clusters" \
   env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
-  "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+  "$BUILD/bin/warpfuse_tests" "[portable][gpu]"
 
 export_entry "export of the small model" wikitext-small export_small_model
 export_entry "export of a module" softmax-module \

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <limits>
 
+#include "bench/benchmark.h"
+
 namespace warpfuse::host::bench {
 namespace {
 
@@ -62,23 +64,15 @@ std::optional<Shape> parse_shape(std::string_view text) {
   return shape;
 }
 
-Shape Case::scores() const {
-  return op == Operator::linear_dropout_softmax ? Shape{{shape.sizes[0], shape.sizes[2]}} : shape;
-}
-
 Json key_of(const Case& c) {
-  return {{"operator", name_in(kOperatorNames, c.op)},
-          {"direction", name_in(kDirectionNames, c.direction)},
-          {"shape", c.shape.sizes},
-          {"dim", c.shape.dim},
-          {"dtype", dtype_name(c)},
-          {"mask", name_in(kMaskNames, c.mask)}};
+  return {{"operator", c.op->name}, {"direction", name_in(kDirectionNames, c.direction)},
+          {"shape", c.shape.sizes}, {"dim", c.shape.dim},
+          {"dtype", dtype_name(c)}, {"mask", name_in(kMaskNames, c.mask)}};
 }
 
 std::string text_of(const Case& c) {
-  return fmt::format("{} {} {} {} {}", name_in(kOperatorNames, c.op),
-                     name_in(kDirectionNames, c.direction), c.shape.text(), dtype_name(c),
-                     name_in(kMaskNames, c.mask));
+  return fmt::format("{} {} {} {} {}", c.op->name, name_in(kDirectionNames, c.direction),
+                     c.shape.text(), dtype_name(c), name_in(kMaskNames, c.mask));
 }
 
 }  // namespace warpfuse::host::bench

@@ -16,15 +16,8 @@ namespace warpfuse::host::bench {
 // Keeps the order in which keys are written.
 using Json = nlohmann::ordered_json;
 
-enum class Operator {
-  softmax,
-  log_softmax,
-  scaled_masked_softmax,
-  fused_logprob,
-  dropout_softmax,
-  softmax_dropout,
-  linear_dropout_softmax
-};
+struct Benchmark;  // an operator, see benchmark.h
+
 // both: a forward and its backward in one call, where a trainer has no use for one alone.
 enum class Direction { forward, backward, both };
 enum class Mask { none, causal, padding, boolean, additive, positions };
@@ -41,14 +34,6 @@ template <typename Value, size_t n>
 using Names = std::array<std::pair<Value, std::string_view>, n>;
 
 // What the command line, the JSON and the table call them.
-inline constexpr Names<Operator, 7> kOperatorNames{
-    {{Operator::softmax, "softmax"},
-     {Operator::log_softmax, "log_softmax"},
-     {Operator::scaled_masked_softmax, "scaled_masked_softmax"},
-     {Operator::fused_logprob, "fused_logprob"},
-     {Operator::dropout_softmax, "dropout_softmax"},
-     {Operator::softmax_dropout, "softmax_dropout"},
-     {Operator::linear_dropout_softmax, "linear_dropout_softmax"}}};
 inline constexpr Names<Direction, 3> kDirectionNames{{{Direction::forward, "forward"},
                                                       {Direction::backward, "backward"},
                                                       {Direction::both, "both"}}};
@@ -106,7 +91,7 @@ std::optional<Shape> parse_shape(std::string_view text);
 
 // One row of the benchmark: what is computed, on what.
 struct Case {
-  Operator op;
+  const Benchmark* op;
   Direction direction;
   Shape shape;
   c10::ScalarType dtype;
@@ -114,8 +99,7 @@ struct Case {
   bool tf32 = false;  // see Precision
 
   bool operator==(const Case&) const = default;
-  // What the softmax runs over: the shape, or what a linear makes of its rows x in x out.
-  Shape scores() const;
+  bool is_forward() const { return direction == Direction::forward; }
 };
 
 // The fields that name a row in the JSON.

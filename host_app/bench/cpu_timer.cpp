@@ -11,13 +11,13 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
-#include "bench/keeping_allocator.h"
 #include "bench/timer.h"
-#include "bench/wall_clock.h"
-#include "runtime/device.h"
+#include "bench/times.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/device.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -29,6 +29,7 @@ constexpr int64_t kCopyGrain = 65536;
 constexpr int kMinRounds = 5;     // after an interrupt
 constexpr double kClockUs = 0.1;  // minimum time of a call
 constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
+constexpr int kMallocDefaultMaps = 65536;
 constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
 
 // Sets malloc's thresholds to glibc's values after blocks of `bytes` were freed: they grow with
@@ -41,11 +42,18 @@ void reset_malloc(int64_t bytes) {
   malloc_trim(0);
 }
 
-// Keeps the pages of freed tensors mapped during its lifetime.
+// Keeps the pages of freed tensors mapped during its lifetime: all memory is the heap's, which does
+// not shrink.
 class WarmPages {
  public:
-  WarmPages() { KeepingAllocator::instance().keep(true); }
-  ~WarmPages() { KeepingAllocator::instance().keep(false); }
+  WarmPages() {
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  }
+  ~WarmPages() {
+    mallopt(M_MMAP_MAX, kMallocDefaultMaps);
+    reset_malloc(0);
+  }
   WarmPages(const WarmPages&) = delete;
   WarmPages& operator=(const WarmPages&) = delete;
 };

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "bench/timer.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
 
@@ -87,16 +87,6 @@ class CudaTimer : public Timer {
         memory);
   }
 
-  // GPU time in microseconds.
-  template <typename Action>
-  double time_once(const Action& action) {
-    const std::unique_ptr<CudaStopwatch> watch = runtime_.stopwatch();
-    watch->start();
-    action();
-    watch->stop();
-    return watch->microseconds();
-  }
-
   // Calls per sample, a multiple of the number of inputs.
   int64_t calls_for(double call_us, int64_t sets) const {
     const auto wanted = static_cast<int64_t>(std::ceil(effort_.sample_us / call_us));
@@ -108,7 +98,7 @@ class CudaTimer : public Timer {
     for (int64_t i = 0; i < work.sets && i < 2; ++i) {
       work.call(i);
     }
-    const double launched_us = time_once([&] {
+    const double launched_us = gpu_us(runtime_, [&] {
       for (int64_t i = 0; i < kProbeCalls; ++i) {
         work.call(i % work.sets);
       }
@@ -119,7 +109,7 @@ class CudaTimer : public Timer {
     for (bool again = true; again;) {
       recorded.graph = capture(work, recorded.calls, memory);
       recorded.graph->replay();
-      const double graph_us = time_once([&] { recorded.graph->replay(); });
+      const double graph_us = gpu_us(runtime_, [&] { recorded.graph->replay(); });
       const int64_t calls = calls_for(graph_us / static_cast<double>(recorded.calls), work.sets);
       again = calls > 2 * recorded.calls;
       recorded.calls = again ? calls : recorded.calls;
@@ -225,9 +215,10 @@ Timer::LargeCopy CudaTimer::large_copy() {
   std::vector<double> memcpy;
   std::vector<double> kernel;
   for (int round = -1; round < effort_.short_rounds; ++round) {
-    const double memcpy_us = time_once([&] { to.copy_(from); });
-    const double kernel_us = time_once(
-        [&] { runtime_.launch_copy(to.mutable_data_ptr(), from.const_data_ptr(), half); });
+    const double memcpy_us = gpu_us(runtime_, [&] { to.copy_(from); });
+    const double kernel_us = gpu_us(runtime_, [&] {
+      runtime_.launch_copy(to.mutable_data_ptr(), from.const_data_ptr(), half);
+    });
     if (round >= 0) {  // the first was a warm-up
       memcpy.push_back(memcpy_us);
       kernel.push_back(kernel_us);
@@ -246,7 +237,7 @@ std::optional<double> CudaTimer::empty_kernel_us() {
   std::vector<double> samples;
   for (int round = 0; round < effort_.rounds; ++round) {
     graph->replay();
-    samples.push_back(time_once([&] { graph->replay(); }) / kEmptyKernels);
+    samples.push_back(gpu_us(runtime_, [&] { graph->replay(); }) / kEmptyKernels);
   }
   return percentile(std::move(samples), 0.5);
 }

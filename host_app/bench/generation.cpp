@@ -8,9 +8,8 @@
 #include <fstream>
 
 #include "bench/generation_step.h"
-#include "bench/percentiles.h"
-#include "bench/wall_clock.h"
-#include "runtime/decode_loop.h"
+#include "bench/times.h"
+#include "runtime/decode/decode_loop.h"
 #include "runtime/interrupt.h"
 
 namespace warpfuse::host::bench {
@@ -77,49 +76,38 @@ AllMeasured with_caches(const std::vector<ModelVariant>& variants, const Generat
   return all;
 }
 
-std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids) {
+std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids, int64_t tokens) {
   std::vector<Sequence> sequences;
   sequences.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    sequences.push_back({.name = static_cast<int64_t>(i), .ids = ids[i]});
+    sequences.push_back({.name = static_cast<int64_t>(i), .ids = ids[i], .tokens = tokens});
   }
   return sequences;
-}
-
-void stop_all(DecodeLoop& loop) {
-  for (int64_t row = 0; row < loop.rows(); ++row) {
-    loop.stop(row);
-  }
 }
 
 Round generate_once(DecodeLoop& loop, const std::vector<Sequence>& sequences, int64_t tokens,
                     std::vector<int64_t>* first_row) {
   Round round;
   const WallClock::time_point start = WallClock::now();
-  std::vector<Choice> choices = loop.start(0, sequences);
+  std::vector<SequenceToken> sampled = loop.start(sequences);
   round.first_token_us = microseconds_since(start);
   const auto note = [&] {
     if (first_row != nullptr) {
-      first_row->push_back(choices.front().id);
+      first_row->push_back(sampled.front().choice.id);
     }
   };
   note();
   const WallClock::time_point decode_start = WallClock::now();
   const double host_start = thread_us();
   WallClock::time_point last = decode_start;
-  int64_t launched = 1;
   for (int64_t token = 1; token < tokens; ++token) {
-    for (; launched < tokens && loop.unread() < loop.steps_ahead(); ++launched) {
-      loop.launch();
-    }
-    choices = loop.read();
+    sampled = loop.next();
     round.latencies_us.push_back(microseconds_since(last));
     last = WallClock::now();
     note();
   }
   round.decode_us = microseconds_since(decode_start);
   round.host_us = (thread_us() - host_start) / static_cast<double>(tokens - 1);
-  stop_all(loop);
   return round;
 }
 
@@ -155,7 +143,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   const double step_us =
       percentile(each_round(measured, [](const Round& r) { return r.decode_us; }), 0.5) /
       static_cast<double>(c.tokens - 1);
-  const int64_t kernels = measured.loop.kernels_per_step();
+  const int64_t kernels = measured.loop.steps().kernels_per_step();
   Json row = name_of(measured.variant);
   row["graph"] = c.graph;
   row["batch"] = c.batch;
@@ -180,8 +168,9 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
       softmaxes_us(measured.variant.name, model, measured.variant.dtype, c.batch,
                    model.slots_for(middle), bench.runtime);
   row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / step_us) : Json();
-  row["capture_note"] =
-      measured.loop.graph_failure().empty() ? Json() : Json(measured.loop.graph_failure());
+  row["capture_note"] = measured.loop.steps().graph_failure().empty()
+                            ? Json()
+                            : Json(measured.loop.steps().graph_failure());
   return row;
 }
 
@@ -223,7 +212,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
   const std::vector<std::vector<int64_t>> ids =
       c.published != nullptr ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
                              : bench.prompts.batch(c.batch, c.prompt);
-  const std::vector<Sequence> sequences = sequences_of(ids);
+  const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   first_ids.assign(all.size(), {});
   for (size_t i = 0; i < all.size(); ++i) {
     generate_once(all[i]->loop, sequences, c.tokens, &first_ids[i]);
@@ -252,7 +241,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
   const AllMeasured all = with_caches(variants, c, bench.runtime);
   const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
-  const std::vector<Sequence> sequences = sequences_of(ids);
+  const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   constexpr int kWarmUps = 2;
   for (int round = -kWarmUps; round < bench.rounds; ++round) {
     for (const std::unique_ptr<Measured>& each : all) {

@@ -8,8 +8,8 @@
 
 #include "bench/case.h"
 #include "bench/published_prompts.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/language_model.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/language_model.h"
 
 namespace warpfuse::host::bench {
 

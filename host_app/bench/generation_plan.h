@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/generation.h"
-#include "runtime/bundle.h"
-#include "runtime/tokenizer.h"
+#include "runtime/load/bundle.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host::bench {
 

@@ -11,8 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include "bench/percentiles.h"
-#include "bench/wall_clock.h"
+#include "bench/times.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -44,14 +43,7 @@ double repeated_us(CudaRuntime* runtime, const std::function<void()>& work) {
 }  // namespace
 
 double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
-  if (runtime == nullptr) {
-    return wall_us(work);
-  }
-  const std::unique_ptr<CudaStopwatch> watch = runtime->stopwatch();
-  watch->start();
-  work();
-  watch->stop();
-  return watch->microseconds();
+  return runtime == nullptr ? wall_us(work) : gpu_us(*runtime, work);
 }
 
 double empty_kernels_us(CudaRuntime& runtime, int64_t kernels) {

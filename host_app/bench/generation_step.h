@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/cuda_runtime.h"
-#include "runtime/language_model.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/language_model.h"
 
 namespace warpfuse::host::bench {
 

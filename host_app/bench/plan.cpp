@@ -3,8 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
+#include <sstream>
 
+#include "bench/benchmark.h"
 #include "bench/presets.h"
 #include "runtime/errors.h"
 
@@ -34,98 +35,87 @@ std::vector<Value> parse_names(const char* option, const Names<Value, n>& names,
   return values;
 }
 
-std::vector<Operator> every_operator() {
-  std::vector<Operator> operators;
-  for (const auto& [value, name] : kOperatorNames) {
-    operators.push_back(value);
+using Operators = std::vector<const Benchmark*>;
+
+std::string operator_names() {
+  std::vector<std::string_view> names;
+  for (const Benchmark* op : benchmarks()) {
+    names.push_back(op->name);
   }
-  return operators;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// One operator, or all.
-std::optional<Operator> parse_operator(const std::string& text) {
-  const std::optional<Operator> op = value_in(kOperatorNames, text);
-  if (!op && text != "all") {
-    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", list_names(kOperatorNames),
-         text);
+// One operator, or null for all.
+const Benchmark* parse_operator(const std::string& text) {
+  const Benchmark* op = find_benchmark(text);
+  if (op == nullptr && text != "all") {
+    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", operator_names(), text);
   }
   return op;
 }
 
-// Operators with the arguments of softmax take each other's shapes; the others have their own.
-Operator family(Operator op) {
-  const bool plain = op == Operator::log_softmax || op == Operator::dropout_softmax ||
-                     op == Operator::softmax_dropout;
-  return plain ? Operator::softmax : op;
+// Rows that share operators, dtypes, masks and directions.
+struct Entry {
+  Operators operators;
+  std::vector<Shape> shapes;
+  std::vector<Precision> dtypes;
+  std::vector<Mask> masks;
+  std::vector<Direction> directions;
+};
+
+std::vector<Shape> parse_shapes(const std::string& text) {
+  std::vector<Shape> shapes;
+  for (const std::string& item : split_list(text)) {
+    shapes.push_back(parse_shape(item).value());
+  }
+  return shapes;
 }
 
-// The operators to run of an entry.
-std::vector<Operator> chosen_operators(std::optional<Operator> asked, const Entry& entry) {
-  if (!asked) {
+// The entries of a preset, one per line.
+std::vector<Entry> parse_preset(const Preset& preset) {
+  std::vector<Entry> entries;
+  std::istringstream lines{std::string(preset.rows)};
+  std::string op, shapes, dtypes, masks, directions;
+  while (lines >> op >> shapes >> dtypes >> masks >> directions) {
+    entries.push_back({.operators = {parse_operator(op)},
+                       .shapes = parse_shapes(shapes),
+                       .dtypes = parse_names("dtype", kDtypeNames, dtypes),
+                       .masks = parse_names("mask", kMaskNames, masks),
+                       .directions = parse_names("direction", kDirectionNames, directions)});
+  }
+  return entries;
+}
+
+// The operators to run of an entry; others of their family take its shapes too.
+Operators chosen_operators(const Benchmark* asked, const Entry& entry) {
+  if (asked == nullptr) {
     return entry.operators;
   }
   const bool listed = std::ranges::any_of(
-      entry.operators, [&](Operator known) { return family(known) == family(*asked); });
-  return listed ? std::vector{*asked} : std::vector<Operator>{};
+      entry.operators, [&](const Benchmark* known) { return known->family == asked->family; });
+  return listed ? Operators{asked} : Operators{};
 }
 
 std::vector<Entry> entries_named(const std::string& item) {
-  for (const Preset& preset : presets()) {
-    if (preset.name == item) {
-      return preset.entries;
-    }
+  const auto preset = std::ranges::find(kPresets, item, &Preset::name);
+  if (preset != kPresets.end()) {
+    return parse_preset(*preset);
   }
   const std::optional<Shape> shape = parse_shape(item);
   if (!shape) {
     std::vector<std::string_view> names;
-    for (const Preset& preset : presets()) {
-      names.push_back(preset.name);
+    for (const Preset& known : kPresets) {
+      names.push_back(known.name);
     }
     fail(ExitCode::usage,
          "--shapes: expected {}, or sizes such as 1024x8192 or 64x4096x64@1, got '{}'",
          fmt::join(names, ", "), item);
   }
-  return {{every_operator(), {*shape}, {Precision()}, {Mask::none}, {Direction::forward}}};
-}
-
-// The shapes that an operator takes, in words; none for one that takes all.
-const char* limits_of(Operator op) {
-  switch (op) {
-    case Operator::scaled_masked_softmax:
-      return "2 to 4 sizes, and no other dim than the last,";
-    case Operator::fused_logprob:
-      return "at least 2 sizes, and no other dim than the last,";
-    case Operator::linear_dropout_softmax:
-      return "3 sizes, rows x in x out, and no other dim than the last,";
-    default:
-      return nullptr;
-  }
-}
-
-bool takes(Operator op, const Shape& shape) {
-  const size_t rank = shape.sizes.size();
-  switch (op) {
-    case Operator::scaled_masked_softmax:
-      return rank >= 2 && rank <= 4 && shape.dim == -1;
-    case Operator::fused_logprob:
-      return rank >= 2 && shape.dim == -1;
-    case Operator::linear_dropout_softmax:
-      return rank == 3 && shape.dim == -1;
-    default:
-      return true;
-  }
-}
-
-// Those that --backward asks for.
-std::vector<Direction> every_direction(Operator op) {
-  switch (op) {
-    case Operator::fused_logprob:
-      return {Direction::forward, Direction::backward, Direction::both};
-    case Operator::linear_dropout_softmax:
-      return {Direction::forward, Direction::both};
-    default:
-      return {Direction::forward, Direction::backward};
-  }
+  return {{{benchmarks().begin(), benchmarks().end()},
+           {*shape},
+           {Precision()},
+           {Mask::none},
+           {Direction::forward}}};
 }
 
 void add_once(std::vector<Case>& cases, const Case& c) {
@@ -134,10 +124,10 @@ void add_once(std::vector<Case>& cases, const Case& c) {
   }
 }
 
-void add_cases(std::vector<Case>& cases, Operator op, const Entry& entry) {
+void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry) {
   for (const Shape& shape : entry.shapes) {
     for (const auto& [dtype, tf32] : entry.dtypes) {
-      if (tf32 && op != Operator::linear_dropout_softmax) {
+      if (tf32 && !op->tf32) {
         continue;
       }
       for (const Mask mask : entry.masks) {
@@ -163,20 +153,18 @@ std::vector<std::string> split_list(const std::string& text) {
 }
 
 std::vector<Case> plan(const Request& request) {
-  const std::optional<Operator> asked = parse_operator(request.op);
+  const Benchmark* const asked = parse_operator(request.op);
   std::optional<std::vector<Precision>> dtypes;
   if (request.dtypes) {
     dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
-    if (asked && asked != Operator::linear_dropout_softmax &&
-        std::ranges::any_of(*dtypes, &Precision::tf32)) {
+    if (asked != nullptr && !asked->tf32 && std::ranges::any_of(*dtypes, &Precision::tf32)) {
       fail(ExitCode::usage, "--dtype: only linear_dropout_softmax takes tf32, not {}", request.op);
     }
   }
   std::optional<std::vector<Mask>> masks;
   if (request.masks) {
     masks = parse_names("--mask", kMaskNames, *request.masks);
-    if (asked && asked != Operator::scaled_masked_softmax &&
-        *masks != std::vector<Mask>{Mask::none}) {
+    if (asked != nullptr && !asked->masks && *masks != std::vector<Mask>{Mask::none}) {
       fail(ExitCode::usage, "--mask: only scaled_masked_softmax takes a mask, not {}", request.op);
     }
   }
@@ -184,21 +172,19 @@ std::vector<Case> plan(const Request& request) {
   for (const std::string& item : split_list(request.shapes)) {
     for (Entry entry : entries_named(item)) {
       entry.dtypes = dtypes.value_or(entry.dtypes);
-      for (const Operator op : chosen_operators(asked, entry)) {
-        if (!std::ranges::all_of(entry.shapes,
-                                 [op](const Shape& shape) { return takes(op, shape); })) {
-          if (!asked) {
+      for (const Benchmark* op : chosen_operators(asked, entry)) {
+        if (!std::ranges::all_of(entry.shapes, op->takes)) {
+          if (asked == nullptr) {
             continue;  // the other operators take it
           }
-          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'", limits_of(op), request.op,
+          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'", op->shapes, request.op,
                item);
         }
         Entry chosen = entry;
         if (request.backward) {
-          chosen.directions = every_direction(op);
+          chosen.directions = {op->directions.begin(), op->directions.end()};
         }
-        const bool masked = op == Operator::scaled_masked_softmax;
-        chosen.masks = masked ? masks.value_or(entry.masks) : std::vector{Mask::none};
+        chosen.masks = op->masks ? masks.value_or(entry.masks) : std::vector{Mask::none};
         add_cases(cases, op, chosen);
       }
     }

@@ -1,29 +1,72 @@
 #pragma once
 
-#include <string>
+#include <array>
 #include <string_view>
-#include <vector>
-
-#include "bench/case.h"
 
 namespace warpfuse::host::bench {
 
-// Rows that share operators, dtypes, masks and directions.
-struct Entry {
-  std::vector<Operator> operators;
-  std::vector<Shape> shapes;
-  std::vector<Precision> dtypes;
-  std::vector<Mask> masks;
-  std::vector<Direction> directions;
-};
-
+// A line of `rows` has an operator, and lists of shapes, dtypes, masks and directions, as the
+// command line takes them.
 struct Preset {
-  std::string_view name;
-  std::string_view summary;
-  std::vector<Entry> entries;
+  std::string_view name, summary, rows;
 };
 
-// basic, table, cpu, sweep, logprob, dropout.
-const std::vector<Preset>& presets();
+inline constexpr std::array kPresets{
+    Preset{
+        "basic",
+        "1024x8192, attention's 512 and 1024 with none, causal, padding, and a head of 512x50257",
+        R"(
+softmax               1024x8192               float32  none                 forward
+scaled_masked_softmax 1x512x512,1x1024x1024   float32  none,causal,padding  forward
+fused_logprob         512x50257               float32  none                 forward
+)"},
+    Preset{"table", "the shapes of docs/benchmarks, forward and backward, for a GPU",
+           "softmax 1024x8192,65536x512,65536x1024,65536x1025,16384x4096,8192x8192,4096x32768,"
+           "4096x50257,2048x131072,512x262144 float32,bfloat16 none forward,backward"
+           R"(
+softmax               1x50257,8x50257,32x128256  float32,bfloat16 none      forward
+softmax               16x1000003,1x16777259      bfloat16         none      forward,backward
+softmax               64x4096x64@1               float32          none      forward,backward
+scaled_masked_softmax 96x1024x1024               float32,bfloat16 causal    forward,backward
+scaled_masked_softmax 12x4096x4096               bfloat16         causal    forward,backward
+scaled_masked_softmax 8x12x1024x1024             bfloat16         padding   forward,backward
+scaled_masked_softmax 1x12x1x1024                float16          positions forward
+)"},
+    Preset{"cpu", "smaller shapes, every kind of mask, for the CPU",
+           "softmax 1024x8192,4096x512,512x50257,64x1025,65536x64,64x1024x64@1 "
+           "float32,bfloat16,float16 none forward\n"
+           "log_softmax 512x50257 float32 none forward\n"
+           "scaled_masked_softmax 12x1024x1024 float32,bfloat16,float16 "
+           "none,causal,boolean,additive forward"
+           R"(
+fused_logprob          512x50257,64x32000,4096x1000 float32,bfloat16 none forward,backward,both
+dropout_softmax        128x16384                    float32          none forward,backward
+softmax_dropout        96x256x256                   float32          none forward,backward
+linear_dropout_softmax 128x1024x1024                float32          none forward,both
+)"},
+    // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary.
+    Preset{"sweep", "32 to 262144 columns and odd neighbours, 64M elements each",
+           "softmax "
+           "2097152x32,2033601x33,1048576x64,1032444x65,524288x128,520223x129,262144x256,"
+           "261123x257,131072x512,130816x513,65536x1024,65472x1025,32768x2048,32752x2049,"
+           "16384x4096,16380x4097,8192x8192,8191x8193,4096x16384,4095x16385,2048x32768,"
+           "2047x32769,1335x50257,1024x65536,1023x65537,512x131072,511x131073,256x262144,"
+           "255x262145"
+           " float32,bfloat16 none forward"},
+    // Heads of language models: batches of training, and one token of decoding.
+    Preset{"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", R"(
+fused_logprob 4096x32000,8192x50257,8192x128256 bfloat16 none forward,backward,both
+fused_logprob 2048x128000                       float16  none forward,backward,both
+fused_logprob 1x128256                          bfloat16 none forward
+)"},
+    // A layer of 16384 features with and without its linear, one that is made by a single kernel,
+    // and attention in training.
+    Preset{"dropout", "softmax with dropout, alone and behind a linear, for a GPU", R"(
+dropout_softmax        128x16384       float32               none forward,backward
+dropout_softmax        8192x8192       bfloat16              none forward,backward
+softmax_dropout        96x1024x1024    bfloat16              none forward,backward
+linear_dropout_softmax 128x2048x16384  tf32,bfloat16         none forward,both
+linear_dropout_softmax 128x16384x16384 float32,tf32,bfloat16 none forward,both
+)"}};
 
 }  // namespace warpfuse::host::bench

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "bench/inputs.h"
+#include "bench/benchmark.h"
 #include "bench/matmul_precision.h"
-#include "bench/variants.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/output.h"
 
@@ -16,9 +15,9 @@ namespace warpfuse::host::bench {
 namespace {
 
 // Whether the variant takes this shape; the call that finds out is the warm-up.
-bool warm_up(const Variant& variant, const InputSet& inputs) {
+bool warm_up(const Variant& variant) {
   try {
-    variant.call(inputs);
+    variant.call(0);
     return true;
   } catch (const c10::Error& error) {
     if (is_refusal(error.what_without_backtrace())) {
@@ -34,21 +33,21 @@ void profile_rows(const std::vector<Case>& cases, const std::string& variant, c1
                   CudaRuntime& runtime) {
   bool known = false;
   for (const Case& c : cases) {
-    const std::vector<Variant> variants = variants_of(c, algorithm_names(true));
+    const MatmulPrecision precision(c);
+    const std::vector<Variant> variants =
+        c.op->variants(c, {.device = device, .sets = 1, .algorithms = algorithm_names(true)});
     const auto found = std::ranges::find(variants, variant, &Variant::name);
     if (found == variants.end()) {
       continue;
     }
     known = true;
-    const MatmulPrecision precision(c);
-    const std::vector<InputSet> inputs = make_inputs(c, device, 1);
-    if (!warm_up(*found, inputs.front())) {
+    if (!warm_up(*found)) {
       continue;
     }
-    const auto graph = runtime.capture([&] { found->call(inputs.front()); });
+    const auto graph = runtime.capture([&] { found->call(0); });
     runtime.synchronize();
     runtime.start_profiler();
-    found->call(inputs.front());
+    found->call(0);
     runtime.synchronize();
     runtime.stop_profiler();
     Json line = key_of(c);

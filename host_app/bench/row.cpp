@@ -1,146 +1,15 @@
 #include "bench/row.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
-#include <array>
-#include <limits>
 
-#include "bench/inputs.h"
-#include "bench/launch_log.h"
+#include "bench/masks.h"
 #include "bench/matmul_precision.h"
-#include "bench/reference.h"
-#include "bench/traffic.h"
-#include "bench/variants.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr const char* kNoMemory = "out of memory";
-
-// A variant, its result and its row of JSON.
-struct Candidate {
-  Variant variant;
-  Json json;
-  bool right = false;
-};
-
-// Runs once before the checked call. It leaves NaN in the memory that the next outputs are likely
-// to get, so that an element that is never written does not pass; and libraries allocate their
-// workspaces, which then do not count as the call's.
-void prepare(const Variant& variant, const InputSet& inputs) {
-  if (variant.gives != Variant::Gives::overwritten) {
-    variant.call(inputs).fill(std::numeric_limits<double>::quiet_NaN());
-  }
-}
-
-void mark(Candidate& candidate, const char* status, const std::string& reason) {
-  candidate.json["status"] = status;
-  candidate.json["reason"] = reason;
-}
-
-// Sets the status, the error and, for the plugin's variants, the launches.
-void check(Candidate& candidate, const Case& c, const InputSet& inputs, Timer& timer) {
-  const Variant& variant = candidate.variant;
-  const bool of_aten = variant.kind == Variant::Kind::aten;
-  const bool overwrites = variant.gives == Variant::Gives::overwritten;
-  candidate.json["name"] = variant.name;
-  Json launches = Json::array();
-  Outputs output{at::Tensor()};
-  InputSet given = inputs;
-  if (overwrites) {
-    given.scores = inputs.scores.clone();
-  }
-  std::optional<int64_t> peak_bytes;
-  try {
-    prepare(variant, given);
-    rewind_generators();
-    const auto call = [&] { peak_bytes = timer.peak_bytes([&] { output = variant.call(given); }); };
-    if (of_aten) {
-      call();
-    } else {
-      launches = launches_during(call);
-    }
-  } catch (const c10::Error& error) {
-    if (is_out_of_memory(std::current_exception())) {
-      if (!of_aten) {
-        throw;
-      }
-      mark(candidate, "unsupported", kNoMemory);
-      return;
-    }
-    const std::string reason = one_line(error.what_without_backtrace());
-    mark(candidate, of_aten || is_refusal(reason) ? "unsupported" : "wrong", reason);
-    return;
-  }
-  if (variant.gives == Variant::Gives::negated) {
-    output = output.result.neg();
-  }
-  const double error =
-      variant.error ? variant.error(inputs, output) : error_of(c, inputs, output.result);
-  const double tolerance = tolerance_of(c, of_aten);
-  candidate.right = error <= tolerance;  // not for NaN
-  if (candidate.right) {
-    candidate.json["status"] = "ok";
-  } else {
-    mark(candidate, "wrong", fmt::format("error {:.2g} where {:.2g} is allowed", error, tolerance));
-  }
-  candidate.json["max_error"] = error;  // NaN becomes null
-  if (peak_bytes) {
-    candidate.json["extra_bytes"] = *peak_bytes - (overwrites ? 0 : output.bytes());
-  }
-  if (!of_aten) {
-    candidate.json["launches"] = std::move(launches);
-  }
-}
-
-void add_times(Json& json, const Percentiles& call) {
-  json["p50_us"] = call.p50;
-  json["p5_us"] = call.p5;
-  json["p95_us"] = call.p95;
-}
-
-void add_optional(Json& json, const char* key, const std::optional<double>& value) {
-  if (value) {
-    json[key] = *value;
-  }
-}
-
-// The times of a variant, before its launches.
-void add_figures(Json& json, const Timing& timing, double least_bytes, double floor_us,
-                 double copy_us) {
-  Json launches = json.contains("launches") ? json["launches"] : Json();
-  json.erase("launches");
-  add_times(json, timing.call);
-  add_optional(json, "event_p50_us", timing.event_p50);
-  add_optional(json, "default_malloc_p50_us", timing.default_malloc_p50);
-  json["gb_per_s"] = least_bytes / timing.call.p50 / 1e3;
-  json["share"] = floor_us / timing.call.p50;
-  json["copy_ratio"] = copy_us / timing.call.p50;
-  if (timing.kernels) {
-    json["kernels"] = *timing.kernels;
-  }
-  if (!launches.is_null()) {
-    json["launches"] = std::move(launches);
-  }
-}
-
-// The time of ATen's operator or chain divided by each variant's.
-void add_speedups(std::vector<Candidate>& candidates) {
-  const auto peer = std::ranges::find_if(candidates, [](const Candidate& candidate) {
-    return candidate.variant.kind == Variant::Kind::aten && candidate.json.contains("p50_us");
-  });
-  if (peer == candidates.end()) {
-    return;
-  }
-  const double peer_us = peer->json["p50_us"];
-  for (Candidate& candidate : candidates) {
-    if (candidate.json.contains("p50_us")) {
-      candidate.json["speedup"] = peer_us / candidate.json["p50_us"].get<double>();
-    }
-  }
-}
+constexpr const char* kStatusNames[] = {"ok", "wrong", "unsupported"};
 
 // The copy with the smallest median.
 Percentiles fastest(const std::vector<Timing>& timings, size_t first) {
@@ -156,67 +25,122 @@ Percentiles fastest(const std::vector<Timing>& timings, size_t first) {
   return best;
 }
 
+void add_timing(VariantResult& result, const Timing& timing) {
+  if (timing.failure.empty()) {
+    result.timing = timing;
+    return;
+  }
+  using enum Checked::Status;
+  const bool fault_of_plugin =
+      result.kind != Variant::Kind::aten && timing.failure.find(kNoMemory) == std::string::npos;
+  result.check.status = fault_of_plugin ? wrong : unsupported;
+  result.check.reason = timing.failure;
+}
+
+// The time of ATen's operator or chain; empty where it has none.
+std::optional<double> peer_us(const Row& row) {
+  for (const VariantResult& result : row.variants) {
+    if (result.kind == Variant::Kind::aten && result.timing) {
+      return result.timing->call.p50;
+    }
+  }
+  return std::nullopt;
+}
+
+void add_times(Json& json, const Percentiles& call) {
+  json["p50_us"] = call.p50;
+  json["p5_us"] = call.p5;
+  json["p95_us"] = call.p95;
+}
+
+template <typename Value>
+void add_optional(Json& json, const char* key, const std::optional<Value>& value) {
+  if (value) {
+    json[key] = *value;
+  }
+}
+
+double floor_us(const Row& row) {
+  return static_cast<double>(row.bytes.least) / row.large_copy.bytes_per_us();
+}
+
+Json to_json(const VariantResult& result, const Row& row) {
+  const Checked& check = result.check;
+  Json json{{"name", result.name}, {"status", kStatusNames[static_cast<size_t>(check.status)]}};
+  if (!check.reason.empty()) {
+    json["reason"] = check.reason;
+  }
+  add_optional(json, "max_error", check.error);  // NaN becomes null
+  add_optional(json, "extra_bytes", check.extra_bytes);
+  if (const std::optional<Timing>& timing = result.timing) {
+    const double us = timing->call.p50;
+    add_times(json, timing->call);
+    add_optional(json, "event_p50_us", timing->event_p50);
+    add_optional(json, "default_malloc_p50_us", timing->default_malloc_p50);
+    json["gb_per_s"] = static_cast<double>(row.bytes.least) / us / 1e3;
+    json["share"] = floor_us(row) / us;
+    json["copy_ratio"] = row.copy.p50 / us;
+    add_optional(json, "kernels", timing->kernels);
+  }
+  if (!check.launches.is_null()) {
+    json["launches"] = check.launches;
+  }
+  if (const std::optional<double> peer = peer_us(row); peer && result.timing) {
+    json["speedup"] = *peer / result.timing->call.p50;
+  }
+  return json;
+}
+
 }  // namespace
 
-Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
-                 Timer& timer, const Timer::LargeCopy& copy) {
+Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
+                Timer& timer, const Timer::LargeCopy& large_copy) {
   const MatmulPrecision precision(c);
-  const Traffic traffic = traffic_of(c);
-  const std::vector<InputSet> inputs = make_inputs(c, device, timer.sets_for(input_bytes_of(c)));
-  std::vector<Candidate> candidates;
-  for (Variant& variant : variants_of(c, algorithms)) {
-    candidates.push_back({std::move(variant), Json::object()});
-    check(candidates.back(), c, inputs.front(), timer);
-  }
-
+  Row row{.c = c, .bytes = c.op->bytes(c), .large_copy = large_copy, .copy = {}, .variants = {}};
+  const int64_t sets = timer.sets_for(row.bytes.inputs);
+  const std::vector<Variant> variants =
+      c.op->variants(c, {.device = device, .sets = sets, .algorithms = algorithms});
   std::vector<Work> works;
-  std::vector<Candidate*> timed;
-  for (Candidate& candidate : candidates) {
-    if (candidate.right) {
-      timed.push_back(&candidate);
-      works.push_back({[&inputs, call = candidate.variant.call](int64_t i) {
-                         return call(inputs[static_cast<size_t>(i)]).result;
-                       },
-                       static_cast<int64_t>(inputs.size())});
+  std::vector<size_t> timed;
+  for (const Variant& variant : variants) {
+    Checked checked =
+        check(variant, [&](const std::function<void()>& call) { return timer.peak_bytes(call); });
+    if (checked.status == Checked::Status::ok) {
+      timed.push_back(row.variants.size());
+      works.push_back({[&variant](int64_t i) { return variant.call(i).result; }, sets});
     }
+    row.variants.push_back({variant.name, variant.kind, std::move(checked), std::nullopt});
   }
-  std::ranges::move(timer.copies(traffic.least), std::back_inserter(works));
+  std::ranges::move(timer.copies(row.bytes.least), std::back_inserter(works));
   const std::vector<Timing> timings = timer.time(works);
-
-  const Percentiles same_size = fastest(timings, timed.size());
-  const auto least = static_cast<double>(traffic.least);
-  const double floor_us = least / copy.bytes_per_us();
+  row.copy = fastest(timings, timed.size());
   for (size_t i = 0; i < timed.size(); ++i) {
-    if (timings[i].failure.empty()) {
-      add_figures(timed[i]->json, timings[i], least, floor_us, same_size.p50);
-    } else {
-      const bool fault_of_plugin = timed[i]->variant.kind != Variant::Kind::aten &&
-                                   timings[i].failure.find(kNoMemory) == std::string::npos;
-      mark(*timed[i], fault_of_plugin ? "wrong" : "unsupported", timings[i].failure);
-    }
-  }
-  add_speedups(candidates);
-
-  Json row = key_of(c);
-  row["least_bytes"] = traffic.least;
-  row["fused_bytes"] = traffic.fused;
-  row["unfused_bytes"] = traffic.unfused;
-  row["floor_us"] = floor_us;
-  row["same_size_copy"] = Json::object();
-  add_times(row["same_size_copy"], same_size);
-  row["variants"] = Json::array();
-  for (Candidate& candidate : candidates) {
-    row["variants"].push_back(std::move(candidate.json));
+    add_timing(row.variants[timed[i]], timings[i]);
   }
   return row;
 }
 
-bool has_wrong_result(const Json& row) {
-  static constexpr std::array kPeers{"aten", "chain", "cross_entropy", "linear"};
-  return std::ranges::any_of(row["variants"], [](const Json& variant) {
-    return variant["status"] == "wrong" &&
-           std::ranges::find(kPeers, variant["name"].get<std::string>()) == kPeers.end();
+bool has_wrong_result(const Row& row) {
+  return std::ranges::any_of(row.variants, [](const VariantResult& result) {
+    return result.kind != Variant::Kind::aten && result.check.status == Checked::Status::wrong;
   });
+}
+
+Json to_json(const Row& row) {
+  Json json = key_of(row.c);
+  if (row.c.mask == Mask::padding) {
+    json["key_lengths"] = key_lengths_of(row.c.shape);
+  }
+  json["least_bytes"] = row.bytes.least;
+  json["fused_bytes"] = row.bytes.fused;
+  json["unfused_bytes"] = row.bytes.unfused;
+  json["floor_us"] = floor_us(row);
+  add_times(json["same_size_copy"], row.copy);
+  json["variants"] = Json::array();
+  for (const VariantResult& result : row.variants) {
+    json["variants"].push_back(to_json(result, row));
+  }
+  return json;
 }
 
 }  // namespace warpfuse::host::bench

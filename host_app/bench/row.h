@@ -1,22 +1,37 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <string>
 #include <vector>
 
-#include "bench/case.h"
+#include "bench/check.h"
 #include "bench/timer.h"
 
 namespace warpfuse::host::bench {
 
-// One row of the JSON: every variant checked, then timed beside a copy of the same bytes. `copy` is
-// the large one of this run. What fails in one variant stays in that variant; Error(device) and a
-// lack of memory for the inputs go to the caller.
-Json measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
-                 Timer& timer, const Timer::LargeCopy& copy);
+// Why a variant has times, or has none, and what they come to.
+struct VariantResult {
+  std::string name;
+  Variant::Kind kind;
+  Checked check;
+  std::optional<Timing> timing;  // where the result is right
+};
 
-// Whether a variant of the plugin in the row is wrong, so that the run must fail.
-bool has_wrong_result(const Json& row);
+struct Row {
+  Case c;
+  Bytes bytes;
+  Timer::LargeCopy large_copy;  // of the run
+  Percentiles copy;             // of the same bytes, the fastest
+  std::vector<VariantResult> variants;
+};
+
+// Every variant checked, then timed beside a copy of the same bytes. What fails in one variant
+// stays in that variant; Error(device) and a lack of memory for the inputs go to the caller.
+Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
+                Timer& timer, const Timer::LargeCopy& large_copy);
+
+// Whether a variant of the plugin is wrong, so that the run must fail.
+bool has_wrong_result(const Row& row);
+
+Json to_json(const Row& row);
 
 }  // namespace warpfuse::host::bench

@@ -13,6 +13,9 @@ namespace warpfuse::host::bench {
 void print_head(const Json& document);
 void print_row(const Json& row);
 void print_launches(const Json& rows);
+// The rows of `bench generate`, one line each.
+void print_generation(const Json& row);
+void print_prefill(const Json& row);
 
 // The status line of a run: which row is being measured, and the time left, as the rows before took
 // it.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/case.h"
-#include "bench/percentiles.h"
+#include "bench/times.h"
 
 namespace warpfuse::host {
 class CudaRuntime;

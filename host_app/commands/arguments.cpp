@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <memory>
 
 #include "runtime/errors.h"
 #include "runtime/output.h"
@@ -170,31 +171,44 @@ PluginOptions Arguments::plugin_options() const {
   return options;
 }
 
-std::shared_ptr<cxxopts::Value> value_option() { return cxxopts::value<std::string>(); }
-
-std::shared_ptr<cxxopts::Value> repeatable_option() {
-  return cxxopts::value<std::vector<std::string>>();
-}
-
-std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value) {
-  return cxxopts::value<std::string>()->default_value(default_value);
+void add_options(cxxopts::Options& options, std::span<const Option> table,
+                 const std::string& heading) {
+  const auto value_of = [](const Option& option) -> std::shared_ptr<cxxopts::Value> {
+    if (option.value == std::string_view(kSwitch)) {
+      return cxxopts::value<bool>();
+    }
+    if (option.repeatable) {
+      return cxxopts::value<std::vector<std::string>>();
+    }
+    const auto value = cxxopts::value<std::string>();
+    return option.default_value == nullptr ? value : value->default_value(option.default_value);
+  };
+  cxxopts::OptionAdder add = options.add_options(heading);
+  for (const Option& option : table) {
+    add(option.names, option.help, value_of(option), option.value);
+  }
 }
 
 void add_plugin_options(cxxopts::Options& options) {
-  options.add_options()("plugin", "libwarpfuse.so (default: beside this program, then ../lib)",
-                        value_option(), "PATH")(
-      "op-library", "another operator library that a model needs; may be repeated",
-      repeatable_option(), "PATH");
+  static constexpr Option kOptions[] = {
+      {"plugin", "PATH", "libwarpfuse.so (default: beside this program, then ../lib)"},
+      {"op-library", "PATH", "another operator library that a model needs; may be repeated",
+       nullptr, true},
+  };
+  add_options(options, kOptions);
 }
 
 void add_device_option(cxxopts::Options& options) {
-  options.add_options()("device", "auto, cpu, cuda or cuda:<index>", value_option("auto"),
-                        "DEVICE")(
-      "threads", "threads on the CPU (default: as many as it has room for)", value_option(), "N");
+  static constexpr Option kOptions[] = {
+      {"device", "DEVICE", "auto, cpu, cuda or cuda:<index>", "auto"},
+      {"threads", "N", "threads on the CPU (default: as many as it has room for)"},
+  };
+  add_options(options, kOptions);
 }
 
 void add_help_option(cxxopts::Options& options) {
-  options.add_options()("h,help", "show this help");
+  static constexpr Option kOptions[] = {{"h,help", kSwitch, "show this help"}};
+  add_options(options, kOptions);
 }
 
 }  // namespace warpfuse::host

@@ -10,14 +10,25 @@
 #include <cxxopts.hpp>
 #include <initializer_list>
 #include <limits>
-#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
+
+// An option of a command; one without a value's name is a switch. Numbers are checked by Arguments,
+// whose messages name the option.
+struct Option {
+  const char* names;  // "long", or "s,long"
+  const char* value;  // its name in --help, such as "FILE"
+  const char* help;
+  const char* default_value = nullptr;
+  bool repeatable = false;
+};
+inline constexpr const char* kSwitch = "";
 
 // The parsed options of one command. Every complaint is an Error(usage) that names the option.
 class Arguments {
@@ -54,11 +65,11 @@ class Arguments {
   cxxopts::ParseResult result_;
 };
 
-// An option that takes a value; numbers are checked by Arguments, whose messages name the option.
-std::shared_ptr<cxxopts::Value> value_option();
-std::shared_ptr<cxxopts::Value> value_option(const std::string& default_value);
-std::shared_ptr<cxxopts::Value> repeatable_option();
+// Adds a table of options, under a heading of --help.
+void add_options(cxxopts::Options& options, std::span<const Option> table,
+                 const std::string& heading = "");
 
+// The options that several commands have.
 void add_plugin_options(cxxopts::Options& options);
 void add_device_option(cxxopts::Options& options);
 void add_help_option(cxxopts::Options& options);

@@ -10,24 +10,23 @@
 #include <vector>
 
 #include "bench/baseline.h"
-#include "bench/head.h"
-#include "bench/launch_log.h"
+#include "bench/benchmark.h"
 #include "bench/plan.h"
+#include "bench/plugin_tools.h"
 #include "bench/presets.h"
 #include "bench/profile.h"
 #include "bench/results.h"
 #include "bench/row.h"
 #include "bench/table.h"
 #include "bench/timer.h"
-#include "bench/variants.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/plugin.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -62,41 +61,44 @@ std::string help_text() {
       "--help` is about whole models, `bench overhead --help` about the host's time. Every result\n"
       "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
       "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
-  for (const auto& [op, name] : kOperatorNames) {
-    text += fmt::format("  {}\n", name);
+  for (const Benchmark* op : benchmarks()) {
+    text += fmt::format("  {}\n", op->name);
   }
   text += "\nPresets of --shapes:\n";
-  for (const Preset& preset : presets()) {
+  for (const Preset& preset : kPresets) {
     text += fmt::format("  {:<8}{}\n", preset.name, preset.summary);
   }
   return text;
 }
 
+constexpr Option kOptions[] = {
+    {"operator", "NAME", "what to measure"},
+    {"shapes", "LIST",
+     "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
+     "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
+     "basic"},
+    {"dtype", "LIST",
+     "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
+     "(default: the preset's, else float32)"},
+    {"mask", "LIST",
+     "none, causal, padding, boolean, additive, positions (default: the preset's, else none)"},
+    {"backward", kSwitch, "the backward passes too"},
+    {"algorithms", "LIST",
+     "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)"},
+    {"quick", kSwitch, "fewer samples"},
+    {"json", "F", "write the results as JSON, anew after each row"},
+    {"csv", "F", "the same as CSV"},
+    {"baseline", "F", "compare with the JSON of an earlier run, by the ratio to the copy"},
+    {"fail-under", "X", "the least ratio of now to the baseline", "0.95"},
+    {"tuning", "F", "a tuning table for the plugin"},
+    {"profile", "VARIANT",
+     "run this variant once a row between profiler marks, and print the rows' keys"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse bench", help_text());
   options.positional_help("OPERATOR|all");
-  options.add_options()("operator", "what to measure", value_option(), "NAME")(
-      "shapes",
-      "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
-      "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
-      value_option("basic"),
-      "LIST")("dtype",
-              "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
-              "(default: the preset's, else float32)",
-              value_option(), "LIST")(
-      "mask",
-      "none, causal, padding, boolean, additive, positions (default: the preset's, else none)",
-      value_option(), "LIST")("backward", "the backward passes too")(
-      "algorithms", "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)",
-      value_option(), "LIST")("quick", "fewer samples")(
-      "json", "write the results as JSON, anew after each row", value_option(), "F")(
-      "csv", "the same as CSV", value_option(), "F")(
-      "baseline", "compare with the JSON of an earlier run, by the ratio to the copy",
-      value_option(),
-      "F")("fail-under", "the least ratio of now to the baseline", value_option("0.95"), "X")(
-      "tuning", "a tuning table for the plugin", value_option(), "F")(
-      "profile", "run this variant once a row between profiler marks, and print the rows' keys",
-      value_option(), "VARIANT");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -162,11 +164,11 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
   for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
     progress.show(i, cases[i]);
     try {
-      Json row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
+      const Row row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
       progress.clear();
-      print_row(row);
       outcome.all_right = outcome.all_right && !has_wrong_result(row);
-      results.add(std::move(row));
+      results.add(to_json(row));
+      print_row(results.rows().back());
     } catch (...) {
       if (!is_out_of_memory(std::current_exception())) {
         throw;

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "commands/arguments.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/plugin.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 

@@ -8,20 +8,18 @@
 
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
-#include "bench/head.h"
 #include "bench/result_file.h"
+#include "bench/table.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/decoder.h"
 #include "runtime/interrupt.h"
-#include "runtime/model.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/prompts.h"
-#include "runtime/session.h"
+#include "runtime/score/verification.h"
 #include "runtime/status_line.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
-#include "runtime/verification.h"
 
 namespace warpfuse::host {
 namespace {
@@ -36,28 +34,30 @@ constexpr const char* kExamples =
 constexpr const char* kFormat = "warpfuse-generate-1";
 constexpr int64_t kComparedSteps = 16;
 
+constexpr Option kOptions[] = {
+    {"m,model", "DIR", "folder of bundles; may be repeated", nullptr, true},
+    {"batch", "LIST", "sequences at a time", "1"},
+    {"prompt", "LIST", "tokens of a prompt; published: also three published prompts", "32"},
+    {"n,tokens", "N", "tokens to generate", "224"},
+    {"graph", "LIST", "CUDA graphs: on, off or both", "both"},
+    {"prefill", "LIST", "batches of prompts to time to their first tokens, such as 8x1024"},
+    {"dtype", "LIST", "default: all that there are"},
+    {"rounds", "N", "timed runs of each row", "5"},
+    {"prompts", "F",
+     "take prompts from this file, one per line, as text or as JSON (default: random tokens)"},
+    {"text", "F", "or from eight places of this text, such as WikiText-2's test.txt"},
+    {"tokenizer", "DIR", "tokenizer of the prompts (default: that of the first bundle)"},
+    {"prompt-ids", "F", "or from this JSON list of lists of token ids"},
+    {"json", "F", "write the results as JSON, anew after each row"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse bench generate",
       "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
       "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
       "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
-  options.add_options()("m,model", "folder of bundles; may be repeated", repeatable_option(),
-                        "DIR")("batch", "sequences at a time", value_option("1"), "LIST")(
-      "prompt", "tokens of a prompt; published: also three published prompts", value_option("32"),
-      "LIST")("n,tokens", "tokens to generate", value_option("224"), "N")(
-      "graph", "CUDA graphs: on, off or both", value_option("both"), "LIST")(
-      "prefill", "batches of prompts to time to their first tokens, such as 8x1024", value_option(),
-      "LIST")("dtype", "default: all that there are", value_option(), "LIST")(
-      "rounds", "timed runs of each row", value_option("5"), "N")(
-      "prompts",
-      "take prompts from this file, one per line, as text or as JSON (default: random tokens)",
-      value_option(),
-      "F")("text", "or from eight places of this text, such as WikiText-2's test.txt",
-           value_option(), "F")(
-      "tokenizer", "tokenizer of the prompts (default: that of the first bundle)", value_option(),
-      "DIR")("prompt-ids", "or from this JSON list of lists of token ids", value_option(), "F")(
-      "json", "write the results as JSON, anew after each row", value_option(), "F");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -98,36 +98,6 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
   return {PromptIds(encode(tokenizer, read_prompts(path))), path};
 }
 
-int64_t weight_bytes_of(const torch::jit::Module& module) {
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : module.parameters()) {
-    bytes += static_cast<int64_t>(parameter.nbytes());
-  }
-  return bytes;
-}
-
-void print_row(const Json& row) {
-  const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
-  print(
-      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step, "
-      "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
-      row["model"].get<std::string>(), row["variant"].get<std::string>(),
-      row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
-      row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
-      row["tokens_per_s"]["p50"].get<double>(), row["latency_us"]["p50"].get<double>(),
-      row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
-      number(row["kernels_per_token"]), row["floor_us"].get<double>(),
-      100 * number(row["softmax_kernels_share"]));
-  flush_output();
-}
-
-void print_prefill(const Json& row) {
-  print("{:<14} {:<9} {:<8} prefill {} x {}: {:.3f} ms\n", row["model"].get<std::string>(),
-        row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
-        row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(), row["ms"]["p50"].get<double>());
-  flush_output();
-}
-
 // Index of the first difference; null if one list is a prefix of the other.
 Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   const auto [one, other] = std::ranges::mismatch(a, b);
@@ -141,12 +111,11 @@ class GroupRun {
            ResultFile& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
-      const torch::jit::Module module = load_module(bundle, device);
-      const int64_t weight_bytes = weight_bytes_of(module);  // as in the file
+      const LanguageModel model = load_language_model(bundle, device);
       variants_.push_back({.name = bundle.variant,
                            .dtype = bundle.dtype,
-                           .model = LanguageModel(bundle, module, device),
-                           .weight_bytes = weight_bytes});
+                           .model = model,
+                           .weight_bytes = model.weight_bytes()});
     }
     std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
@@ -157,7 +126,7 @@ class GroupRun {
     std::vector<std::vector<int64_t>> ids;
     for (Json& row : measure_generation(bench_, variants_, c, ids)) {
       Json named = with_model(row);
-      print_row(named);
+      print_generation(named);
       document_.add("rows", std::move(named));
     }
     if (first_ids_.empty()) {
@@ -183,12 +152,10 @@ class GroupRun {
     bool close = true;
     const double tolerance = default_tolerance(variants_.front().dtype);
     for (size_t i = 1; i < variants_.size(); ++i) {
-      Decoder model(variants_[i].model);
-      Decoder reference(variants_.front().model);
       Difference difference;
-      for (const StepComparison& step :
-           compare_language_models(model, reference, bench_.prompts.batch(1, first_prompt_),
-                                   kComparedSteps, tolerance)) {
+      for (const StepComparison& step : compare_language_models(
+               variants_[i].model, variants_.front().model, bench_.prompts.batch(1, first_prompt_),
+               kComparedSteps, tolerance)) {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
@@ -233,15 +200,12 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
                    {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
-  if (!session.plugin) {
-    fail(ExitCode::plugin, "bench generate: no plugin");
-  }
   const bool cuda = session.device.is_cuda();
   if (!plan.has_work(cuda)) {
     fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",
          plan.tokens, cuda ? "" : ", or --graph is on alone, which a CPU does not have");
   }
-  const std::unique_ptr<CudaRuntime> runtime = cuda ? open_cuda_runtime(session.device) : nullptr;
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const c10::InferenceMode inference;
   const GenerationBench bench{
       .runtime = runtime.get(),
@@ -250,7 +214,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .prompts = prompts};
   const std::string command =
       fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, *session.plugin, runtime.get());
+  Json head = identity_of(command, session.loaded_plugin(), runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   ResultFile document(kFormat, head, {"rows", "prefill", "accuracy"},

@@ -12,18 +12,16 @@
 #include <string>
 #include <vector>
 
-#include "bench/head.h"
-#include "bench/percentiles.h"
 #include "bench/result_file.h"
-#include "bench/wall_clock.h"
+#include "bench/times.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"
 #include "commands/commands.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/plugin.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -39,14 +37,18 @@ constexpr const char* kExamples =
 constexpr int64_t kRows = 8, kCpuColumns = 64, kCudaColumns = 1024;
 constexpr int kCalls = 200;  // per sample; a stream's queue has room for them
 
+constexpr Option kOptions[] = {
+    {"rounds", "N", "samples of each call", "100"},
+    {"json", "F", "write the results as JSON"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse bench overhead",
       "Times the host's part of a call beside ATen's, without a graph: softmax and log_softmax of\n"
       "[8, 64] on the CPU, of [8, 1024] on a GPU, in inference mode, in grad mode, and where a\n"
       "gradient is wanted. Samples of 200 calls are taken in turn.\n");
-  options.add_options()("rounds", "samples of each call", value_option("100"), "N")(
-      "json", "write the results as JSON", value_option(), "F");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);

@@ -5,17 +5,16 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
-#include "runtime/escapes.h"
+#include "runtime/decode/generation.h"
 #include "runtime/files.h"
-#include "runtime/generation.h"
 #include "runtime/interrupt.h"
-#include "runtime/model.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/prompts.h"
-#include "runtime/session.h"
 #include "runtime/softmax_call_counter.h"
+#include "runtime/text/escapes.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {
@@ -29,35 +28,42 @@ constexpr const char* kExamples =
     "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
     "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
 
+constexpr Option kOptions[] = {
+    {"m,model", "DIR", "bundle folder"},
+    {"p,prompt", "TEXT", "text to continue, - for stdin; an empty one starts from <|endoftext|>"},
+    {"prompt-file", "F", "read the prompt from a file, less one newline at its end"},
+    {"prompts", "F", "file with one prompt per line, as text or as JSON; - for stdin"},
+    {"batch", "N", "prompts that are continued at the same time", "8"},
+    {"n,tokens", "N", "tokens to generate at most, for each prompt", "128"},
+    {"stop", "TEXT",
+     "end before this text, in which \\n, \\t, \\r, \\\\, \\\", \\' and \\xHH are escapes; may be "
+     "repeated",
+     nullptr, true},
+    {"ignore-eos", kSwitch, "do not end at the model's end tokens"},
+    {"truncate", kSwitch, "take the end of a prompt that is too long for the context"},
+};
+constexpr Option kSamplingOptions[] = {
+    {"temperature", "T", "0 takes the most probable token, greater values vary more", "0"},
+    {"top-k", "K", "sample from the K most probable tokens only; 0: from all", "0"},
+    {"top-p", "P", "from the most probable that make up this probability", "1"},
+    {"min-p", "P", "from those with this share of the most probable one's probability", "0"},
+    {"seed", "SEED", "the same seed gives the same text", "0"},
+};
+constexpr Option kOutputOptions[] = {
+    {"no-display-prompt", kSwitch, "print the continuation only"},
+    {"json", kSwitch, "print a line of JSON for each prompt"},
+    {"logprobs", "N",
+     "with --json: log-probabilities of the tokens, and the N most probable each time"},
+};
+constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"}};
+
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse generate",
                            "Continues prompts; the text goes to stdout, figures to stderr.\n");
-  options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
-      "p,prompt", "text to continue, - for stdin; an empty one starts from <|endoftext|>",
-      value_option(),
-      "TEXT")("prompt-file", "read the prompt from a file, less one newline at its end",
-              value_option(), "F")(
-      "prompts", "file with one prompt per line, as text or as JSON; - for stdin", value_option(),
-      "F")("batch", "prompts that are continued at the same time", value_option("8"), "N")(
-      "n,tokens", "tokens to generate at most, for each prompt", value_option("128"), "N")(
-      "stop",
-      "end before this text, in which \\n, \\t, \\r, \\\\, \\\", \\' and \\xHH are escapes; may be "
-      "repeated",
-      repeatable_option(), "TEXT")("ignore-eos", "do not end at the model's end tokens")(
-      "truncate", "take the end of a prompt that is too long for the context");
-  options.add_options("Sampling")(
-      "temperature", "0 takes the most probable token, greater values vary more", value_option("0"),
-      "T")("top-k", "sample from the K most probable tokens only; 0: from all", value_option("0"),
-           "K")("top-p", "from the most probable that make up this probability", value_option("1"),
-                "P")("min-p", "from those with this share of the most probable one's probability",
-                     value_option("0"),
-                     "P")("seed", "the same seed gives the same text", value_option("0"), "SEED");
-  options.add_options("Output")("no-display-prompt", "print the continuation only")(
-      "json", "print a line of JSON for each prompt")(
-      "logprobs", "with --json: log-probabilities of the tokens, and the N most probable each time",
-      value_option(), "N");
-  options.add_options("Execution")("no-graph", "on a GPU: no CUDA graphs")(
-      "freeze", "let TorchScript fold what is constant in the model");
+  add_options(options, kOptions);
+  add_options(options, kSamplingOptions, "Sampling");
+  add_options(options, kOutputOptions, "Output");
+  add_options(options, kExecutionOptions, "Execution");
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -99,14 +105,25 @@ Sampling sampling_of(const Arguments& arguments) {
   return sampling;
 }
 
+DecodeOptions decode_options_of(const Arguments& arguments, size_t prompts) {
+  const int64_t batch = arguments.integer("batch", 1, kMaxRows);
+  DecodeOptions options{.rows = std::min(batch, static_cast<int64_t>(prompts)),
+                        .sampling = sampling_of(arguments),
+                        .graphs = !arguments.has("no-graph"),
+                        .top_logprobs = {}};
+  if (arguments.has("logprobs")) {
+    options.top_logprobs = arguments.integer("logprobs", 0, kMaxTopLogprobs);
+    if (!arguments.has("json")) {
+      fail(ExitCode::usage, "--logprobs needs --json, where they are printed");
+    }
+  }
+  return options;
+}
+
 OutputOptions output_options_of(const Arguments& arguments) {
   OutputOptions options{.stop_texts = {},
                         .show_prompt = !arguments.has("no-display-prompt"),
-                        .json = arguments.has("json"),
-                        .scores = arguments.has("logprobs")};
-  if (options.scores && !options.json) {
-    fail(ExitCode::usage, "--logprobs needs --json, where they are printed");
-  }
+                        .json = arguments.has("json")};
   for (const std::string& text : arguments.texts("stop")) {
     if (text.empty()) {
       fail(ExitCode::usage, "--stop: expected a text, got an empty one");
@@ -148,8 +165,8 @@ void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, con
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   };
-  if (!loop.graph_failure().empty()) {
-    print_error("note: no CUDA graphs: {}\n", loop.graph_failure());
+  if (!loop.steps().graph_failure().empty()) {
+    print_error("note: no CUDA graphs: {}\n", loop.steps().graph_failure());
   }
   if (totals.full_contexts > 0) {
     print_error("note: {} of the continuations ended because the context of {} is full\n",
@@ -173,14 +190,7 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const std::string folder = arguments.text("model");
   const std::vector<Prompt> prompts = prompts_of(arguments);
   GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_tokens = {}};
-  const int64_t batch = arguments.integer("batch", 1, kMaxRows);
-  DecodeOptions decoding{.rows = std::min(batch, static_cast<int64_t>(prompts.size())),
-                         .sampling = sampling_of(arguments),
-                         .graphs = !arguments.has("no-graph"),
-                         .top_logprobs = {}};
-  if (arguments.has("logprobs")) {
-    decoding.top_logprobs = arguments.integer("logprobs", 0, kMaxTopLogprobs);
-  }
+  const DecodeOptions decoding = decode_options_of(arguments, prompts.size());
   const OutputOptions output_options = output_options_of(arguments);
 
   choose_threads(arguments.threads(), /*watched=*/true);
@@ -188,17 +198,16 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        {bundle}, {"warpfuse::sample_tokens"});
-  const LanguageModel model(bundle, load_module(bundle, session.device, arguments.has("freeze")),
-                            session.device);
+  const LanguageModel model = load_language_model(bundle, session.device);
   const std::vector<std::vector<int64_t>> ids =
       encode_within(model, tokenizer, prompts, arguments.has("truncate"), options.max_tokens);
   if (!arguments.has("ignore-eos")) {
     options.end_tokens = end_tokens_of(model.spec(), tokenizer);
   }
-  const std::unique_ptr<CudaRuntime> runtime =
-      session.device.is_cuda() ? open_cuda_runtime(session.device) : nullptr;
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   DecodeLoop loop(model, decoding, runtime.get());
-  GenerationOutput output(tokenizer, prompts, ids, output_options);
+  GenerationOutput output(tokenizer, prompts, ids, output_options,
+                          decoding.top_logprobs.has_value());
   const SoftmaxCallCounter calls;
   const GenerationTotals totals = generate(loop, ids, model.spec().context, options, output);
   report(totals, calls, loop, model.spec().context);

@@ -25,12 +25,16 @@ Json json_of(const Choice& choice) {
 
 GenerationOutput::GenerationOutput(const Tokenizer& tokenizer, const std::vector<Prompt>& prompts,
                                    const std::vector<std::vector<int64_t>>& ids,
-                                   const OutputOptions& options)
-    : tokenizer_(tokenizer), prompts_(prompts), ids_(ids), options_(options) {
+                                   const OutputOptions& options, bool with_logprobs)
+    : tokenizer_(tokenizer),
+      prompts_(prompts),
+      ids_(ids),
+      options_(options),
+      with_logprobs_(with_logprobs) {
   for (const Prompt& prompt : prompts) {
     continuations_.push_back({.text = TextOutput(options.stop_texts), .shown = {}, .choices = {}});
     if (options.show_prompt && !options.json) {
-      // What the prompt leaves incomplete, the continuation may complete.
+      // The continuation may complete the last code point of the prompt.
       continuations_.back().shown = continuations_.back().text.show(prompt.text);
     }
   }
@@ -94,11 +98,11 @@ void GenerationOutput::print_ahead() {
 std::string GenerationOutput::json_line(size_t prompt) const {
   const Continuation& continuation = continuations_[prompt];
   Json ids = Json::array();
-  Json scores = Json::array();
+  Json logprobs = Json::array();
   for (const Choice& choice : continuation.choices) {
     ids.push_back(choice.id);
-    if (options_.scores) {
-      scores.push_back(json_of(choice));
+    if (with_logprobs_) {
+      logprobs.push_back(json_of(choice));
     }
   }
   Json line{{"prompt", prompts_[prompt].text},
@@ -109,8 +113,8 @@ std::string GenerationOutput::json_line(size_t prompt) const {
             {"prompt_tokens", ids_[prompt].size()},
             {"first_token_ms", continuation.first_token_seconds * kMilliseconds},
             {"total_ms", continuation.seconds * kMilliseconds}};
-  if (options_.scores) {
-    line["logprobs"] = std::move(scores);
+  if (with_logprobs_) {
+    line["logprobs"] = std::move(logprobs);
   }
   if (const std::string& id = prompts_[prompt].id; !id.empty()) {
     line["id"] = Json::parse(id);

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/generation.h"
-#include "runtime/prompts.h"
-#include "runtime/text_output.h"
-#include "runtime/tokenizer.h"
+#include "runtime/decode/generation.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/text_output.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 
@@ -16,16 +16,15 @@ struct OutputOptions {
   std::vector<std::string> stop_texts;
   bool show_prompt = true;
   bool json = false;
-  bool scores = false;
 };
 
-// Puts the continuations on stdout in the order of the prompts, however they come: as text, the
-// first one that has not ended as it comes, with a line of three dashes between two; or as a line
-// of JSON each, when it has ended.
+// Prints continuations in prompt order. As text, the first unfinished one streams, with a line of
+// three dashes between two; as JSON, one line per finished prompt.
 class GenerationOutput : public TokenSink {
  public:
   GenerationOutput(const Tokenizer& tokenizer, const std::vector<Prompt>& prompts,
-                   const std::vector<std::vector<int64_t>>& ids, const OutputOptions& options);
+                   const std::vector<std::vector<int64_t>>& ids, const OutputOptions& options,
+                   bool with_logprobs);
 
   bool on_token(size_t prompt, const Choice& choice, bool is_end) override;
   void on_finish(size_t prompt, FinishReason reason) override;
@@ -41,7 +40,6 @@ class GenerationOutput : public TokenSink {
     FinishReason reason = FinishReason::interrupted;
   };
 
-  void add(size_t prompt, const std::string& text);
   void print_ahead();
   std::string json_line(size_t prompt) const;
   double seconds() const;
@@ -50,6 +48,7 @@ class GenerationOutput : public TokenSink {
   const std::vector<Prompt>& prompts_;
   const std::vector<std::vector<int64_t>>& ids_;
   OutputOptions options_;
+  bool with_logprobs_;
   std::vector<Continuation> continuations_;
   size_t front_ = 0;    // the first prompt that is not printed to its end
   size_t printed_ = 0;  // bytes of its text that are

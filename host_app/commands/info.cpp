@@ -11,9 +11,10 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/device.h"
+#include "runtime/load/device.h"
+#include "runtime/load/plugin.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/plugin.h"
 
 namespace warpfuse::host {
 namespace {
@@ -27,11 +28,15 @@ constexpr const char* kExamples =
     "  warpfuse info --json | python3 -m json.tool\n"
     "  warpfuse info --tuning > table.txt\n";
 
+constexpr Option kOptions[] = {
+    {"json", kSwitch, "as one JSON object"},
+    {"tuning", kSwitch, "the plugin's table of tiers alone, as text"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options("warpfuse info",
                            "Shows versions, processors and the operators of the loaded plugin.\n");
-  options.add_options()("json", "as one JSON object")("tuning",
-                                                      "the plugin's table of tiers alone, as text");
+  add_options(options, kOptions);
   add_plugin_options(options);
   add_help_option(options);
   return options;
@@ -78,19 +83,6 @@ json list_operators() {
   return operators;
 }
 
-json list_gpus_as_json() {
-  json gpus = json::array();
-  for (const Gpu& gpu : list_gpus()) {
-    gpus.push_back({{"index", gpu.index},
-                    {"name", gpu.name},
-                    {"compute_capability", gpu.compute_capability},
-                    {"memory_bytes", gpu.memory_bytes},
-                    {"multiprocessors", gpu.multiprocessors},
-                    {"has_kernel", gpu.has_kernel}});
-  }
-  return gpus;
-}
-
 json gather(const Plugin& plugin) {
   const auto or_null = [](const std::optional<std::string>& text) {
     return text ? json(*text) : json();
@@ -107,7 +99,7 @@ json gather(const Plugin& plugin) {
             {"cpu_capabilities", plugin.cpu_capabilities},
             {"compiler", plugin.compiler}}},
           {"cpu", {{"capability", cpu_capability()}, {"threads", at::get_num_threads()}}},
-          {"gpus", list_gpus_as_json()},
+          {"gpus", list_gpus()},
           {"operators", list_operators()}};
 }
 
@@ -161,14 +153,15 @@ ExitCode run_info(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
-  const Plugin plugin = require_plugin(arguments.plugin_options());
-  check_libtorch(plugin);
+  // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.
+  const Session session =
+      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::build_info"});
   if (arguments.has("tuning")) {
     const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
     print("{}", tuning.typed<std::string()>().call());
     return ExitCode::ok;
   }
-  const json info = gather(plugin);
+  const json info = gather(session.loaded_plugin());
   if (arguments.has("json")) {
     print("{}\n", info.dump(2));
   } else {

@@ -1,4 +1,4 @@
-#include "runtime/perplexity.h"
+#include "runtime/score/perplexity.h"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,11 @@
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
-#include "runtime/model.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/session.h"
 #include "runtime/status_line.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {
@@ -29,17 +28,21 @@ constexpr const char* kExamples =
     "  warpfuse perplexity -m MODEL --text book.txt --window 256 --stride 256 --json\n"
     "  warpfuse perplexity -m MODEL --text book.txt --device cuda --batch 32\n";
 
+constexpr Option kOptions[] = {
+    {"m,model", "DIR", "bundle folder"},
+    {"text", "FILE", "file to score; its bytes as they are, UTF-8 or not"},
+    {"window", "N", "tokens that the model sees at once (default: the model's context)"},
+    {"stride", "N", "tokens from window to window (default: half a window)"},
+    {"batch", "N", "windows in one call of the model; more take more memory", "4"},
+    {"json", kSwitch, "the result as one JSON object"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse perplexity",
       "Scores a text by a sliding window: each token but the first exactly once, with at least\n"
       "window - stride + 1 tokens before it once the text is that far.\n");
-  options.add_options()("m,model", "bundle folder", value_option(), "DIR")(
-      "text", "file to score; its bytes as they are, UTF-8 or not", value_option(), "FILE")(
-      "window", "tokens that the model sees at once (default: the model's context)", value_option(),
-      "N")("stride", "tokens from window to window (default: half a window)", value_option(), "N")(
-      "batch", "windows in one call of the model; more take more memory", value_option("4"), "N")(
-      "json", "the result as one JSON object");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -73,10 +76,10 @@ int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
 }
 
 void print_text(const Score& score, double bits_per_byte) {
-  print("perplexity: {:.4f}\n", score.perplexity());
-  print("mean negative log-likelihood: {:.6f} nats per token\n", score.mean());
-  print("bits a byte: {:.4f}\n", bits_per_byte);
-  print("scored: {} tokens, {:.1f} tokens/s\n", score.tokens, score.tokens_per_second());
+  print(
+      "perplexity: {:.4f}\nmean negative log-likelihood: {:.6f} nats per token\n"
+      "bits a byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
+      score.perplexity(), score.mean(), bits_per_byte, score.tokens, score.tokens_per_second());
 }
 
 // An infinite figure, of a token that the model holds impossible, is null in JSON.
@@ -116,7 +119,7 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   const std::vector<int64_t> ids = tokens_of(tokenizer, text, path);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        {bundle}, {"warpfuse::fused_logprob"});
-  const LanguageModel model(bundle, load_module(bundle, session.device), session.device);
+  const LanguageModel model = load_language_model(bundle, session.device);
 
   const auto predictions = static_cast<int64_t>(ids.size()) - 1;
   const StatusLine line;

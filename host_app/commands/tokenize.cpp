@@ -11,7 +11,7 @@
 #include "commands/commands.h"
 #include "runtime/json_text.h"
 #include "runtime/output.h"
-#include "runtime/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 namespace {
@@ -23,13 +23,17 @@ constexpr const char* kExamples =
     "  echo \"15496 995\" | warpfuse tokenize --tokenizer MODEL --decode\n"
     "  echo '\"two\\nlines\"' | warpfuse tokenize --tokenizer MODEL --json\n";
 
+constexpr Option kOptions[] = {
+    {"tokenizer", "DIR", "folder with vocab.json and merges.txt"},
+    {"decode", kSwitch, "from ids to text"},
+    {"json", kSwitch, "text is a JSON string, ids are a JSON array"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse tokenize",
       "Turns each line of stdin into one line of token ids, or back with --decode.\n");
-  options.add_options()("tokenizer", "folder with vocab.json and merges.txt", value_option(),
-                        "DIR")("decode", "from ids to text")(
-      "json", "text is a JSON string, ids are a JSON array");
+  add_options(options, kOptions);
   add_help_option(options);
   return options;
 }

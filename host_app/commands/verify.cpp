@@ -5,13 +5,13 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/model.h"
+#include "runtime/load/model.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/prompts.h"
-#include "runtime/session.h"
+#include "runtime/score/verification.h"
+#include "runtime/text/prompts.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
-#include "runtime/verification.h"
 
 namespace warpfuse::host {
 namespace {
@@ -32,6 +32,17 @@ constexpr std::array<const char*, 5> kDefaultPrompts{
     "e",
     ""};
 
+constexpr Option kOptions[] = {
+    {"model", "DIR", "bundle folder"},
+    {"reference", "DIR", "bundle folder"},
+    {"prompts", "F",
+     "file with one prompt per line, as text or as JSON (default: 5 prompts that are built in)"},
+    {"n,steps", "N", "steps for each prompt, or draws of a module's inputs", "16"},
+    {"tolerance", "X",
+     "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles"},
+    {"seed", "SEED", "of the inputs of a module that is no language model", "0"},
+};
+
 cxxopts::Options make_options() {
   cxxopts::Options options(
       "warpfuse verify",
@@ -40,16 +51,7 @@ cxxopts::Options make_options() {
       "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
       "lead is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
   options.positional_help("MODEL REFERENCE");
-  options.add_options()("model", "bundle folder", value_option(), "DIR")(
-      "reference", "bundle folder", value_option(), "DIR")(
-      "prompts",
-      "file with one prompt per line, as text or as JSON (default: 5 prompts that are built in)",
-      value_option(), "F")("n,steps", "steps for each prompt, or draws of a module's inputs",
-                           value_option("16"), "N")(
-      "tolerance",
-      "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles",
-      value_option(), "X")("seed", "of the inputs of a module that is no language model",
-                           value_option("0"), "SEED");
+  add_options(options, kOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -57,14 +59,14 @@ cxxopts::Options make_options() {
 }
 
 std::vector<Prompt> prompts_of(const Arguments& arguments) {
-  if (!arguments.has("prompts")) {
-    std::vector<Prompt> prompts;
-    for (const char* text : kDefaultPrompts) {
-      prompts.push_back({.text = text, .source = {}, .id = {}});
-    }
-    return prompts;
+  if (arguments.has("prompts")) {
+    return read_prompts(arguments.text("prompts"));
   }
-  return read_prompts(arguments.text("prompts"));
+  std::vector<Prompt> prompts(kDefaultPrompts.size());
+  std::ranges::transform(kDefaultPrompts, prompts.begin(), [](const char* text) {
+    return Prompt{.text = text, .source = {}, .id = {}};
+  });
+  return prompts;
 }
 
 void require_same_kind(const Bundle& model, const Bundle& reference) {
@@ -134,25 +136,29 @@ ExitCode run_verify(int argc, const char* const* argv) {
 
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});
-  torch::jit::Module module = load_module(model, session.device);
-  torch::jit::Module reference_module = load_module(reference, session.device);
-  print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
-        model.variant, reference.folder.string(), reference.variant, session.device.str());
+  const auto print_heading = [&] {
+    print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
+          model.variant, reference.folder.string(), reference.variant, session.device.str());
+  };
   if (!model.language_model) {
+    torch::jit::Module module = load_module(model, session.device);
+    torch::jit::Module reference_module = load_module(reference, session.device);
+    print_heading();
     return report(
         compare_modules(module, reference_module, reference.inputs, session.device, steps, seed),
         tolerance);
   }
+  const LanguageModel language_model = load_language_model(model, session.device);
+  const LanguageModel reference_model = load_language_model(reference, session.device);
+  print_heading();
   const std::vector<std::vector<int64_t>> sequences =
       encode(Tokenizer::load(reference.folder), prompts);
-  const LanguageModel language_model(model, module, session.device);
   for (size_t i = 0; i < prompts.size(); ++i) {
     language_model.require_fits(static_cast<int64_t>(sequences[i].size()), prompts[i].source);
   }
-  Decoder decoder(language_model);
-  Decoder reference_decoder(LanguageModel(reference, reference_module, session.device));
-  return report(compare_language_models(decoder, reference_decoder, sequences, steps, tolerance),
-                tolerance);
+  return report(
+      compare_language_models(language_model, reference_model, sequences, steps, tolerance),
+      tolerance);
 }
 
 }  // namespace warpfuse::host

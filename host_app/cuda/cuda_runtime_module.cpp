@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cuda/kernels.h"
-#include "runtime/cuda_runtime.h"
+#include "runtime/decode/cuda_runtime.h"
 
 namespace warpfuse::host {
 namespace {

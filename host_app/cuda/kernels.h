@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/step_state.h"
+#include "runtime/decode/step_state.h"
 
 namespace warpfuse::host {
 

@@ -27,7 +27,7 @@ bool is_cuda_failure(std::string_view line) {
   return line.starts_with("CUDA ") || line.starts_with("CUDA error");
 }
 
-// How libtorch says that the CPU's memory does not suffice: in an exception of no type of its own.
+// libtorch reports a lack of CPU memory in an exception of no type of its own.
 constexpr std::string_view kCpuMemory = "DefaultCPUAllocator: ";
 
 }  // namespace

@@ -31,8 +31,8 @@ struct ExitCodeMeaning {
 inline constexpr std::array<ExitCodeMeaning, 8> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
-     "a check failed (verify: a difference; bench: a wrong result, or slower than the baseline), "
-     "or an internal error"},
+     "a check failed (verify: a difference; selftest, bench: a wrong result; bench: slower than the "
+     "baseline), or an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
@@ -57,8 +57,8 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The line of a libtorch message that says what went wrong: its first line, or, for an error inside
-// TorchScript code (whose first lines are the model's source), the error that stopped it.
+// The cause in a libtorch message: its first line, or, for an error inside TorchScript code (whose
+// first lines are the model's source), the error that stopped it.
 std::string one_line(std::string_view message);
 
 struct Failure {

@@ -14,7 +14,7 @@ namespace {
 
 [[noreturn]] void fail_to_write() {
   const std::error_code reason(errno, std::generic_category());
-  // What is left in the buffer would be tried again when the program ends.
+  // Else the rest of the buffer would be tried again when the program ends.
   std::clearerr(stdout);
   fail(ExitCode::output, "stdout: cannot be written: {}", reason.message());
 }

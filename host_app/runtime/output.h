@@ -7,16 +7,16 @@
 
 namespace warpfuse::host {
 
-// What a command prints goes through here, so that no failed write is lost: every write to stdout
-// is checked and throws Error(output). stderr is where failures are told, so that a failure to
-// write there is ignored.
+// Commands print through these functions, so that no failed write is lost: every write to stdout is
+// checked and throws Error(output). Failures are reported on stderr, so a failure to write there is
+// ignored.
 
 // Gives a standard stream that the process was started without a file of its own, on which reads
 // and writes fail as on the closed stream; else the next file that is opened would take its number.
 void hold_standard_streams();
 
 void write_output(std::string_view text);
-// Throws when anything written so far did not reach the file behind stdout.
+// Throws when anything written so far did not reach stdout.
 void flush_output();
 
 template <typename... Args>

@@ -6,9 +6,9 @@
 
 namespace warpfuse::host {
 
-// How many threads to take on a CPU that other processes use too. A parallel region ends when its
-// last thread has run; one that has lost its processor makes all others wait for a time slice, at
-// each of the hundreds of regions of a decode step, so that fewer threads are many times faster.
+// Chooses the number of threads on a CPU that other processes use too. A parallel region ends when
+// its last thread has run; one that has lost its processor makes all others wait for a time slice,
+// at each of the hundreds of regions of a decode step, so that fewer threads are many times faster.
 class LoadWatch {
  public:
   using Clock = std::chrono::steady_clock;

@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "runtime/language_model.h"
+#include "runtime/decode/language_model.h"
+#include "runtime/load/graph_passes.h"
 
 // A model on the CPU that says token t + 1 after token t, and 0 after its last one.
 // `decode` is the body of its method, where another is wanted.
@@ -33,5 +34,7 @@ inline warpfuse::host::LanguageModel counting_model(
                            .head_dim = 2,
                            .vocab_size = vocabulary,
                            .end_tokens = {}};
-  return {bundle, module, at::kCPU};
+  warpfuse::host::LanguageModel model(bundle, module, at::kCPU);
+  warpfuse::host::keep_arguments(module);
+  return model;
 }

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
 #include "support/catch.h"
 
 // The plugin that WARPFUSE_PLUGIN names, once a process.

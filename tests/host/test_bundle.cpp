@@ -2,7 +2,7 @@
 #include <string>
 
 #include "failure_of.h"
-#include "runtime/bundle.h"
+#include "runtime/load/bundle.h"
 #include "support/catch.h"
 #include "temporary_folder.h"
 

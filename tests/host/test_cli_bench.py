@@ -105,6 +105,8 @@ class Measuring(HostTestCase):
             floor = row["least_bytes"] / copy["bytes"] * copy["p50_us"]
             self.assertAlmostEqual(row["floor_us"] / floor, 1, places=9)
             self.assertGreaterEqual(row["unfused_bytes"], row["fused_bytes"])
+            lengths = row["shape"][0] if row["mask"] == "padding" else 0
+            self.assertEqual(len(row.get("key_lengths", [])), lengths)
             for variant in row["variants"]:
                 p50 = variant["p50_us"]
                 self.assertLessEqual(variant["p5_us"], p50)
@@ -231,14 +233,8 @@ class Errors(HostTestCase):
             (): "expected OPERATOR (see --help)",
             ("softmin",): "softmax_dropout, linear_dropout_softmax or all, got 'softmin'",
             ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, or sizes",
-            ("softmax", "--dtype", "tf32"): "--dtype: only linear_dropout_softmax takes tf32, not softmax",
             ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
-            ("linear_dropout_softmax", "--shapes", "4x4"): "--shapes: expected 3 sizes, rows x in x out",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
-            ("all", "--mask", "diagonal"): "--mask: expected a list of none",
-            ("softmax", "--mask", "causal"): "--mask: only scaled_masked_softmax takes a mask",
-            ("scaled_masked_softmax", "--shapes", "4x4@0"): "--shapes: expected 2 to 4 sizes",
-            ("fused_logprob", "--shapes", "4x4@0"): "--shapes: expected at least 2 sizes",
             ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",
             ("softmax", "--fail-under", "0.9"): "--fail-under: needs a --baseline",
             ("softmax", "--fail-under", "x", "--baseline", "f"): "--fail-under: expected a number",
@@ -293,6 +289,19 @@ class Interrupting(HostTestCase):
     def rows(path):
         return json.loads(path.read_text())["rows"] if os.path.exists(path) else []
 
+
+class Linear(HostTestCase):
+    def test_forward_and_a_training_step_beside_the_linear_alone(self):
+        path = folder / "linear.json"
+        shapes = ("--shapes", "24x40x56,1x8x8", "--dtype", "float32,bfloat16,float64")
+        self.assert_ok(bench("linear_dropout_softmax", *shapes, "--backward", "--json", path))
+        rows = json.loads(path.read_text())["rows"]
+        self.assertEqual(len(rows), 2 * 3 * 2)
+        for row in rows:
+            self.assertEqual([variant["name"] for variant in row["variants"]], ["warpfuse", "aten", "linear"])
+            self.assertEqual({variant["status"] for variant in row["variants"]}, {"ok"}, row)
+            self.assertGreater(row["unfused_bytes"], row["fused_bytes"])
+            self.assertGreater(row["fused_bytes"], row["least_bytes"])
 
 
 class Overhead(HostTestCase):

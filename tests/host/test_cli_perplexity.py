@@ -179,11 +179,6 @@ class Errors(HostTestCase):
         self.assert_fails(run(*command, folder / "none.so"), PLUGIN_ERROR, "no such file")
         self.assert_fails(run(*command, BAD_PLUGIN), PLUGIN_ERROR, "the operator warpfuse::fused_logprob")
 
-    def test_help(self):
-        text = self.assert_ok(run("perplexity", "--help")).stdout.decode()
-        for part in ("warpfuse perplexity", "--window", "--stride", "Examples:"):
-            self.assertIn(part, text)
-
 
 class Interrupting(HostTestCase):
     def interrupted(self, *arguments):

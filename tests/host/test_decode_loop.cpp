@@ -1,79 +1,28 @@
 // The loop of decode steps with a runtime that plays a GPU: graphs, their failure, and a device
 // that ends without a token. What real graphs compute is tested with the whole program.
 
-#include <c10/util/Exception.h>
-
 #include "failure_of.h"
 #include "fake_language_model.h"
+#include "fake_runtime.h"
 #include "plugin_under_test.h"
-#include "runtime/decode_loop.h"
-#include "runtime/generation.h"
+#include "runtime/decode/decode_loop.h"
+#include "runtime/decode/generation.h"
 #include "support/catch.h"
 
-using warpfuse::host::advance;
 using warpfuse::host::Choice;
-using warpfuse::host::CudaDevice;
-using warpfuse::host::CudaGraph;
-using warpfuse::host::CudaRuntime;
-using warpfuse::host::CudaStopwatch;
 using warpfuse::host::DecodeLoop;
 using warpfuse::host::FinishReason;
-using warpfuse::host::StepState;
 
 namespace {
 
 constexpr int64_t kVocabulary = 50;
 
-class FakeRuntime : public CudaRuntime {
- public:
-  CudaDevice device() const override {
-    return {.name = "fake", .driver = "1", .free_bytes = free_bytes};
-  }
-  std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,
-                                     const CudaGraph* memory_of) override {
-    ++captures;
-    shared_memory += memory_of != nullptr ? 1 : 0;
-    TORCH_CHECK(can_capture, "operation not permitted\nwhen stream is capturing");
-    return std::make_unique<Graph>(work);
-  }
-  void warm_up(const std::function<void()>& work) override { work(); }
-  std::unique_ptr<CudaStopwatch> stopwatch() override { return nullptr; }
-  void synchronize() override {}
-  bool idle() override { return true; }
-  int64_t peak_bytes(const std::function<void()>&) override { return 0; }
-  void release_memory() override {}
-  void launch_empty_kernel() override {}
-  void launch_copy(void*, const void*, int64_t) override {}
-  void launch_advance(const StepState& state, const int64_t* tokens) override {
-    if (publishes) {
-      advance(state, tokens);
-    }
-  }
-  void start_profiler() override {}
-  void stop_profiler() override {}
-
-  int64_t free_bytes = 1 << 20;
-  bool can_capture = true;
-  bool publishes = true;
-  int captures = 0, shared_memory = 0;
-
- private:
-  struct Graph : CudaGraph {
-    explicit Graph(std::function<void()> work) : work(std::move(work)) {}
-    void replay() override { work(); }
-    int64_t kernels() const override { return 1; }
-    std::function<void()> work;
-  };
-};
-
-// The tokens of row 0 after `prompt`.
+// The tokens of a sequence after `prompt`.
 std::vector<int64_t> continuation(DecodeLoop& loop, const std::vector<int64_t>& prompt, int count) {
-  std::vector<int64_t> tokens{loop.start(0, {{.name = 0, .ids = prompt}}).front().id};
-  while (static_cast<int>(tokens.size()) < count) {
-    while (loop.unread() < loop.steps_ahead()) {
-      loop.launch();
-    }
-    tokens.push_back(loop.read().front().id);
+  std::vector<int64_t> tokens;
+  for (auto sampled = loop.start({{.name = 0, .ids = prompt, .tokens = count}}); !sampled.empty();
+       sampled = loop.next()) {
+    tokens.push_back(sampled.front().choice.id);
   }
   return tokens;
 }
@@ -110,8 +59,8 @@ TEST_CASE("steps are replays of graphs that share memory", "[decode]") {
   DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
-  CHECK(loop.graph_failure().empty());
-  CHECK(loop.kernels_per_step() == 1);
+  CHECK(loop.steps().graph_failure().empty());
+  CHECK(loop.steps().kernels_per_step() == 1);
   // On the CPU each length is a size of its own.
   CHECK(runtime.captures >= 5);
   CHECK(runtime.shared_memory == runtime.captures - 1);
@@ -124,9 +73,9 @@ TEST_CASE("a capture that fails is said in a line, and steps go on without", "[d
   DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
                   &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
-  CHECK(loop.graph_failure() == "operation not permitted");
+  CHECK(loop.steps().graph_failure() == "operation not permitted");
   CHECK(runtime.captures == 1);
-  CHECK(loop.kernels_per_step() == 0);
+  CHECK(loop.steps().kernels_per_step() == 0);
 }
 
 TEST_CASE("a device that ends without a token is an error, not a wait", "[decode]") {
@@ -168,6 +117,36 @@ TEST_CASE("caches that do not fit are an error that says what would", "[decode]"
   CHECK(failure_of([] { counting_model(kVocabulary, 64).make_cache(int64_t{1} << 40, 64); }) ==
         "5: out of memory: the keys and values of 1099511627776 sequences of 64 tokens take "
         "0.000 GB each");
+}
+
+TEST_CASE("a sequence that was stopped gives no more tokens, and its row goes to the next",
+          "[decode]") {
+  load_plugin_under_test();
+  FakeRuntime runtime;  // with steps ahead
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 2, .sampling = {}, .top_logprobs = {}},
+                  &runtime);
+  const std::vector<int64_t> first{3}, second{20}, third{30};
+  CHECK(loop.free_rows() == 2);
+  loop.start({{.name = 0, .ids = first, .tokens = 9}, {.name = 1, .ids = second, .tokens = 3}});
+  CHECK(loop.free_rows() == 0);
+  CHECK(loop.next().size() == 2);
+  loop.stop(0);
+  CHECK(loop.free_rows() == 1);
+  CHECK(loop.start({{.name = 2, .ids = third, .tokens = 2}}).front().choice.id == 31);
+  const auto rest = loop.next();  // launched before sequence 0 was stopped
+  REQUIRE(rest.size() == 1);
+  CHECK(rest.front().sequence == 1);
+  CHECK(rest.front().choice.id == 23);
+  std::vector<int64_t> last;
+  while (last.empty()) {
+    for (const auto& token : loop.next()) {
+      CHECK(token.sequence == 2);
+      last.push_back(token.choice.id);
+    }
+  }
+  CHECK(last == std::vector<int64_t>{32});
+  CHECK(loop.free_rows() == 2);
+  loop.stop(2);  // has ended
 }
 
 TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {

@@ -64,12 +64,6 @@ class Batches(Generation):
         self.assertEqual(with_graphs, self.ids(fused, PROMPTS[:5], *arguments, "--no-graph"))
         self.assertEqual([len(ids) for ids in with_graphs], [140] * 5)
 
-    def test_freezing_changes_nothing(self):
-        arguments = ("-n", 12, "--ignore-eos")
-        self.assertEqual(
-            self.ids(fused, PROMPTS, *arguments), self.ids(fused, PROMPTS, *arguments, "--freeze")
-        )
-
     def test_samples_do_not_depend_on_the_batch(self):
         arguments = ("-n", 24, "--temperature", "0.9", "--top-k", 40, "--top-p", "0.95", "--min-p", "0.01")
         def sample(seed, batch):

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "runtime/perplexity.h"
+#include "runtime/score/perplexity.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "failure_of.h"
-#include "runtime/prompts.h"
+#include "runtime/text/prompts.h"
 #include "support/catch.h"
 #include "temporary_folder.h"
 

@@ -12,11 +12,11 @@
 #include <string>
 
 #include "failure_of.h"
-#include "runtime/cuda_runtime.h"
-#include "runtime/decoder.h"
-#include "runtime/difference.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/language_model.h"
 #include "runtime/errors.h"
-#include "runtime/plugin.h"
+#include "runtime/load/plugin.h"
+#include "runtime/score/verification.h"
 #include "support/catch.h"
 
 using warpfuse::host::argmax;

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "runtime/step_state.h"
+#include "runtime/decode/step_state.h"
 #include "support/catch.h"
 
 using warpfuse::host::advance;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "failure_of.h"
-#include "runtime/escapes.h"
-#include "runtime/text_output.h"
+#include "runtime/text/escapes.h"
+#include "runtime/text/text_output.h"
 #include "support/catch.h"
 
 using warpfuse::host::StopTexts;

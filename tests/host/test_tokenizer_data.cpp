@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/published_prompts.h"
-#include "runtime/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "support/catch.h"
 
 using warpfuse::host::Tokenizer;

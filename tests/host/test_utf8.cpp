@@ -2,12 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/utf8.h"
+#include "runtime/text/utf8.h"
 #include "support/catch.h"
 
-using warpfuse::host::next_utf8_unit;
 using warpfuse::host::Utf8Stream;
-using warpfuse::host::Utf8Unit;
 
 namespace {
 
@@ -42,6 +40,7 @@ TEST_CASE("bytes that are no UTF-8 become U+FFFD, however they arrive", "[utf8]"
       {"\xF4\x91\x92\x93\xFF\x41", replaced + replaced + replaced + replaced + replaced + "A"},
       {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", replaced + replaced + replaced + replaced + "A"},
       {"tail\xE2\x82", "tail" + replaced},
+      {"\xE2\x82x", replaced + "x"},
       {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
   };
   for (const auto& [bytes, expected] : cases) {
@@ -49,11 +48,4 @@ TEST_CASE("bytes that are no UTF-8 become U+FFFD, however they arrive", "[utf8]"
       CHECK(streamed(bytes, piece) == expected);
     }
   }
-}
-
-TEST_CASE("units have the length of what they stand for", "[utf8]") {
-  CHECK(next_utf8_unit("\xE2\x82\xACx").length == 3);
-  CHECK(next_utf8_unit("\xE2\x82").kind == Utf8Unit::Kind::incomplete);
-  CHECK(next_utf8_unit("\xE2\x82x").kind == Utf8Unit::Kind::invalid);
-  CHECK(next_utf8_unit("\xE2\x82x").length == 2);
 }

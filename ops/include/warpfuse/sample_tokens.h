@@ -34,7 +34,7 @@ namespace warpfuse {
 /// likely. It has no gradient.
 ///
 /// Equal logits give equal tokens: on the CPU and on every GPU, alone or in a batch, wherever they
-/// lie. docs/sample_tokens.md says how.
+/// lie. docs/operators/sampling.md says how.
 ///
 /// Throws c10::Error for another dtype, shape or device, and for numbers outside what is said
 /// above.

@@ -1,0 +1,246 @@
+// dropout_softmax and softmax_dropout, in training. ATen's are native_dropout and softmax in their
+// order, with the backward kernels that autograd calls for them; "softmax" is the plugin's softmax
+// alone on the same tensors, so that the difference is what dropout costs.
+//
+// A forward draws its random numbers itself. The public operator is timed and checked: for the
+// check the generator is rewound before it, and once more before the private operator, which then
+// draws the same and says what it drew.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/native_dropout.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <warpfuse/dispatch.h>
+#include <warpfuse/dropout_softmax.h>
+#include <warpfuse/softmax.h>
+
+#include <optional>
+#include <tuple>
+
+#include "bench/suites/dropout_calls.h"
+#include "bench/suites/inputs.h"
+#include "bench/suites/suites.h"
+
+namespace warpfuse::host::bench {
+namespace {
+
+struct Set {
+  at::Tensor scores;  // forward, and softmax_dropout's backward
+  // Backward: the result of the forward, softmax_dropout's without dropout; a gradient; the random
+  // numbers, other ones in each set; the elements that they keep; and for softmax_dropout the
+  // plugin's statistics of the scores.
+  at::Tensor output, grad_output, rng, keep, statistics;
+};
+
+bool softmax_first(const Case& c) { return c.op == &kSoftmaxDropout; }
+
+// --- the plugin -------------------------------------------------------------------------------
+
+struct Forward {
+  at::Tensor output, statistics, rng;
+};
+
+Forward private_forward(const Case& c, const at::Tensor& scores,
+                        const std::optional<at::Tensor>& rng) {
+  static const auto op = detail::find_operator<std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+      const at::Tensor&, int64_t, double, bool, const std::optional<at::Tensor>&)>(
+      "warpfuse::_dropout_softmax");
+  auto [output, statistics, used] = op.call(scores, c.shape.dim, kDropoutP, softmax_first(c), rng);
+  return {std::move(output), std::move(statistics), std::move(used)};
+}
+
+at::Tensor kept_by_plugin(const Case& c, const Set& in) {
+  return kept_by(in.scores, private_forward(c, in.scores, std::nullopt).rng);
+}
+
+// --- ATen -------------------------------------------------------------------------------------
+
+std::tuple<at::Tensor, at::Tensor> aten_dropout(const at::Tensor& self) {
+  return at::native_dropout(self, kDropoutP, /*train=*/true);
+}
+
+at::Tensor kept_by_aten(const Case& c, const Set& in) {
+  return std::get<1>(
+      aten_dropout(softmax_first(c) ? at::softmax(in.scores, c.shape.dim) : in.scores));
+}
+
+at::Tensor aten_forward(const Set& in, int64_t dim, bool first) {
+  return first ? std::get<0>(aten_dropout(at::softmax(in.scores, dim)))
+               : at::softmax(std::get<0>(aten_dropout(in.scores)), dim);
+}
+
+at::Tensor aten_backward(const Set& in, int64_t dim, bool first) {
+  const c10::ScalarType dtype = in.output.scalar_type();
+  return first ? at::_softmax_backward_data(aten_dropout_backward(in.grad_output, in.keep),
+                                            in.output, dim, dtype)
+               : aten_dropout_backward(
+                     at::_softmax_backward_data(in.grad_output, in.output, dim, dtype), in.keep);
+}
+
+// --- inputs -----------------------------------------------------------------------------------
+
+Sets<Set> make_inputs(const Case& c, const Setup& setup) {
+  const at::TensorOptions options = options_of(c, setup);
+  Sets<Set> sets = make_sets<Set>(setup);
+  if (c.is_forward()) {
+    add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
+    return sets;
+  }
+  add_tensors(*sets, &Set::output, c.shape.sizes, options, setup.scores);
+  for (int64_t seed = 0; seed < setup.sets; ++seed) {
+    Set& set = (*sets)[static_cast<size_t>(seed)];
+    set.rng = at::tensor({seed, int64_t{0}}, at::kLong).to(setup.device);
+    set.keep = kept_by(set.output, set.rng);
+    if (softmax_first(c)) {
+      set.scores = set.output.clone();
+      set.statistics = private_forward(c, set.scores, set.rng).statistics;
+    } else {
+      set.statistics = at::empty({0}, options);
+    }
+    for_each_piece(c.shape, [&](const Part& part) {
+      at::Tensor x = part(set.output).to(at::kDouble);
+      if (!softmax_first(c)) {
+        x = x * dropout_factors(part(set.keep));
+      }
+      part(set.output).copy_(at::softmax(x, c.shape.dim));
+    });
+  }
+  add_tensors(*sets, &Set::grad_output, c.shape.sizes, options);
+  return sets;
+}
+
+// --- checks -----------------------------------------------------------------------------------
+
+Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const Part& part) {
+  const int64_t dim = c.shape.dim;
+  const at::Tensor k = dropout_factors(part(keep));
+  const bool first = softmax_first(c);
+  if (c.is_forward()) {
+    const at::Tensor x = part(in.scores).to(at::kDouble);
+    const at::Tensor value = first ? at::softmax(x, dim) * k : at::softmax(x * k, dim);
+    return {value, value};
+  }
+  const at::Tensor g = part(in.grad_output).to(at::kDouble);
+  if (first) {
+    const at::Tensor y = at::softmax(part(in.scores).to(at::kDouble), dim);
+    return softmax_gradient(y, g * k, y, dim);
+  }
+  const at::Tensor y = part(in.output).to(at::kDouble);
+  return softmax_gradient(y, g, y * k, dim);
+}
+
+Expected expected_of_softmax(const Case& c, const Set& in, const Part& part) {
+  if (c.is_forward()) {
+    const at::Tensor value = at::softmax(part(in.scores).to(at::kDouble), c.shape.dim);
+    return {value, value};
+  }
+  const at::Tensor y = part(in.output).to(at::kDouble);
+  return softmax_gradient(y, part(in.grad_output).to(at::kDouble), y, c.shape.dim);
+}
+
+// `kept` draws the random numbers of a forward once more.
+std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>& sets,
+                                                 at::Tensor (*kept)(const Case&, const Set&)) {
+  return against(sets, [c, kept](const Set& in, const Outputs& outputs) {
+    rewind_generators();
+    const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
+    return error_by_pieces(
+        c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
+        /*roundings=*/2);
+  });
+}
+
+// With another dim than the last the plugin rounds between two kernels, as ATen does;
+// softmax_dropout's backward rounds twice, the softmax as a saved one would be, and the gradient.
+double tolerance(const Case& c, bool of_aten) {
+  const bool twice = softmax_first(c) && !c.is_forward();
+  return tolerance_of(c.dtype, of_aten || c.shape.dim != -1) * (twice ? 2 : 1);
+}
+
+// --- the benchmark ----------------------------------------------------------------------------
+
+std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets) {
+  const int64_t dim = c.shape.dim;
+  const bool first = softmax_first(c);
+  if (c.is_forward()) {
+    return on(sets, [dim, first](const Set& in) {
+      return first ? softmax_dropout(in.scores, dim, kDropoutP)
+                   : dropout_softmax(in.scores, dim, kDropoutP);
+    });
+  }
+  return on(sets, [dim, first](const Set& in) {
+    return dropout_backward(in.grad_output, first ? in.scores : in.output, in.statistics, in.rng,
+                            dim, first);
+  });
+}
+
+std::function<Outputs(int64_t)> softmax_call(const Case& c, const Sets<Set>& sets) {
+  const int64_t dim = c.shape.dim;
+  if (c.is_forward()) {
+    return on(sets, [dim](const Set& in) { return warpfuse::softmax(in.scores, dim); });
+  }
+  const auto op = detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
+      "warpfuse::_softmax_backward");
+  return on(sets, [op, dim](const Set& in) { return op.call(in.grad_output, in.output, dim); });
+}
+
+std::vector<Variant> variants(const Case& c, const Setup& setup) {
+  using enum Variant::Kind;
+  const Sets<Set> sets = make_inputs(c, setup);
+  const auto aten_call = [dim = c.shape.dim, first = softmax_first(c),
+                          call = c.is_forward() ? aten_forward : aten_backward](const Set& in) {
+    return call(in, dim, first);
+  };
+  return {{"warpfuse", plugin, plugin_call(c, sets), error_with(c, sets, kept_by_plugin),
+           tolerance(c, /*of_aten=*/false)},
+          {"aten", aten, on(sets, aten_call), error_with(c, sets, kept_by_aten),
+           tolerance(c, /*of_aten=*/true)},
+          {"softmax", plugin, softmax_call(c, sets), against_pieces(sets, c, expected_of_softmax),
+           tolerance(c, /*of_aten=*/false)}};
+}
+
+std::vector<std::string> operators(const Case& c) {
+  std::vector<std::string> names{"warpfuse::_dropout_mask", "warpfuse::_dropout_softmax"};
+  if (c.is_forward()) {
+    names.push_back("warpfuse::" + std::string(c.op->name));
+    names.emplace_back("warpfuse::softmax");
+  } else {
+    names.emplace_back("warpfuse::_dropout_softmax_backward");
+    names.emplace_back("warpfuse::_softmax_backward");
+  }
+  return names;
+}
+
+// Dropout adds nothing to a softmax's bytes, but that softmax_dropout's backward reads two numbers
+// per row. Unfused it is a kernel more, which reads and writes all, and a mask of 1 byte per
+// element.
+Bytes bytes(const Case& c) {
+  const int64_t elements = c.shape.elements();
+  const int64_t pass = elements * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t inputs = c.is_forward() ? pass : 2 * pass;
+  const int64_t number = c.dtype == at::kDouble ? sizeof(double) : sizeof(float);
+  const int64_t statistics =
+      softmax_first(c) && !c.is_forward() ? elements / c.shape.columns() * 2 * number : 0;
+  const int64_t least = inputs + pass + statistics;
+  return {.least = least,
+          .fused = least,
+          .unfused = (c.is_forward() ? 2 : 6) * pass + 2 * pass + elements,
+          .inputs = inputs};
+}
+
+constexpr Benchmark benchmark(std::string_view name) {
+  return {.name = name,
+          .family = "softmax",
+          .operators = operators,
+          .bytes = bytes,
+          .variants = variants};
+}
+
+}  // namespace
+
+constexpr Benchmark kDropoutSoftmax = benchmark("dropout_softmax");
+constexpr Benchmark kSoftmaxDropout = benchmark("softmax_dropout");
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,36 @@
+#include "bench/suites/inputs.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+
+namespace warpfuse::host::bench {
+namespace {
+
+constexpr uint64_t kSeed = 20;
+constexpr int64_t kAlignment = 512;  // bytes, as ATen's allocator gives
+
+}  // namespace
+
+std::vector<at::Tensor> make_tensors(int64_t count, at::IntArrayRef sizes,
+                                     const at::TensorOptions& options) {
+  const int64_t elements = c10::multiply_integers(sizes);
+  const auto step = kAlignment / static_cast<int64_t>(options.dtype().itemsize());
+  const int64_t padded = (elements + step - 1) / step * step;
+  const at::Tensor all = at::empty({count, padded}, options);
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    tensors.push_back(all.select(0, i).narrow(0, 0, elements).view(sizes));
+  }
+  return tensors;
+}
+
+void seed_inputs() { at::manual_seed(kSeed); }
+
+void fill_randomly(const at::Tensor& tensor) { tensor.normal_(); }
+
+at::TensorOptions options_of(const Case& c, const Setup& setup) {
+  return at::TensorOptions().device(setup.device).dtype(c.dtype);
+}
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,37 @@
+#include "bench/times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "runtime/decode/cuda_runtime.h"
+
+namespace warpfuse::host::bench {
+
+double percentile(std::vector<double> samples, double fraction) {
+  std::ranges::sort(samples);
+  const double at = fraction * static_cast<double>(samples.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, samples.size() - 1);
+  return std::lerp(samples[below], samples[above], at - static_cast<double>(below));
+}
+
+Percentiles percentiles_of(const std::vector<double>& samples) {
+  return {.p5 = percentile(samples, 0.05),
+          .p50 = percentile(samples, 0.5),
+          .p95 = percentile(samples, 0.95)};
+}
+
+double microseconds_since(WallClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(WallClock::now() - start).count();
+}
+
+double gpu_us(CudaRuntime& runtime, const std::function<void()>& work) {
+  const std::unique_ptr<CudaStopwatch> watch = runtime.stopwatch();
+  watch->start();
+  work();
+  watch->stop();
+  return watch->microseconds();
+}
+
+}  // namespace warpfuse::host::bench

@@ -1,0 +1,324 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <warpfuse/dropout_softmax.h>
+#include <warpfuse/fused_logprob.h>
+#include <warpfuse/sample_tokens.h>
+#include <warpfuse/scaled_masked_softmax.h>
+#include <warpfuse/scaled_masked_softmax_dropout.h>
+#include <warpfuse/softmax.h>
+
+#include <chrono>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark.h"
+#include "bench/check.h"
+#include "bench/plan.h"
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/interrupt.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
+#include "runtime/status_line.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr const char* kExamples =
+    "  warpfuse selftest\n"
+    "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n";
+
+constexpr Option kOptions[] = {
+    {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
+};
+
+// --- values -------------------------------------------------------------------------------------
+
+// What the scores, or logits, are filled with.
+struct Fill {
+  const char* name;
+  void (*fill)(const at::Tensor&);
+};
+
+void fill_normally(const at::Tensor& tensor) { tensor.normal_(); }
+
+// Scores that leave the range of the exponential behind.
+void fill_widely(const at::Tensor& tensor) { tensor.normal_().mul_(200); }
+
+// Runs of a row's length in turn hold infinities, NaN, the largest and the smallest numbers, equal
+// scores and nothing but -inf; where the softmax runs over another dimension they cross it.
+void fill_with_edges(const at::Tensor& tensor) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const bool half = tensor.scalar_type() == at::kHalf;
+  const double largest = half ? 65504 : 3e38;
+  tensor.normal_();
+  const at::Tensor rows = tensor.view({-1, tensor.size(-1)});
+  for (int64_t i = 0; i < rows.size(0); i += std::max<int64_t>(1, rows.size(0) / 64)) {
+    const at::Tensor row = rows[i];
+    const at::Tensor element = row[i % row.size(0)];
+    switch (i % 8) {
+      case 0:
+        element.fill_(kInfinity);
+        break;
+      case 1:
+        element.fill_(-kInfinity);
+        break;
+      case 2:
+        element.fill_(std::numeric_limits<double>::quiet_NaN());
+        break;
+      case 3:
+        row.fill_(-kInfinity);
+        break;
+      case 4:
+        element.fill_(largest);
+        break;
+      case 5:
+        row.fill_(-largest);
+        break;
+      case 6:
+        row.fill_(half ? 6e-8 : 1e-38);
+        break;
+      default:
+        row.fill_(1.5);
+    }
+  }
+}
+
+constexpr Fill kOrdinary[] = {{"normal", fill_normally}};
+constexpr Fill kAll[] = {
+    {"normal", fill_normally}, {"wide", fill_widely}, {"edges", fill_with_edges}};
+
+// Rows of the benchmark, each in every dtype and direction. Their lengths lie on both sides of what
+// chooses a kernel: vectors, warps, blocks, clusters, rows in parts; odd ones start unaligned.
+struct Rows {
+  const char* operators;
+  const char* shapes;
+  const char* masks;
+  std::span<const Fill> fills;
+};
+constexpr Rows kRows[] = {
+    {"softmax,log_softmax",
+     "1x1,3x2,65x33,64x64,17x255,16x1024,9x1025,5x4097,4x8192,3x32769,2x50257,1x140001,"
+     "5x33x7@1,2x1025x65@1",
+     nullptr, kAll},
+    {"scaled_masked_softmax", "2x3x1x7,2x2x5x33,1x3x64x64,2x2x17x129,1x2x9x1025,1x1x3x5000",
+     "none,causal,padding,boolean,additive,positions", kAll},
+    {"fused_logprob", "1x2,7x33,33x1000,5x50257,1x131075", nullptr, kAll},
+    {"dropout_softmax,softmax_dropout", "3x2,65x33,16x1024,5x4097,2x50257,5x33x7@1", nullptr,
+     kOrdinary},
+    {"linear_dropout_softmax", "1x8x16,5x64x1000,33x128x256", nullptr, kOrdinary},
+};
+constexpr const char* kDtypes = "float32,float16,bfloat16,float64";
+
+// --- gradients ----------------------------------------------------------------------------------
+
+// A public operator and ATen's way to the same, of x [3, 4, 5, 6], both through autograd.
+struct Gradient {
+  const char* name;
+  at::Tensor (*plugin)(const at::Tensor& x);
+  at::Tensor (*aten)(const at::Tensor& x);
+};
+
+at::Tensor targets_of(const at::Tensor& x) {
+  return at::arange(x.numel() / x.size(-1), x.options().dtype(at::kLong))
+      .remainder(x.size(-1))
+      .view(x.sizes().slice(0, x.dim() - 1));
+}
+
+at::Tensor causal(const at::Tensor& x) {
+  const at::Tensor hidden =
+      at::ones({x.size(-2), x.size(-1)}, x.options().dtype(at::kBool)).triu(1);
+  return at::softmax((x * 0.5).masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1);
+}
+
+at::Tensor weight_of(const at::Tensor& x) {
+  return at::linspace(-1, 1, 7 * x.size(-1), x.options()).view({7, x.size(-1)});
+}
+
+at::Tensor softmax(const at::Tensor& x) { return at::softmax(x, -1); }
+
+constexpr Gradient kGradients[] = {
+    {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }, softmax},
+    {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, 1); },
+     [](const at::Tensor& x) { return at::log_softmax(x, 1); }},
+    {"scaled_masked_softmax",
+     [](const at::Tensor& x) {
+       return warpfuse::scaled_masked_softmax(x, 0.5, std::nullopt, "upper_left");
+     },
+     causal},
+    {"scaled_masked_softmax_dropout",
+     [](const at::Tensor& x) {
+       return warpfuse::scaled_masked_softmax_dropout(x, 0.5, std::nullopt, "upper_left",
+                                                      std::nullopt, std::nullopt, 0, std::nullopt,
+                                                      0.3, /*training=*/false);
+     },
+     causal},
+    {"dropout_softmax",
+     [](const at::Tensor& x) { return warpfuse::dropout_softmax(x, -1, 0.3, false); }, softmax},
+    {"softmax_dropout",
+     [](const at::Tensor& x) { return warpfuse::softmax_dropout(x, -1, 0.3, false); }, softmax},
+    {"linear_dropout_softmax",
+     [](const at::Tensor& x) {
+       return warpfuse::linear_dropout_softmax(x, weight_of(x), std::nullopt, 0.3, false);
+     },
+     [](const at::Tensor& x) { return at::softmax(at::linear(x, weight_of(x)), -1); }},
+    {"fused_logprob", [](const at::Tensor& x) { return fused_logprob(x, targets_of(x)); },
+     [](const at::Tensor& x) {
+       return at::log_softmax(x, -1).gather(-1, targets_of(x).unsqueeze(-1)).squeeze(-1);
+     }},
+};
+
+double gradient_error(const Gradient& gradient, c10::Device device) {
+  const auto of = [&](const auto& function, const at::Tensor& x) {
+    const at::Tensor y = function(x);
+    const at::Tensor weights = at::linspace(-1, 1, y.numel(), y.options()).view_as(y);
+    return torch::autograd::grad({(y * weights).sum()}, {x})[0];
+  };
+  const at::Tensor x =
+      at::randn({3, 4, 5, 6}, at::dtype(at::kDouble).device(device)).requires_grad_();
+  return (of(gradient.plugin, x) - of(gradient.aten, x)).abs().max().item<double>();
+}
+
+// --- sampling -----------------------------------------------------------------------------------
+
+// Greedy tokens that are not the first largest logit, and drawn ones that top_k had ruled out.
+int64_t wrong_tokens(c10::ScalarType dtype, c10::Device device) {
+  const at::Tensor logits = at::randn({65, 1025}, device).to(dtype);
+  const at::Tensor step = at::zeros({1}, at::dtype(at::kLong).device(device));
+  const at::Tensor greedy = sample_tokens(logits, step, 0, 0.0);
+  const at::Tensor drawn = sample_tokens(logits, step, 1, 1.0, 5).unsqueeze(-1);
+  const at::Tensor fifth = std::get<0>(logits.topk(5)).select(-1, 4).unsqueeze(-1);
+  const at::Tensor wrong =
+      at::cat({greedy.ne(logits.argmax(-1)), logits.gather(-1, drawn).lt(fifth).squeeze(-1)});
+  return wrong.sum().item<int64_t>();
+}
+
+// --- the command --------------------------------------------------------------------------------
+
+// Counts checks and prints a line per failure.
+class Tally {
+ public:
+  explicit Tally(const StatusLine& line) : line_(line) {}
+
+  void add(bool right, const std::string& what, const std::string& reason) {
+    ++checks_;
+    if (!right) {
+      ++failures_;
+      line_.clear();
+      print("FAIL {}: {}\n", what, reason);
+      flush_output();
+    }
+  }
+  int64_t checks() const { return checks_; }
+  int64_t failures() const { return failures_; }
+
+ private:
+  const StatusLine& line_;
+  int64_t checks_ = 0;
+  int64_t failures_ = 0;
+};
+
+void check_rows(const Rows& rows, c10::Device device, const StatusLine& line, Tally& tally) {
+  for (const std::string& name : bench::split_list(rows.operators)) {
+    bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = kDtypes, .masks = {}};
+    request.backward = true;
+    if (rows.masks != nullptr) {
+      request.masks = rows.masks;
+    }
+    for (const bench::Case& c : bench::plan(request)) {
+      line.show(fmt::format("{} {}", device.str(), bench::text_of(c)));
+      for (const Fill& fill : rows.fills) {
+        if (interrupted()) {
+          fail(ExitCode::interrupted, "interrupted");
+        }
+        const bench::Setup setup{.device = device, .scores = fill.fill};
+        for (const bench::Variant& variant : c.op->variants(c, setup)) {
+          if (variant.kind != bench::Variant::Kind::aten) {
+            const bench::Checked checked = bench::check(variant, [](const auto& call) {
+              call();
+              return std::optional<int64_t>();
+            });
+            tally.add(checked.status != bench::Checked::Status::wrong,
+                      fmt::format("{} {} {} {}", device.str(), bench::text_of(c), variant.name,
+                                  fill.name),
+                      checked.reason);
+          }
+        }
+      }
+    }
+  }
+}
+
+void check_gradients(c10::Device device, Tally& tally) {
+  constexpr double kTolerance = 1e-12;
+  for (const Gradient& gradient : kGradients) {
+    const double error = gradient_error(gradient, device);
+    tally.add(error <= kTolerance,
+              fmt::format("{} {} through autograd", device.str(), gradient.name),
+              fmt::format("error {:.2g} where {:.2g} is allowed", error, kTolerance));
+  }
+}
+
+void check_sampling(c10::Device device, Tally& tally) {
+  for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    const int64_t wrong = wrong_tokens(dtype, device);
+    tally.add(wrong == 0, fmt::format("{} sample_tokens {}", device.str(), c10::toString(dtype)),
+              fmt::format("{} of 130 tokens are wrong", wrong));
+  }
+}
+
+cxxopts::Options make_options() {
+  cxxopts::Options options(
+      "warpfuse selftest",
+      "Compares the plugin's operators with the ATen of this libtorch: values, masks, edges and\n"
+      "gradients in every dtype, on the CPU and on the GPU. For use after an upgrade of libtorch,\n"
+      "the driver or the GPU; it takes about a minute. Exit code 0: all are right, 1: a line for\n"
+      "each that is not.\n");
+  add_options(options, kOptions);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+}  // namespace
+
+ExitCode run_selftest(int argc, const char* const* argv) {
+  const Arguments arguments(make_options(), {}, argc, argv);
+  if (arguments.help_shown(kExamples)) {
+    return ExitCode::ok;
+  }
+  const std::string asked = arguments.optional_text("device").value_or("auto");
+  const Session session =
+      open_session(arguments.plugin_options(), asked, {}, {"warpfuse::build_info"});
+  std::vector<c10::Device> devices{session.device};
+  if (asked == "auto") {
+    if (session.device.is_cuda()) {
+      devices.insert(devices.begin(), c10::Device(c10::kCPU));
+    } else {
+      print("no GPU that the plugin has code for: the CPU alone is tested\n");
+    }
+  }
+  const InterruptGuard guard;
+  const StatusLine line;
+  int64_t failures = 0;
+  for (const c10::Device device : devices) {
+    const auto start = std::chrono::steady_clock::now();
+    Tally tally(line);
+    for (const Rows& rows : kRows) {
+      check_rows(rows, device, line, tally);
+    }
+    check_gradients(device, tally);
+    check_sampling(device, tally);
+    line.clear();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    print("{}: {} checks, {} failed, {:.0f} s\n", device.str(), tally.checks(), tally.failures(),
+          seconds.count());
+    failures += tally.failures();
+  }
+  return failures == 0 ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace warpfuse::host

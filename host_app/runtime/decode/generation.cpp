@@ -1,0 +1,161 @@
+#include "runtime/decode/generation.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "runtime/errors.h"
+#include "runtime/interrupt.h"
+
+namespace warpfuse::host {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class Generation {
+ public:
+  Generation(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts, int64_t context,
+             GenerationOptions options, TokenSink& sink)
+      : loop_(loop),
+        prompts_(prompts),
+        context_(context),
+        options_(std::move(options)),
+        sink_(sink),
+        waiting_(prompts.size()) {
+    std::iota(waiting_.begin(), waiting_.end(), size_t{0});
+    std::ranges::stable_sort(
+        waiting_, [&](size_t a, size_t b) { return prompts_[a].size() > prompts_[b].size(); });
+  }
+
+  // Every prompt is finished, also when the model or the GPU fails.
+  GenerationTotals run() {
+    try {
+      return run_to_the_end();
+    } catch (...) {
+      end_all(FinishReason::error);
+      throw;
+    }
+  }
+
+ private:
+  GenerationTotals run_to_the_end() {
+    const auto start_time = std::chrono::steady_clock::now();
+    do {
+      while (!waiting_.empty() && loop_.free_rows() > 0 && !interrupted()) {
+        start();
+      }
+      for (const SequenceToken& token : loop_.next()) {
+        ++totals_.decoded_tokens;
+        take(token);
+      }
+    } while (!is_done() && !interrupted());
+    if (!is_done()) {
+      totals_.interrupted = true;
+      end_all(FinishReason::interrupted);
+    }
+    loop_.discard_unread();
+    totals_.decode_seconds = seconds_since(start_time) - totals_.prefill_seconds;
+    return totals_;
+  }
+
+  bool is_done() const { return waiting_.empty() && running_.empty(); }
+
+  // Tokens that a prompt may get: the last one needs no room in the caches.
+  int64_t limit_of(size_t prompt) const {
+    const auto length = static_cast<int64_t>(prompts_[prompt].size());
+    return std::min(options_.max_tokens, context_ - length + 1);
+  }
+
+  // Waiting prompts of one length go into free rows together.
+  void start() {
+    const size_t length = prompts_[waiting_.front()].size();
+    const auto free = static_cast<size_t>(loop_.free_rows());
+    std::vector<Sequence> sequences;
+    while (sequences.size() < free && !waiting_.empty() &&
+           prompts_[waiting_.front()].size() == length) {
+      const size_t prompt = waiting_.front();
+      waiting_.pop_front();
+      running_.emplace(prompt, 0);
+      sequences.push_back({.name = static_cast<int64_t>(prompt),
+                           .ids = prompts_[prompt],
+                           .tokens = limit_of(prompt)});
+      totals_.prompt_tokens += static_cast<int64_t>(length);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<SequenceToken> first = loop_.start(sequences);
+    totals_.prefill_seconds += seconds_since(begin);
+    std::ranges::for_each(first, [this](const SequenceToken& token) { take(token); });
+  }
+
+  void take(const SequenceToken& token) {
+    const auto& [sequence, choice] = token;
+    const auto prompt = static_cast<size_t>(sequence);
+    int64_t& tokens = running_.at(prompt);
+    if (choice.id < 0) {
+      fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", tokens, prompt);
+    }
+    const bool is_end =
+        std::ranges::find(options_.end_tokens, choice.id) != options_.end_tokens.end();
+    ++tokens;
+    const bool goes_on = sink_.on_token(prompt, choice, is_end);
+    if (is_end) {
+      finish(prompt, FinishReason::end_of_text);
+    } else if (!goes_on) {
+      finish(prompt, FinishReason::stop_text);
+    } else if (tokens == options_.max_tokens) {
+      finish(prompt, FinishReason::length);
+    } else if (tokens == limit_of(prompt)) {
+      finish(prompt, FinishReason::context);
+    }
+  }
+
+  void finish(size_t prompt, FinishReason reason) {
+    totals_.full_contexts += reason == FinishReason::context ? 1 : 0;
+    loop_.stop(static_cast<int64_t>(prompt));
+    running_.erase(prompt);
+    sink_.on_finish(prompt, reason);
+  }
+
+  void end_all(FinishReason reason) {
+    while (!running_.empty()) {
+      finish(running_.begin()->first, reason);
+    }
+    for (const size_t prompt : std::exchange(waiting_, {})) {
+      sink_.on_finish(prompt, reason);
+    }
+  }
+
+  DecodeLoop& loop_;
+  const std::vector<std::vector<int64_t>>& prompts_;
+  int64_t context_;
+  GenerationOptions options_;
+  TokenSink& sink_;
+  std::deque<size_t> waiting_;         // prompts, longest first
+  std::map<size_t, int64_t> running_;  // prompts, and their tokens so far
+  GenerationTotals totals_;
+};
+
+}  // namespace
+
+std::string_view name_of(FinishReason reason) {
+  constexpr std::array kNames{"length",  "end_of_text", "stop_text",
+                              "context", "interrupted", "error"};
+  return kNames.at(static_cast<size_t>(reason));
+}
+
+bool is_complete(FinishReason reason) {
+  return reason != FinishReason::interrupted && reason != FinishReason::error;
+}
+
+GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,
+                          int64_t context, const GenerationOptions& options, TokenSink& sink) {
+  return Generation(loop, prompts, context, options, sink).run();
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,140 @@
+#include "runtime/decode/language_model.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/errors.h"
+#include "runtime/load/graph_passes.h"
+#include "runtime/load/model.h"
+#include "runtime/threads.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr int64_t kSmallestBucket = 128;
+// A step reads a whole bucket of a large batch. In steps of 128 it would read less yet, but cuBLAS
+// takes 1.5 times as long for scores of 640 slots as for those of 768.
+constexpr int64_t kBucketStep = 256;
+constexpr double kGigabyte = 1e9;
+
+}  // namespace
+
+Cache Cache::rows(int64_t first, int64_t count) const { return {entries.narrow(2, first, count)}; }
+
+Cache Cache::slots(int64_t count) const { return {entries.narrow(4, 0, count)}; }
+
+int64_t cache_bucket(int64_t length, int64_t context) {
+  const int64_t steps = (length + kBucketStep - 1) / kBucketStep;
+  return std::min(length <= kSmallestBucket ? kSmallestBucket : steps * kBucketStep, context);
+}
+
+LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c10::Device device)
+    : spec_(language_model_of(bundle)),
+      dtype_(bundle.dtype),
+      module_(std::move(module)),
+      device_(device) {
+  for (const char* method : kLanguageModelMethods) {
+    if (!module_.find_method(method)) {
+      fail(ExitCode::model, "{}: no method '{}'", bundle.model_file().string(), method);
+    }
+  }
+  for (const at::Tensor& parameter : module_.parameters()) {
+    weight_bytes_ += static_cast<int64_t>(parameter.nbytes());
+  }
+}
+
+int64_t LanguageModel::cache_bytes(int64_t rows, int64_t slots) const {
+  return 2 * spec_.layers * rows * spec_.heads * slots * spec_.head_dim *
+         static_cast<int64_t>(c10::elementSize(dtype_));
+}
+
+Cache LanguageModel::make_cache(int64_t rows, int64_t slots) const {
+  const c10::InferenceMode inference;
+  const std::vector<int64_t> shape{spec_.layers, 2, rows, spec_.heads, slots, spec_.head_dim};
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype_).device(device_);
+  try {
+    return {at::zeros(shape, options)};
+  } catch (const c10::Error&) {
+    fail(ExitCode::device,
+         "out of memory: the keys and values of {} sequences of {} tokens take {:.3f} GB each",
+         rows, slots, static_cast<double>(cache_bytes(1, slots)) / kGigabyte);
+  }
+}
+
+int64_t LanguageModel::slots_for(int64_t length) const {
+  return device_.is_cuda() ? cache_bucket(length, spec_.context) : length;
+}
+
+at::Tensor LanguageModel::call(const char* method, std::vector<c10::IValue> inputs,
+                               at::IntArrayRef expected) const {
+  const c10::IValue result = translating_errors(ExitCode::model, method, [&] {
+    const c10::InferenceMode inference;
+    return module_.get_method(method)(std::move(inputs));
+  });
+  if (device_.is_cpu()) {
+    watch_load();
+  }
+  if (!result.isTensor() || result.toTensor().sizes() != expected ||
+      !result.toTensor().is_floating_point() || result.toTensor().device() != device_) {
+    const std::string found =
+        result.isTensor()
+            ? fmt::format("{} {} on {}", c10::toString(result.toTensor().scalar_type()),
+                          fmt::streamed(result.toTensor().sizes()),
+                          result.toTensor().device().str())
+            : result.tagKind();
+    fail(ExitCode::model, "{}: expected logits {} on {}, got {}", method, fmt::streamed(expected),
+         device_.str(), found);
+  }
+  return result.toTensor();
+}
+
+at::Tensor LanguageModel::prefill(const at::Tensor& ids, const at::Tensor& positions,
+                                  const at::Tensor& last, const Cache& cache) const {
+  return call("prefill", {ids, positions, last, cache.entries}, {ids.size(0), spec_.vocab_size});
+}
+
+at::Tensor LanguageModel::decode(const at::Tensor& ids, const at::Tensor& positions,
+                                 const Cache& cache) const {
+  return call("decode", {ids, positions, cache.entries}, {ids.size(0), spec_.vocab_size});
+}
+
+at::Tensor LanguageModel::forward(const at::Tensor& ids, const at::Tensor& positions,
+                                  const Cache& cache) const {
+  return call("forward", {ids, positions, cache.entries},
+              {ids.size(0), ids.size(1), spec_.vocab_size});
+}
+
+void LanguageModel::require_known(const std::vector<int64_t>& ids) const {
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= spec_.vocab_size) {
+      fail(ExitCode::model, "token id {} is outside the model's vocabulary of {}", id,
+           spec_.vocab_size);
+    }
+  }
+}
+
+void LanguageModel::require_fits(int64_t tokens, const std::string& source) const {
+  if (tokens > spec_.context) {
+    fail(ExitCode::model, "{}{}the prompt has {} tokens, the model's context is {}", source,
+         source.empty() ? "" : ": ", tokens, spec_.context);
+  }
+}
+
+LanguageModel load_language_model(const Bundle& bundle, c10::Device device) {
+  torch::jit::Module module = load_module(bundle, device);
+  LanguageModel model(bundle, module, device);
+  keep_arguments(module);
+  if (device.is_cpu()) {
+    pack_weights(module);
+  } else {
+    fuse_epilogues(module);
+  }
+  return model;
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define WARPFUSE_STEP_FUNCTION __host__ __device__
+#else
+#define WARPFUSE_STEP_FUNCTION
+#endif
+
+namespace warpfuse::host {
+
+// Steps whose tokens the host may not have read yet.
+inline constexpr int64_t kRingSteps = 64;
+
+// The state that a decode step of `rows` sequences reads and leaves for the next one, on the
+// device, and the tokens for the host.
+struct StepState {
+  int64_t rows;
+  int64_t* ids;           // [rows], the tokens that the next step reads
+  int64_t* positions;     // [rows], and where they stand
+  int64_t* draws;         // [rows], tokens sampled in this sequence
+  const int64_t* active;  // [rows], 1, or 0: the row stays at position 0
+  int64_t* count;         // [1], steps so far
+  int64_t* ring;          // [kRingSteps, rows], tokens of step i in row i % kRingSteps
+  int64_t* published;     // [1], steps whose tokens are in the ring
+};
+
+// Takes the token sampled in a row of step `step`. A token of -1 comes from logits with a NaN,
+// which the host reports; until then the row goes on with token 0.
+WARPFUSE_STEP_FUNCTION inline void advance_row(const StepState& state, int64_t step, int64_t row,
+                                               int64_t token) {
+  state.ring[step % kRingSteps * state.rows + row] = token;
+  state.ids[row] = token < 0 ? 0 : token;
+  state.positions[row] = state.active[row] != 0 ? state.positions[row] + 1 : 0;
+  state.draws[row] += 1;
+}
+
+// All rows, on the CPU.
+inline void advance(const StepState& state, const int64_t* tokens) {
+  const int64_t step = *state.count;
+  for (int64_t row = 0; row < state.rows; ++row) {
+    advance_row(state, step, row, tokens[row]);
+  }
+  *state.count = step + 1;
+  *state.published = step + 1;
+}
+
+}  // namespace warpfuse::host

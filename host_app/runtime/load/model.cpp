@@ -1,0 +1,101 @@
+#include "runtime/load/model.h"
+
+#include <fmt/ranges.h>
+#include <malloc.h>
+#include <openssl/evp.h>
+#include <torch/csrc/jit/passes/tensorexpr_fuser.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/errors.h"
+#include "runtime/files.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr std::string_view kZipMagic = "PK\x03\x04";
+constexpr size_t kChunk = size_t{1024} * 1024;
+
+void check_zip_magic(std::istream& stream, const std::string& file) {
+  std::array<char, kZipMagic.size()> start{};
+  stream.read(start.data(), start.size());
+  if (std::string_view(start.data(), static_cast<size_t>(stream.gcount())) != kZipMagic) {
+    fail(ExitCode::model, "{}: not a TorchScript file (no zip archive)", file);
+  }
+}
+
+// The SHA-256 of the rest of the stream, in hexadecimal digits.
+std::string sha256_of(std::istream& stream) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
+                                                                     EVP_MD_CTX_free);
+  bool done = EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1;
+  std::vector<char> chunk(kChunk);
+  while (done && (stream.read(chunk.data(), kChunk) || stream.gcount() > 0)) {
+    done = EVP_DigestUpdate(hash.get(), chunk.data(), static_cast<size_t>(stream.gcount())) == 1;
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  if (!done || EVP_DigestFinal_ex(hash.get(), digest.data(), &size) != 1) {
+    fail(ExitCode::check_failed, "OpenSSL computes no SHA-256");
+  }
+  return fmt::format("{:02x}", fmt::join(std::span(digest).first(size), ""));
+}
+
+void check_sha256(std::istream& stream, const std::string& file, const std::string& expected) {
+  const std::string found = sha256_of(stream);
+  if (found != expected) {
+    fail(ExitCode::model, "{}: damaged or replaced: its SHA-256 is {}..., bundle.json says {}...",
+         file, found.substr(0, 16), expected.substr(0, 16));
+  }
+}
+
+void rewind(std::istream& stream) {
+  stream.clear();
+  stream.seekg(0);
+}
+
+void configure_torchscript() {
+  torch::jit::getProfilingMode() = false;
+  torch::jit::getExecutorMode() = false;
+  torch::jit::setTensorExprFuserEnabled(false);
+  // The graph runs as it was traced: the optimiser would split a layer norm on CUDA into operators
+  // that return float32 for float16. The switch belongs to the thread, and all runs are on this
+  // one.
+  torch::jit::setGraphExecutorOptimize(false);
+}
+
+// glibc's malloc maps blocks of 128 KiB anew each time and gives the top of its heap back: a decode
+// step on the CPU then spends a quarter of its time on page faults.
+void keep_freed_memory() {
+  constexpr int kLargestMmapThreshold = 32 * 1024 * 1024;  // that glibc takes
+  constexpr int kTrimThreshold = 1024 * 1024 * 1024;
+  mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
+  mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
+}
+
+}  // namespace
+
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
+  configure_torchscript();
+  keep_freed_memory();
+  const std::string file = bundle.model_file().string();
+  std::ifstream stream = open_model_file(file);
+  // The file stays open from the check to the load, so what was checked is what is loaded.
+  check_zip_magic(stream, file);
+  rewind(stream);
+  check_sha256(stream, file, bundle.model_sha256);
+  rewind(stream);
+  return translating_errors(ExitCode::model, file, [&] {
+    torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
+    module.eval();
+    module.to(device);
+    return module;
+  });
+}
+
+}  // namespace warpfuse::host

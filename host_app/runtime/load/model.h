@@ -1,0 +1,18 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include "runtime/load/bundle.h"
+
+namespace warpfuse::host {
+
+// Checks model.pt against the SHA-256 of bundle.json, loads it and moves it to the device. The
+// operators that it needs must be registered. Throws Error(model).
+//
+// The call also makes settings of libtorch and malloc for the rest of the process: no
+// profiling executor and no fuser, so that a model runs as its file says, from the first call on;
+// and freed memory stays mapped.
+torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
+
+}  // namespace warpfuse::host

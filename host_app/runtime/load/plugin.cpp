@@ -1,0 +1,161 @@
+#include "runtime/load/plugin.h"
+
+#include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/version.h>
+#include <warpfuse/info.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/errors.h"
+#include "runtime/load/shared_library.h"
+
+namespace warpfuse::host {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kFileName = "libwarpfuse.so";
+constexpr const char* kMarkerSymbol = "warpfuse_build_info";  // exported by every libwarpfuse.so
+
+bool is_registered(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
+}
+
+// A value from libtorch's own list of "KEY=value, KEY=value" build settings.
+std::optional<std::string> libtorch_setting(const std::string& key) {
+  const std::string config = at::show_config();
+  const size_t at = config.find(" " + key + "=");
+  if (at == std::string::npos) {
+    return std::nullopt;
+  }
+  const size_t start = at + key.size() + 2;
+  std::string value = config.substr(start, config.find_first_of(",\n ", start) - start);
+  return value.empty() ? std::nullopt : std::optional(std::move(value));
+}
+
+bool plugin_is_registered() { return is_registered("warpfuse::build_info"); }
+
+// The path of a plugin that is in the process already. `asked` is --plugin, if given.
+fs::path path_of_registered_plugin(const std::optional<std::string>& asked) {
+  const fs::path loaded = file_of_global_symbol(kMarkerSymbol);
+  if (asked && !same_file(*asked, loaded)) {
+    fail(ExitCode::plugin,
+         "plugin {} cannot be loaded: {} is in this process already (linked or preloaded)", *asked,
+         loaded.empty() ? "another plugin" : loaded.string());
+  }
+  return loaded;
+}
+
+Plugin read_build_info(const fs::path& path) {
+  const std::string text = build_info();
+  try {
+    const json info = json::parse(text);
+    Plugin plugin{.path = path.string(),
+                  .version = info.at("version"),
+                  .schema_version = info.at("schema_version"),
+                  .libtorch = info.at("libtorch"),
+                  .cuda = std::nullopt,
+                  .architectures = info.at("architectures"),
+                  .cpu_capabilities = info.at("cpu_capabilities"),
+                  .compiler = info.at("compiler")};
+    if (!info.at("cuda").is_null()) {
+      plugin.cuda = info.at("cuda").get<std::string>();
+    }
+    return plugin;
+  } catch (const json::exception& error) {
+    fail(ExitCode::plugin, "plugin {}: build_info is not as expected: {}", path.string(),
+         error.what());
+  }
+}
+
+void check_schema_version(const Plugin& plugin) {
+  if (plugin.schema_version != WARPFUSE_SCHEMA_VERSION) {
+    fail(ExitCode::plugin, "plugin {}: schema version {} where this program needs {}", plugin.path,
+         plugin.schema_version, WARPFUSE_SCHEMA_VERSION);
+  }
+}
+
+void load_op_library(const std::string& path, const std::string& plugin_path) {
+  if (same_file(path, plugin_path)) {
+    return;
+  }
+  // Opened, it would register nothing, and say so in a line of its own.
+  if (plugin_is_registered() && file_contains(path, kMarkerSymbol)) {
+    fail(ExitCode::plugin, "operator library {}: a second copy of the plugin; {} is loaded already",
+         path, plugin_path);
+  }
+  open_library(path, "operator library");
+}
+
+}  // namespace
+
+const char* const kBuiltLibtorch = TORCH_VERSION;
+
+std::string running_libtorch() { return libtorch_setting("TORCH_VERSION").value_or("unknown"); }
+
+std::optional<std::string> libtorch_cuda() { return libtorch_setting("CUDA_VERSION"); }
+
+std::string major_minor(const std::string& version) {
+  const size_t first = version.find('.');
+  return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
+}
+
+std::optional<Plugin> load_plugin(const PluginOptions& options) {
+  std::optional<fs::path> path;
+  if (plugin_is_registered()) {
+    path = path_of_registered_plugin(options.plugin);
+  } else {
+    path =
+        options.plugin ? std::optional<fs::path>(*options.plugin) : find_beside_program(kFileName);
+    if (path) {
+      open_library(*path, "plugin");
+      if (!plugin_is_registered()) {
+        fail(ExitCode::plugin,
+             "plugin {}: no warpfuse plugin (it does not register warpfuse::build_info)",
+             path->string());
+      }
+    }
+  }
+  std::optional<Plugin> plugin;
+  if (path) {
+    plugin = translating_errors(ExitCode::plugin, path->string(),
+                                [&] { return read_build_info(*path); });
+    check_schema_version(*plugin);
+  }
+  for (const std::string& library : options.op_libraries) {
+    load_op_library(library, path ? path->string() : std::string());
+  }
+  return plugin;
+}
+
+Plugin require_plugin(const PluginOptions& options) {
+  if (std::optional<Plugin> plugin = load_plugin(options)) {
+    return *std::move(plugin);
+  }
+  fail(ExitCode::plugin, "no plugin: {} is neither beside {} nor in ../lib; name it with --plugin",
+       kFileName, executable_path().string());
+}
+
+void check_libtorch(const Plugin& plugin) {
+  const std::string running = running_libtorch();
+  if (major_minor(plugin.libtorch) != major_minor(running)) {
+    fail(ExitCode::plugin, "plugin {}: built for libtorch {}, but libtorch {} is running",
+         plugin.path, plugin.libtorch, running);
+  }
+}
+
+void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by) {
+  for (const std::string& name : operators) {
+    if (!is_registered(name)) {
+      fail(ExitCode::plugin,
+           "{} needs the operator {}, which no loaded library registers (see --plugin, "
+           "--op-library)",
+           wanted_by, name);
+    }
+  }
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace warpfuse::host {
+
+// The libraries with operators to load, by paths from the command line.
+struct PluginOptions {
+  std::optional<std::string> plugin;      // --plugin; by default beside the executable, then ../lib
+  std::vector<std::string> op_libraries;  // --op-library
+};
+
+// The build_info of the loaded plugin, and its path.
+struct Plugin {
+  std::string path;
+  std::string version;
+  int schema_version;
+  std::string libtorch;
+  std::optional<std::string> cuda;
+  std::vector<std::string> architectures;
+  std::vector<std::string> cpu_capabilities;
+  std::string compiler;
+};
+
+// Loads the plugin, unless it is in the process already (linked or preloaded), then the other
+// libraries. Empty when no plugin was found or named. Throws Error(plugin).
+std::optional<Plugin> load_plugin(const PluginOptions& options);
+
+// The same, but no plugin is an error too.
+Plugin require_plugin(const PluginOptions& options);
+
+// Throws Error(plugin) unless the plugin was built for the libtorch that is running. Asking
+// libtorch for its version settles whether it has CUDA, so libtorch_cuda must be loaded before, if
+// at all.
+void check_libtorch(const Plugin& plugin);
+
+// The running libtorch's version, such as "2.11.0"; the headers' version is kBuiltLibtorch.
+std::string running_libtorch();
+extern const char* const kBuiltLibtorch;
+// The CUDA version that the running libtorch was built with, such as "13.0".
+std::optional<std::string> libtorch_cuda();
+
+// The version part that binaries depend on: "2.11" of "2.11.0+cu130".
+std::string major_minor(const std::string& version);
+
+// Throws Error(plugin) naming the first of the operators ("namespace::name") that no library
+// registered.
+void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by);
+
+}  // namespace warpfuse::host

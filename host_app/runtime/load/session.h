@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/load/bundle.h"
+#include "runtime/load/plugin.h"
+
+namespace warpfuse::host {
+
+// The plugin and the device of a command that runs operators or models.
+struct Session {
+  std::optional<Plugin> plugin;
+  c10::Device device;
+
+  // Throws Error(plugin) if no plugin is loaded.
+  const Plugin& loaded_plugin() const;
+};
+
+// Loads the plugin, chooses the device (device.h) and checks that all operators that are needed are
+// registered. The plugin is required when a bundle needs operators that no --op-library brings, or
+// the command itself calls some (`operators`, "namespace::name"); otherwise it is loaded if it is
+// found.
+Session open_session(const PluginOptions& options, const std::string& device,
+                     const std::vector<Bundle>& bundles,
+                     const std::vector<std::string>& operators = {});
+
+}  // namespace warpfuse::host

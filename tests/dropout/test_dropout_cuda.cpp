@@ -1,0 +1,131 @@
+// Dropout in each tier of the GPU's row engine: what is dropped does not depend on where a row
+// lives.
+
+#include <cmath>
+#include <set>
+
+#include "support/devices.h"
+#include "support/dropout_checks.h"
+#include "support/pch.h"
+#include "support/row_functions.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+#endif
+
+namespace {
+
+/// Rows with a name: [1, 2, 3, columns], `offset` elements behind an aligned address.
+struct Rows {
+  int64_t columns;
+  int64_t offset;
+};
+
+// One pack and less, edges, 5 and 6 packs a lane, rows that begin anywhere in a Philox block, in
+// the middle of one every other time, and long ones.
+constexpr Rows kRows[] = {{8, 0},    {33, 0},   {40, 0},   {48, 0},   {130, 1},   {512, 0},
+                          {1003, 3}, {1004, 0}, {2048, 0}, {9001, 5}, {40'000, 0}};
+
+}  // namespace
+
+WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout][portable]") {
+  const std::vector<std::string> tiers = {"warp", "block", "stream", "cluster"};
+  std::set<std::string> wanted, ran;
+  for (const std::string& run : runs_of_all_tiers()) {
+    const TuningInUse tuning(tuning_with(run));
+    for (const std::string& tier : tiers) {
+      if (run.starts_with(tier)) {
+        wanted.insert(tier);
+      }
+    }
+    INFO(run);
+    std::vector<CounterDelta> calls;
+    for (const std::string& tier : tiers) {
+      calls.emplace_back("tier." + tier);
+    }
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const Rows& rows : kRows) {
+        const at::Tensor x = random_at(rows.offset, {1, 2, 3, rows.columns}, dtype, device);
+        for (const DropoutCall& order : kOrders) {
+          check_dropout(x, with(order, -1, 0.3));
+        }
+        for (const MaskArguments& arguments :
+             {MaskArguments{.scale = 0.5}, MaskArguments{.scale = 0.5, .causal = "lower_right"},
+              MaskArguments{.attn_mask = random_bool({3, rows.columns}, device)},
+              MaskArguments{.attn_mask = random_tensor({rows.columns}, dtype, device)}}) {
+          check_masked_dropout(x, arguments, 0.3);
+        }
+      }
+    }
+    for (size_t i = 0; i < tiers.size(); ++i) {
+      if (calls[i]() > 0) {
+        ran.insert(tiers[i]);
+      }
+    }
+  }
+  CHECK(ran == wanted);
+}
+
+WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers",
+                  "[dropout][portable]") {
+  // Thresholds whose upper bits are those of a half precision number, of infinity (31 / 32), and
+  // above; and one that the bits of the whole block decide.
+  const double infinity = 31.0 / 32;
+  for (const double p : {std::ldexp(1.0, -16), infinity - std::ldexp(1.0, -16), infinity,
+                         infinity + std::ldexp(1.0, -16), 0.99, 1 - std::ldexp(1.0, -15)}) {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const DropoutCall& order : kOrders) {
+        // What is kept is scaled by 1 / (1 - p), and an exponential that vanishes is 0 in one
+        // library and the smallest number in another.
+        const double spread = 1 - p;
+        check_dropout(random_tensor({64, 2048}, dtype, device, spread), with(order, -1, p));
+        check_dropout(random_tensor({7, 1003}, dtype, device, spread), with(order, -1, p));
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout][portable]") {
+  const at::Tensor rng = rng_of(-5, 1 << 30, at::kCPU);
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const Rows& rows : kRows) {
+      const at::Tensor ones = at::ones({6, rows.columns}, dtype);
+      const DropoutCall call{.dim = 1, .p = 0.4, .softmax_first = true};
+      const at::Tensor kept = std::get<0>(dropout_softmax(ones, call, rng)) != 0;
+      for (const std::string& run : runs_of_all_tiers()) {
+        const TuningInUse tuning(tuning_with(run));
+        INFO(run << ", " << describe(ones));
+        const auto on_gpu = dropout_softmax(ones.to(device), call, rng.to(device));
+        CHECK((std::get<0>(on_gpu) != 0).cpu().equal(kept));
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("a call captured in a graph takes its seed and offset at each replay",
+                  "[dropout][portable]") {
+#ifdef WARPFUSE_WITH_CUDA
+  const at::Tensor x = random_tensor({4, 1000}, at::kFloat, device);
+  const auto capture = at::cuda::getStreamFromPool();
+  const c10::cuda::CUDAStreamGuard stream(capture);
+  dropout_softmax(x, {});
+  at::cuda::CUDAGraph graph;
+  DropoutResult first, second;
+  graph.capture_begin();
+  first = dropout_softmax(x, {.softmax_first = true});
+  second = dropout_softmax(x, {.softmax_first = true});
+  graph.capture_end();
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (int replay = 0; replay < 3; ++replay) {
+    graph.replay();
+    for (const DropoutResult& result : {first, second}) {
+      const auto& [output, statistics, rng] = result;
+      CHECK((output != 0).equal(dropout_mask(x, 0.5, rng)));
+      seen.emplace(rng[0].item<int64_t>(), rng[1].item<int64_t>());
+    }
+  }
+  CHECK(seen.size() == 6);
+#endif
+}

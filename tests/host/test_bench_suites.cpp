@@ -1,0 +1,267 @@
+// The check that stands before each timing: what is right passes, what is a little wrong does not.
+// ATen's variants are tested, which need no plugin.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "bench/check.h"
+#include "bench/masks.h"
+#include "support/catch.h"
+
+using namespace warpfuse::host::bench;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Case row(const char* op, Direction direction, const char* shape, c10::ScalarType dtype,
+         Mask mask = Mask::none) {
+  return {find_benchmark(op), direction, parse_shape(shape).value(), dtype, mask};
+}
+
+Variant variant(const Case& c, const char* name, const Setup& setup = {.device = at::kCPU}) {
+  const std::vector<Variant> all = c.op->variants(c, setup);
+  return *std::ranges::find(all, name, &Variant::name);
+}
+
+// Of the variant's result, after `change`.
+bool passes(const Variant& variant, const std::function<void(Outputs&)>& change) {
+  rewind_generators();
+  Outputs outputs = variant.call(0);
+  change(outputs);
+  return variant.error(outputs) <= variant.tolerance;
+}
+
+void as_it_is(Outputs&) {}
+
+// Puts a number in place of the last element, or multiplies it.
+auto last_is(double value) {
+  return [value](Outputs& o) { o.result = o.result.clone(), o.result.view(-1)[-1] = value; };
+}
+auto last_times(double factor) {
+  return [factor](Outputs& o) { o.result = o.result.clone(), o.result.view(-1)[-1] *= factor; };
+}
+
+const Run kPlainly = [](const std::function<void()>& action) {
+  action();
+  return std::optional<int64_t>();
+};
+
+}  // namespace
+
+TEST_CASE("ATen's variants pass, and fail with one element off, a NaN or another dtype",
+          "[bench]") {
+  const auto [op, name, shape] = GENERATE(
+      table<const char*, const char*, const char*>({{"softmax", "aten", "9x70x3@1"},
+                                                    {"softmax", "aten", "7"},
+                                                    {"log_softmax", "aten", "5x33"},
+                                                    {"scaled_masked_softmax", "chain", "3x8x11"},
+                                                    {"fused_logprob", "aten", "3x4x50"}}));
+  const auto direction = GENERATE(Direction::forward, Direction::backward);
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  CAPTURE(op, name, shape, dtype);
+  const Case c = row(op, direction, shape, dtype);
+  const Variant tested = variant(c, name);
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, [](Outputs& o) {
+    o.result = o.result.clone();
+    o.result.view(-1)[-1] += o.result.abs().max() / 2;
+  }));
+  CHECK_FALSE(passes(tested, last_is(kNan)));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.to(at::kLong); }));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.flatten().narrow(0, 0, 6); }));
+}
+
+TEST_CASE("float32 is a little more than one rounding for the plugin", "[bench]") {
+  const Case c = row("softmax", Direction::forward, "9x70x3@1", at::kFloat);
+  Variant plugin = variant(c, "warpfuse");
+  plugin.call = variant(c, "aten").call;
+  CHECK(passes(plugin, as_it_is));
+  CHECK_FALSE(passes(plugin, last_times(1.0001)));
+}
+
+TEST_CASE("one element in a later piece of a large tensor is seen", "[bench]") {
+  const Variant tested =
+      variant(row("softmax", Direction::forward, "40000x1024", at::kFloat), "aten");
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, last_times(1.01)));
+}
+
+TEST_CASE("hidden keys must be zero", "[bench]") {
+  const auto mask = GENERATE(Mask::causal, Mask::padding, Mask::boolean, Mask::positions);
+  const auto* shape = GENERATE("2x3x8x11", "3x8x11", "8x11");
+  const auto direction = GENERATE(Direction::forward, Direction::backward);
+  const Variant tested =
+      variant(row("scaled_masked_softmax", direction, shape, at::kFloat, mask), "chain");
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, [](Outputs& o) {
+    const at::Tensor hidden = o.result.eq(0);
+    REQUIRE(hidden.any().item<bool>());
+    o.result = o.result.masked_fill(hidden, 1e-20);
+  }));
+}
+
+TEST_CASE("an additive mask is added to the scaled scores", "[bench]") {
+  const auto direction = GENERATE(Direction::forward, Direction::backward);
+  const Case c = row("scaled_masked_softmax", direction, "3x8x9", at::kDouble, Mask::additive);
+  CHECK(passes(variant(c, "chain"), as_it_is));
+}
+
+TEST_CASE("log-probabilities are float32, also of bfloat16 logits", "[bench]") {
+  const Case c = row("fused_logprob", Direction::forward, "3x4x50", at::kBFloat16);
+  CHECK(variant(c, "warpfuse").tolerance == tolerance_of(at::kFloat, /*of_aten=*/false));
+  const Variant loss = variant(c, "cross_entropy");
+  CHECK(passes(loss, as_it_is));
+  CHECK_FALSE(passes(loss, [](Outputs& o) { o.result = o.result.neg(); }));
+  const auto direction = GENERATE(Direction::backward, Direction::both);
+  const Variant gradient =
+      variant(row("fused_logprob", direction, "12x50", at::kFloat), "cross_entropy");
+  CHECK(passes(gradient, as_it_is));
+  CHECK_FALSE(passes(gradient, last_times(1.01)));
+}
+
+TEST_CASE("dropout is compared with what was drawn", "[bench]") {
+  const auto* op = GENERATE("dropout_softmax", "softmax_dropout");
+  const Case c = row(op, Direction::forward, "9x70", at::kFloat);
+  const Variant tested = variant(c, "aten");
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result * 0.8; }));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.roll(1, -1); }));
+  CHECK_FALSE(passes(tested, [&](Outputs& o) { o = tested.call(0); }));  // drew other numbers
+}
+
+TEST_CASE("each result of a linear with dropout and softmax is checked", "[bench]") {
+  const auto dtype = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  const auto* name = GENERATE("aten", "linear");
+  const Variant forward =
+      variant(row("linear_dropout_softmax", Direction::forward, "12x20x33", dtype), name);
+  CHECK(passes(forward, as_it_is));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result * 1.3; }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.t(); }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.to(at::kHalf); }));
+  CHECK_FALSE(passes(forward, last_is(kNan)));
+
+  const Variant step =
+      variant(row("linear_dropout_softmax", Direction::both, "12x20x33", dtype), name);
+  CHECK(passes(step, as_it_is));
+  CHECK_FALSE(passes(step, [](Outputs& o) { o.result = o.result.neg(); }));
+  for (size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    CHECK_FALSE(passes(step, [i](Outputs& o) { o.others.at(i) = o.others[i].neg(); }));
+  }
+  const auto sizes = int64_t{33} * 20 + 12 * 20 + 33 + 12 * 33;
+  CHECK(step.call(0).bytes() == sizes * static_cast<int64_t>(c10::elementSize(dtype)));
+}
+
+TEST_CASE("rows of NaN and infinity, of one column and without elements are checked", "[bench]") {
+  const auto* op = GENERATE("softmax", "log_softmax", "dropout_softmax", "scaled_masked_softmax");
+  const Shape shape = GENERATE(Shape{{4, 9}}, Shape{{4, 1}}, Shape{{0, 9}});
+  CAPTURE(op, shape.text());
+  const Case c{find_benchmark(op), Direction::forward, shape, at::kFloat, Mask::none};
+  const Setup special{.device = at::kCPU, .scores = [](const at::Tensor& scores) {
+                        scores.normal_();
+                        if (scores.numel() > 0) {
+                          scores[0].fill_(kNan);
+                          scores[1].fill_(-std::numeric_limits<double>::infinity());
+                          scores[2][0] = std::numeric_limits<double>::infinity();
+                        }
+                      }};
+  const char* name = c.op->masks ? "chain" : "aten";
+  CHECK(check(variant(c, name, special), kPlainly).status == Checked::Status::ok);
+}
+
+TEST_CASE("input sets differ, are aligned and come again", "[bench]") {
+  const Case c = row("softmax", Direction::forward, "3x7", at::kHalf);
+  const auto all_sets = [&] {
+    std::vector<at::Tensor> scores;
+    const Setup setup{.device = at::kCPU, .sets = 3, .scores = [&](const at::Tensor& tensor) {
+                        scores.push_back(tensor.normal_());
+                      }};
+    c.op->variants(c, setup);
+    return scores;
+  };
+  const std::vector<at::Tensor> first = all_sets(), again = all_sets();
+  REQUIRE(first.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(first[i].equal(again[i]));
+    CHECK(reinterpret_cast<uintptr_t>(first[i].const_data_ptr()) % 64 == 0);
+    CHECK_FALSE(first[i].equal(first[(i + 1) % 3]));
+  }
+}
+
+TEST_CASE("a check sees what is not written, and leaves inputs as they were", "[bench]") {
+  const at::Tensor input = at::ones({4});
+  Variant variant{.name = "in_place",
+                  .kind = Variant::Kind::aten,
+                  .call = [&](int64_t) -> Outputs { return input.mul_(3); },
+                  .error =
+                      [&](const Outputs& o) {
+                        CHECK(input.eq(1).all().item<bool>());
+                        return (o.result - 3).abs().max().item<double>();
+                      },
+                  .tolerance = 0,
+                  .overwritten = input};
+  CHECK(check(variant, kPlainly).status == Checked::Status::ok);
+
+  const at::Tensor memory = at::zeros({4});
+  variant.overwritten = at::Tensor();
+  variant.call = [&](int64_t) -> Outputs {
+    memory.narrow(0, 0, 3).fill_(3);
+    return memory;
+  };
+  const Checked unwritten = check(variant, kPlainly);
+  CHECK(unwritten.status == Checked::Status::wrong);
+  CHECK(unwritten.reason.ends_with("nan where 0 is allowed"));
+  variant.call = [](int64_t) -> Outputs { TORCH_CHECK(false, "not for\nme"); };
+  CHECK(check(variant, kPlainly).status == Checked::Status::unsupported);
+  variant.kind = Variant::Kind::plugin;
+  CHECK(check(variant, kPlainly).status == Checked::Status::wrong);
+  CHECK(check(variant, kPlainly).reason == "not for");
+}
+
+TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
+  const auto least = [](const char* op, Direction direction, const char* shape, Mask mask) {
+    const Case c = row(op, direction, shape, at::kBFloat16, mask);
+    const Bytes bytes = c.op->bytes(c);
+    CHECK(bytes.fused >= bytes.least);
+    CHECK(bytes.unfused >= bytes.fused);
+    return bytes.least;
+  };
+  using enum Direction;
+  const char* masked = "scaled_masked_softmax";
+  CHECK(least("softmax", forward, "1024x8192", Mask::none) == int64_t{2} * 2 * 1024 * 8192);
+  CHECK(least("softmax", backward, "10x7@0", Mask::none) == 2 * 3 * 70);
+  // 3 heads, 4 queries, 6 keys: 1 + 2 + 3 + 4 = 10 of 24 scores per head.
+  CHECK(least(masked, forward, "3x4x6", Mask::causal) == 2 * (30 + 72));
+  CHECK(least(masked, backward, "3x4x6", Mask::causal) == 2 * (60 + 72));
+  CHECK(least(masked, forward, "3x2", Mask::causal) == 2 * (5 + 6));  // 1 + 2 + 2 of 6
+  CHECK(least(masked, forward, "3x4x6", Mask::boolean) == 2 * 2 * 72 + 24);
+  CHECK(least(masked, forward, "3x4x6", Mask::additive) == 2 * 2 * 72 + 48);
+  CHECK(least(masked, backward, "3x4x6", Mask::additive) == 2 * 3 * 72);
+  CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == 2 * (14 * 12 + 210) + 48);
+  CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == 2 * 3 * 42 + 6 * (12 + 20 + 8));
+  CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == 2 * 3 * 70 + 4 * 20);
+  // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
+  CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == 2 * (150 + 14 + 63));
+}
+
+TEST_CASE("padding reads the keys within the lengths, which are always the same", "[bench]") {
+  const Case c =
+      row("scaled_masked_softmax", Direction::forward, "5x3x4x100", at::kBFloat16, Mask::padding);
+  const std::vector<int64_t> lengths = key_lengths_of(c.shape);
+  REQUIRE(lengths.size() == 5);
+  CHECK(key_lengths_of(c.shape) == lengths);
+  CHECK(std::ranges::min(lengths) >= 1);
+  CHECK(std::ranges::max(lengths) <= 100);
+  int64_t keys = 0;
+  for (const int64_t length : lengths) {
+    keys += length;
+  }
+  CHECK(keys < 500);  // some key is hidden
+  CHECK(c.op->bytes(c).least == 2 * (12 * keys + 6000) + 40);
+}

@@ -1,0 +1,115 @@
+"""README and docs: every command of their code blocks runs, with the shipped model on the CPU.
+
+    WARPFUSE_HOST=... WARPFUSE_PLUGIN=... WARPFUSE_BUNDLES=... python test_docs_commands.py [unittest options]
+
+Exit code 77: the bundles were not built.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from host_program import HOST, HostTestCase, bundles_or_skip
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+# Commands that are not run here, and why.
+EXCUSED = {
+    r"^scripts/setup\.sh": "downloads; .ci/run begins with it",
+    r"^cmake ": "builds everything; .ci/run does, and loading.linked installs",
+    r"^scripts/demo\.sh": "builds everything, then runs the command that it prints",
+    r"--device cuda|--shapes table": "measures a GPU",
+}
+# What a page names, and what stands for it here, or less of the same work.
+SMALLER = {
+    "15496 995": "1416 11",
+    "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
+    "--shapes 12x1024x1024": "--shapes 2x64x64 --quick",
+    "-m bundles/distilgpt2 -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024":
+        "-m bundles/distilgpt2 --batch 1 --prompt 8 --prefill 1x8 -n 4 --rounds 1 --graph off",
+    "--text wikitext-2/wiki.valid.tokens --tokenizer gpt2":
+        "--text wikitext-2/valid.txt --tokenizer gpt2 --batch 1 --prompt 8 -n 4 --rounds 1 --graph off",
+}  # fmt: skip
+
+
+def commands():
+    """Page and command of each line that begins with a prompt."""
+    for page in PAGES:
+        for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            lines = block.replace("\\\n", " ").splitlines()
+            yield from ((page, line[2:]) for line in lines if not language and line.startswith("$ "))
+
+
+class Commands(HostTestCase):
+    @classmethod
+    def setUpClass(cls):
+        bundles = bundles_or_skip()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        (cls.folder / "bundles").mkdir()
+        (cls.folder / "build").mkdir()
+        (cls.folder / ".venv" / "bin").mkdir(parents=True)
+        for name, target in {
+            "bundles/wikitext-small": bundles,
+            "bundles/distilgpt2": bundles,
+            "build/release": pathlib.Path(HOST).parents[1],
+            "gpt2": ROOT / "traced_models" / "wikitext-small",  # a tokenizer
+            "traced_models": ROOT / "traced_models",
+        }.items():
+            (cls.folder / name).symlink_to(target)
+        python = cls.folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        prompts = [{"prompt": "The river", "id": 7}, {"prompt": "In 1998"}]
+        (cls.folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        (cls.folder / "wikitext-2").mkdir()
+        (cls.folder / "wikitext-2" / "valid.txt").write_text("The river rises in the hills north of the town .\n" * 40)
+
+    def test_every_command(self):
+        path = f"{pathlib.Path(HOST).parent}:{os.environ['PATH']}"
+        used, ran = set(), 0
+        for page, command in commands():
+            reason = next((why for pattern, why in EXCUSED.items() if re.search(pattern, command)), None)
+            if reason:
+                used.add(reason)
+                continue
+            for named, smaller in SMALLER.items():
+                if named in command:
+                    used.add(named)
+                    command = command.replace(named, smaller)
+            with self.subTest(page.name, command=command):
+                done = subprocess.run(
+                    ["bash", "-c", command], cwd=self.folder, env=os.environ | {"PATH": path}, capture_output=True, timeout=300
+                )
+                self.assertEqual(done.returncode, 0, done.stderr.decode())
+                self.assertTrue(done.stdout, command)
+                ran += 1
+        self.assertGreater(ran, 10)
+        self.assertEqual(used, {*EXCUSED.values(), *SMALLER})  # none of them outlives its command
+
+    def test_commands_stand_in_fenced_blocks(self):
+        outside = re.compile(r"^    \$? ?(\.venv/|build/|scripts/|cmake |warpfuse |python3? )", re.M)
+        for page in PAGES:
+            self.assertIsNone(outside.search(page.read_text(encoding="utf-8")), page)
+
+    def test_every_block_is_of_a_language_that_a_test_runs(self):
+        for page in PAGES:
+            for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+                if not language:
+                    self.assertRegex(block, r"^(\$ | traced model)", page)  # commands, or a drawing of folders
+                    continue
+                self.assertIn(language, ("cpp", "python", "cmake"), page)
+                runs = page.name == "README.md" or page.parent.name == "operators"
+                self.assertTrue(runs or page.name == "adding_an_operator.md", f"{page}: {block}")
+
+
+if __name__ == "__main__":
+    unittest.main()
