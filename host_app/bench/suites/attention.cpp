@@ -127,7 +127,11 @@ Expected expected_of(const Case& c, const Set& set, const Part& part) {
     return {value, value};
   }
   const at::Tensor y = part(set.output).to(at::kDouble);
-  return softmax_gradient(y, part(set.grad_output).to(at::kDouble), y * kScale, -1);
+  Expected gradient = softmax_gradient(y, part(set.grad_output).to(at::kDouble), y * kScale, -1);
+  if (set.hidden.defined()) {  // zero also in a row that holds NaN
+    gradient.value.masked_fill_(part(set.hidden), 0.0);
+  }
+  return gradient;
 }
 
 std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets) {
