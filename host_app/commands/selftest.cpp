@@ -8,6 +8,7 @@
 #include <warpfuse/scaled_masked_softmax_dropout.h>
 #include <warpfuse/softmax.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <span>
@@ -29,10 +30,12 @@ namespace {
 
 constexpr const char* kExamples =
     "  warpfuse selftest\n"
-    "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n";
+    "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n"
+    "  warpfuse selftest --operators softmax,fused_logprob\n";
 
 constexpr Option kOptions[] = {
     {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
+    {"operators", "NAMES", "these alone, separated by commas"},
 };
 
 // --- values -------------------------------------------------------------------------------------
@@ -221,45 +224,72 @@ class Tally {
   int64_t failures_ = 0;
 };
 
-void check_rows(const Rows& rows, c10::Device device, const StatusLine& line, Tally& tally) {
-  for (const std::string& name : bench::split_list(rows.operators)) {
-    bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = kDtypes, .masks = {}};
-    request.backward = true;
-    if (rows.masks != nullptr) {
-      request.masks = rows.masks;
+// The operators that were asked for.
+class Selection {
+ public:
+  explicit Selection(const std::optional<std::string>& names) {
+    if (names) {
+      names_ = bench::split_list(*names);
     }
-    for (const bench::Case& c : bench::plan(request)) {
-      line.show(fmt::format("{} {}", device.str(), bench::text_of(c)));
-      for (const Fill& fill : rows.fills) {
-        if (interrupted()) {
-          fail(ExitCode::interrupted, "interrupted");
-        }
-        const bench::Setup setup{.device = device, .scores = fill.fill};
-        for (const bench::Variant& variant : c.op->variants(c, setup)) {
-          if (variant.kind != bench::Variant::Kind::aten) {
-            const bench::Checked checked = bench::check(variant, [](const auto& call) {
-              call();
-              return std::optional<int64_t>();
-            });
-            tally.add(checked.status != bench::Checked::Status::wrong,
-                      fmt::format("{} {} {} {}", device.str(), bench::text_of(c), variant.name,
-                                  fill.name),
-                      checked.reason);
-          }
+    for (const std::string& name : names_) {
+      if (name != kSampling && std::ranges::none_of(kGradients, [&](const Gradient& gradient) {
+            return name == gradient.name;
+          })) {
+        fail(ExitCode::usage, "--operators: expected public operators of the plugin, got '{}'",
+             name);
+      }
+    }
+  }
+  bool has(std::string_view name) const {
+    return names_.empty() || std::ranges::find(names_, name) != names_.end();
+  }
+  static constexpr const char* kSampling = "sample_tokens";
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// The rows that were asked for, with what they are filled with.
+std::vector<std::pair<bench::Case, std::span<const Fill>>> cases_of(const Selection& selection) {
+  std::vector<std::pair<bench::Case, std::span<const Fill>>> cases;
+  for (const Rows& rows : kRows) {
+    for (const std::string& name : bench::split_list(rows.operators)) {
+      bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = kDtypes, .masks = {}};
+      request.backward = true;
+      if (rows.masks != nullptr) {
+        request.masks = rows.masks;
+      }
+      if (selection.has(name)) {
+        for (const bench::Case& c : bench::plan(request)) {
+          cases.emplace_back(c, rows.fills);
         }
       }
     }
   }
+  return cases;
 }
 
-void check_gradients(c10::Device device, Tally& tally) {
-  constexpr double kTolerance = 1e-12;
-  for (const Gradient& gradient : kGradients) {
-    const double error = gradient_error(gradient, device);
-    tally.add(error <= kTolerance,
-              fmt::format("{} {} through autograd", device.str(), gradient.name),
-              fmt::format("error {:.2g} where {:.2g} is allowed", error, kTolerance));
+void check_row(const bench::Case& c, const Fill& fill, c10::Device device, Tally& tally) {
+  for (const bench::Variant& variant :
+       c.op->variants(c, bench::Setup{.device = device, .scores = fill.fill})) {
+    if (variant.kind != bench::Variant::Kind::aten) {
+      const bench::Checked checked = bench::check(variant, [](const auto& call) {
+        call();
+        return std::optional<int64_t>();
+      });
+      tally.add(
+          checked.status != bench::Checked::Status::wrong,
+          fmt::format("{} {} {} {}", device.str(), bench::text_of(c), variant.name, fill.name),
+          checked.reason);
+    }
   }
+}
+
+void check_gradient(const Gradient& gradient, c10::Device device, Tally& tally) {
+  constexpr double kTolerance = 1e-12;
+  const double error = gradient_error(gradient, device);
+  tally.add(error <= kTolerance, fmt::format("{} {} through autograd", device.str(), gradient.name),
+            fmt::format("error {:.2g} where {:.2g} is allowed", error, kTolerance));
 }
 
 void check_sampling(c10::Device device, Tally& tally) {
@@ -290,9 +320,18 @@ ExitCode run_selftest(int argc, const char* const* argv) {
   if (arguments.help_shown(kExamples)) {
     return ExitCode::ok;
   }
+  const Selection selection(arguments.optional_text("operators"));
+  const auto cases = cases_of(selection);
+  std::vector<std::string> operators{"warpfuse::build_info"};
+  for (const auto& [c, fills] : cases) {
+    for (const std::string& name : c.op->operators(c)) {
+      if (std::ranges::find(operators, name) == operators.end()) {
+        operators.push_back(name);
+      }
+    }
+  }
   const std::string asked = arguments.optional_text("device").value_or("auto");
-  const Session session =
-      open_session(arguments.plugin_options(), asked, {}, {"warpfuse::build_info"});
+  const Session session = open_session(arguments.plugin_options(), asked, {}, operators);
   std::vector<c10::Device> devices{session.device};
   if (asked == "auto") {
     if (session.device.is_cuda()) {
@@ -307,11 +346,23 @@ ExitCode run_selftest(int argc, const char* const* argv) {
   for (const c10::Device device : devices) {
     const auto start = std::chrono::steady_clock::now();
     Tally tally(line);
-    for (const Rows& rows : kRows) {
-      check_rows(rows, device, line, tally);
+    for (const auto& [c, fills] : cases) {
+      line.show(fmt::format("{} {}", device.str(), bench::text_of(c)));
+      for (const Fill& fill : fills) {
+        if (interrupted()) {
+          fail(ExitCode::interrupted, "interrupted");
+        }
+        check_row(c, fill, device, tally);
+      }
     }
-    check_gradients(device, tally);
-    check_sampling(device, tally);
+    for (const Gradient& gradient : kGradients) {
+      if (selection.has(gradient.name)) {
+        check_gradient(gradient, device, tally);
+      }
+    }
+    if (selection.has(Selection::kSampling)) {
+      check_sampling(device, tally);
+    }
     line.clear();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     print("{}: {} checks, {} failed, {:.0f} s\n", device.str(), tally.checks(), tally.failures(),

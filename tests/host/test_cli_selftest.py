@@ -1,0 +1,43 @@
+"""`warpfuse selftest`: passes with the plugin, and says which operators of another one are wrong."""
+
+import os
+import re
+import unittest
+
+from host_program import CHECK_FAILED, PLUGIN_ERROR, USAGE, HostTestCase, gpu_names, run, run_with_plugin
+
+BAD_PLUGIN = os.environ["WARPFUSE_BAD_PLUGIN"]
+
+
+class SelfTest(HostTestCase):
+    def test_all_operators_on_all_devices(self):
+        lines = self.assert_ok(run_with_plugin("selftest")).stdout.decode().splitlines()
+        devices = ["cpu", "cuda:0"] if gpu_names() else ["cpu"]
+        self.assertEqual(len(lines), 2)
+        if devices == ["cpu"]:
+            self.assertEqual(lines.pop(0), "no GPU that the plugin has code for: the CPU alone is tested")
+        for line, device in zip(lines, devices, strict=True):
+            self.assertRegex(line, rf"^{device}: \d{{4,}} checks, 0 failed, \d+ s$")
+
+    def test_a_line_for_each_failure(self):
+        result = run("selftest", "--device", "cpu", "--operators", "softmax", "--plugin", BAD_PLUGIN)
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        *failures, summary = result.stdout.decode().splitlines()
+        self.assertTrue(failures)
+        for line in failures:  # its forward is right
+            self.assertRegex(line, r"^FAIL cpu softmax backward \S+ \S+ none warpfuse (normal|wide|edges): no gradient today$")
+        self.assertEqual(int(re.search(r"(\d+) failed", summary)[1]), len(failures))
+
+    def test_one_operator_takes_no_time_of_the_others(self):
+        few = run_with_plugin("selftest", "--device", "cpu", "--operators", "sample_tokens")
+        self.assertRegex(self.assert_ok(few).stdout.decode(), r"^cpu: 4 checks, 0 failed, 0 s\n$")
+
+    def test_what_is_refused(self):
+        self.assert_fails(run_with_plugin("selftest", "--operators", "softmax,soft"), USAGE, "--operators", "'soft'")
+        missing = run("selftest", "--operators", "fused_logprob", "--plugin", BAD_PLUGIN)
+        self.assert_fails(missing, PLUGIN_ERROR, "warpfuse::fused_logprob")
+        self.assert_fails(run("selftest", "--plugin", "/none.so"), PLUGIN_ERROR, "/none.so")
+
+
+if __name__ == "__main__":
+    unittest.main()
