@@ -171,13 +171,14 @@ TEST_CASE("no table plans what is not compiled", "[tuning]") {
 }
 
 TEST_CASE("a function passes over lines whose kernel it does not have", "[tuning]") {
-  const Tuning tuning = parse_tuning(std::string("forward 4 256 * warp  128 8 1 0\n"
-                                                 "forward 4 256 * block 128 2 1 0\n"
-                                                 "forward 4 *   * block 128 4 1 0\n"
-                                                 "forward 4 *   * stream 64 0 4 1\n"
-                                                 "backward 2 *  * span  32  8 1 0\n"
-                                                 "backward 2 *  * span  32  1 1 0") +
-                                     kLastEntries);
+  std::string text = R"(
+forward 4 256 * warp  128 8 1 0
+forward 4 256 * block 128 2 1 0
+forward 4 *   * block 128 4 1 0
+forward 4 *   * stream 64 0 4 1
+backward 2 *  * span  32  8 1 0
+backward 2 *  * span  32  1 1 0)";
+  const Tuning tuning = parse_tuning(text.append(kLastEntries));
   constexpr RowKind kPlain{Direction::forward, 4, true, false, false};
   constexpr RowKind kDropout{Direction::forward, 4, false, false, true};
   constexpr RowKind kMasked{Direction::forward, 4, false, true, false};
