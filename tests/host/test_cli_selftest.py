@@ -23,9 +23,12 @@ class SelfTest(HostTestCase):
         result = run("selftest", "--device", "cpu", "--operators", "softmax", "--plugin", BAD_PLUGIN)
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
         *failures, summary = result.stdout.decode().splitlines()
-        self.assertTrue(failures)
-        for line in failures:  # its forward is right
-            self.assertRegex(line, r"^FAIL cpu softmax backward \S+ \S+ none warpfuse (normal|wide|edges): no gradient today$")
+        for line in failures:  # the forward is ATen's, which rounds to a half type more than once
+            self.assertRegex(line, r"^FAIL cpu softmax (back|for)ward \S+ \S+ none warpfuse (normal|wide|edges): ")
+        backward = [line for line in failures if " backward " in line]
+        self.assertGreater(len(backward), 100)
+        for line in backward:
+            self.assertTrue(line.endswith(": no gradient today"), line)
         self.assertEqual(int(re.search(r"(\d+) failed", summary)[1]), len(failures))
 
     def test_one_operator_takes_no_time_of_the_others(self):
