@@ -30,6 +30,8 @@ EXCUSED = {
 # What a page names, and what stands for it here, or less of the same work.
 SMALLER = {
     "15496 995": "1416 11",
+    "--set steps=200 --set batch=4 --set context=128":
+        "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
     "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
     "--shapes 12x1024x1024": "--shapes 2x64x64 --quick",
     "-m bundles/distilgpt2 -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024":
@@ -71,7 +73,9 @@ class Commands(HostTestCase):
         prompts = [{"prompt": "The river", "id": 7}, {"prompt": "In 1998"}]
         (cls.folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
         (cls.folder / "wikitext-2").mkdir()
-        (cls.folder / "wikitext-2" / "valid.txt").write_text("The river rises in the hills north of the town .\n" * 40)
+        for name in ("test.txt", "valid.txt"):
+            text = " \n = The river = \n \n" + " The river rises in the hills north of the town .\n" * 40
+            (cls.folder / "wikitext-2" / name).write_text(text)
 
     def test_every_command(self):
         path = f"{pathlib.Path(HOST).parent}:{os.environ['PATH']}"
