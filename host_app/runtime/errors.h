@@ -32,8 +32,7 @@ inline constexpr std::array<ExitCodeMeaning, 8> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
      "a check failed (verify: a difference; selftest, bench: a wrong result; bench: slower than "
-     "the "
-     "baseline), or an internal error"},
+     "the baseline), or an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
