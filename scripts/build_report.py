@@ -59,8 +59,9 @@ def main(build, architectures):
         seconds[name] = float(user) + float(system)
     part_of = {name: next(part for part, pattern in PARTS if re.search(pattern, name))
                for name in seconds}
-    commit = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], check=True,
-                            capture_output=True, text=True).stdout.strip()
+    commit = os.environ.get("WARPFUSE_COMMIT") or subprocess.run(
+        ["git", "-C", root, "rev-parse", "--short", "HEAD"], check=True, capture_output=True,
+        text=True).stdout.strip()
     print(f"""# Build report
 
 Of commit {commit}, written by `scripts/build_report.sh`: all targets of the preset release, for

@@ -50,6 +50,7 @@ class Training(unittest.TestCase):
     def test_with_dropout(self) -> None:
         aten, ours, dry = (run(operators, dropout=p) for operators, p in (("aten", 0.2), ("warpfuse", 0.2), ("warpfuse", 0.0)))
         self.assertNotEqual(ours.losses, dry.losses)  # it drops
+        self.assertLess(ours.losses[-1], ours.losses[0] - 1)  # and learns
         self.assertLess(abs(ours.curve[-1]["held_out"] / aten.curve[-1]["held_out"] - 1), 0.1)
 
     def test_with_the_other_losses(self) -> None:

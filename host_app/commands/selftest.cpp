@@ -1,15 +1,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <warpfuse/dropout_softmax.h>
-#include <warpfuse/fused_logprob.h>
-#include <warpfuse/sample_tokens.h>
-#include <warpfuse/scaled_masked_softmax.h>
-#include <warpfuse/scaled_masked_softmax_dropout.h>
-#include <warpfuse/softmax.h>
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -20,6 +14,7 @@
 #include "bench/plan.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "commands/selftest_public.h"
 #include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
@@ -116,89 +111,6 @@ constexpr Rows kRows[] = {
 };
 constexpr const char* kDtypes = "float32,float16,bfloat16,float64";
 
-// --- gradients ----------------------------------------------------------------------------------
-
-// A public operator and ATen's way to the same, of x [3, 4, 5, 6], both through autograd.
-struct Gradient {
-  const char* name;
-  at::Tensor (*plugin)(const at::Tensor& x);
-  at::Tensor (*aten)(const at::Tensor& x);
-};
-
-at::Tensor targets_of(const at::Tensor& x) {
-  return at::arange(x.numel() / x.size(-1), x.options().dtype(at::kLong))
-      .remainder(x.size(-1))
-      .view(x.sizes().slice(0, x.dim() - 1));
-}
-
-at::Tensor causal(const at::Tensor& x) {
-  const at::Tensor hidden =
-      at::ones({x.size(-2), x.size(-1)}, x.options().dtype(at::kBool)).triu(1);
-  return at::softmax((x * 0.5).masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1);
-}
-
-at::Tensor weight_of(const at::Tensor& x) {
-  return at::linspace(-1, 1, 7 * x.size(-1), x.options()).view({7, x.size(-1)});
-}
-
-at::Tensor softmax(const at::Tensor& x) { return at::softmax(x, -1); }
-
-constexpr Gradient kGradients[] = {
-    {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }, softmax},
-    {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, 1); },
-     [](const at::Tensor& x) { return at::log_softmax(x, 1); }},
-    {"scaled_masked_softmax",
-     [](const at::Tensor& x) {
-       return warpfuse::scaled_masked_softmax(x, 0.5, std::nullopt, "upper_left");
-     },
-     causal},
-    {"scaled_masked_softmax_dropout",
-     [](const at::Tensor& x) {
-       return warpfuse::scaled_masked_softmax_dropout(x, 0.5, std::nullopt, "upper_left",
-                                                      std::nullopt, std::nullopt, 0, std::nullopt,
-                                                      0.3, /*training=*/false);
-     },
-     causal},
-    {"dropout_softmax",
-     [](const at::Tensor& x) { return warpfuse::dropout_softmax(x, -1, 0.3, false); }, softmax},
-    {"softmax_dropout",
-     [](const at::Tensor& x) { return warpfuse::softmax_dropout(x, -1, 0.3, false); }, softmax},
-    {"linear_dropout_softmax",
-     [](const at::Tensor& x) {
-       return warpfuse::linear_dropout_softmax(x, weight_of(x), std::nullopt, 0.3, false);
-     },
-     [](const at::Tensor& x) { return at::softmax(at::linear(x, weight_of(x)), -1); }},
-    {"fused_logprob", [](const at::Tensor& x) { return fused_logprob(x, targets_of(x)); },
-     [](const at::Tensor& x) {
-       return at::log_softmax(x, -1).gather(-1, targets_of(x).unsqueeze(-1)).squeeze(-1);
-     }},
-};
-
-double gradient_error(const Gradient& gradient, c10::Device device) {
-  const auto of = [&](const auto& function, const at::Tensor& x) {
-    const at::Tensor y = function(x);
-    const at::Tensor weights = at::linspace(-1, 1, y.numel(), y.options()).view_as(y);
-    return torch::autograd::grad({(y * weights).sum()}, {x})[0];
-  };
-  const at::Tensor x =
-      at::randn({3, 4, 5, 6}, at::dtype(at::kDouble).device(device)).requires_grad_();
-  return (of(gradient.plugin, x) - of(gradient.aten, x)).abs().max().item<double>();
-}
-
-// --- sampling -----------------------------------------------------------------------------------
-
-// Greedy tokens that are not the first largest logit, and drawn ones that top_k had ruled out.
-int64_t wrong_tokens(c10::ScalarType dtype, c10::Device device) {
-  const at::Tensor logits = at::randn({65, 1025}, device).to(dtype);
-  const at::Tensor step = at::zeros({1}, at::dtype(at::kLong).device(device));
-  const at::Tensor greedy = sample_tokens(logits, step, 0, 0.0);
-  const at::Tensor drawn = sample_tokens(logits, step, 1, 1.0, 5).unsqueeze(-1);
-  const at::Tensor fifth = std::get<0>(logits.topk(5)).select(-1, 4).unsqueeze(-1);
-  const at::Tensor wrong =
-      at::cat({greedy.ne(logits.argmax(-1)), logits.gather(-1, drawn).lt(fifth).squeeze(-1)});
-  return wrong.sum().item<int64_t>();
-}
-
 // --- the command --------------------------------------------------------------------------------
 
 // Counts checks and prints a line per failure.
@@ -232,9 +144,8 @@ class Selection {
       names_ = bench::split_list(*names);
     }
     for (const std::string& name : names_) {
-      if (name != kSampling && std::ranges::none_of(kGradients, [&](const Gradient& gradient) {
-            return name == gradient.name;
-          })) {
+      if (name != kSampling &&
+          std::ranges::find(gradients(), name, &Gradient::name) == gradients().end()) {
         fail(ExitCode::usage, "--operators: expected public operators of the plugin, got '{}'",
              name);
       }
@@ -322,14 +233,11 @@ ExitCode run_selftest(int argc, const char* const* argv) {
   }
   const Selection selection(arguments.optional_text("operators"));
   const auto cases = cases_of(selection);
-  std::vector<std::string> operators{"warpfuse::build_info"};
-  for (const auto& [c, fills] : cases) {
-    for (const std::string& name : c.op->operators(c)) {
-      if (std::ranges::find(operators, name) == operators.end()) {
-        operators.push_back(name);
-      }
-    }
-  }
+  std::vector<bench::Case> rows;
+  std::ranges::transform(cases, std::back_inserter(rows),
+                         [](const auto& found) { return found.first; });
+  std::vector<std::string> operators = bench::operators_of(rows);
+  operators.emplace_back("warpfuse::build_info");
   const std::string asked = arguments.optional_text("device").value_or("auto");
   const Session session = open_session(arguments.plugin_options(), asked, {}, operators);
   std::vector<c10::Device> devices{session.device};
@@ -355,7 +263,7 @@ ExitCode run_selftest(int argc, const char* const* argv) {
         check_row(c, fill, device, tally);
       }
     }
-    for (const Gradient& gradient : kGradients) {
+    for (const Gradient& gradient : gradients()) {
       if (selection.has(gradient.name)) {
         check_gradient(gradient, device, tally);
       }
