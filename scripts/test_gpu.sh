@@ -71,7 +71,7 @@ cases() { # program selection
   local parts=4 part code=0 pids=()
   "$1" --help | grep -q -e --shard-count || { "$@"; return; }
   for ((part = 0; part < parts; part++)); do
-    "$@" --shard-count $parts --shard-index $part > "$log.$part" 2>&1 &
+    OMP_NUM_THREADS=$(($(nproc) / parts + 1)) "$@" --shard-count $parts --shard-index $part > "$log.$part" 2>&1 &
     pids+=($!)
   done
   for ((part = 0; part < parts; part++)); do
