@@ -29,6 +29,20 @@ add_library(warpfuse::calling_code ALIAS warpfuse_calling_code)
 target_compile_options(warpfuse_calling_code INTERFACE
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1;-Wno-array-bounds>")
 
+# Compiles the sources of each folder as one unit: to load the precompiled header takes longer than most of
+# them. Names in unnamed namespaces are therefore unique within a folder.
+option(WARPFUSE_UNITY "Compile the host program and the tests folder by folder" ON)
+function(warpfuse_compile_by_folder target)
+  if(NOT WARPFUSE_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source ${ARGN})
+    cmake_path(GET source PARENT_PATH folder)  # empty: beside the CMakeLists.txt
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "all/${folder}")
+  endforeach()
+endfunction()
+
 # The environment in which a python of no sanitizer loads what is built here: with the sanitizer's
 # runtime from its start, libstdc++ beside it so that exceptions are seen, and not blamed for leaks.
 set(WARPFUSE_PYTHON_ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)

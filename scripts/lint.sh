@@ -15,8 +15,10 @@ for argument in "${REST[@]}"; do
   esac
 done
 configure
-cmake --build "$BUILD" --target warpfuse_commit > /dev/null  # a header that the build writes
 cd "$ROOT"
+BUILD=$BUILD/lint  # each file's own flags
+cmake --preset "$PRESET" -B "$BUILD" -DWARPFUSE_UNITY=OFF > /dev/null
+cmake --build "$BUILD" --target warpfuse_commit > /dev/null  # a header that the build writes
 
 say "clang-format"
 mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')

@@ -22,11 +22,9 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr int64_t kMaxSets = 16;
-constexpr int64_t kMebibyte = int64_t{1024} * 1024;
+constexpr int64_t kMaxSetsCpu = 16;
 constexpr int64_t kMaxRotationBytes = 512 * kMebibyte;
 constexpr int64_t kCopyGrain = 65536;
-constexpr int kMinRounds = 5;     // after an interrupt
 constexpr double kClockUs = 0.1;  // minimum time of a call
 constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
 constexpr int kMallocDefaultMaps = 65536;
@@ -96,7 +94,7 @@ class CpuTimer : public Timer {
 
   int64_t sets_for(int64_t bytes) const override {
     const int64_t wanted = std::min(2 * cache_bytes_, kMaxRotationBytes) / bytes;
-    return std::clamp<int64_t>(wanted, 2, kMaxSets);
+    return std::clamp<int64_t>(wanted, 2, kMaxSetsCpu);
   }
 
   std::vector<Timing> time(const std::vector<Work>& works) override;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kMaxSets = 8192;
 constexpr int64_t kMaxCalls = 8192;
-constexpr int kMinRounds = 5;           // after an interrupt
 constexpr int64_t kProbeCalls = 3;      // for a first estimate of a call's time
 constexpr int64_t kCopyAlignment = 16;  // of CudaRuntime::launch_copy
 constexpr int64_t kEmptyKernels = 1000;

@@ -15,7 +15,6 @@
 namespace warpfuse::host::bench {
 namespace {
 
-constexpr int64_t kMebibyte = int64_t{1024} * 1024;
 constexpr int64_t kReadBytesCuda = 4096 * kMebibyte;
 constexpr int64_t kReadBytesCpu = 512 * kMebibyte;
 constexpr int kReads = 10;

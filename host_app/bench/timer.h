@@ -34,6 +34,9 @@ struct Timing {
   std::string failure;                       // why it could not be timed; then the rest is empty
 };
 
+// Rounds that are finished after an interrupt.
+inline constexpr int kMinRounds = 5;
+
 // Number and length of samples; --quick takes fewer and shorter ones.
 struct Effort {
   int rounds;        // samples of each work

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -9,6 +10,8 @@ class CudaRuntime;
 }
 
 namespace warpfuse::host::bench {
+
+inline constexpr int64_t kMebibyte = int64_t{1024} * 1024;
 
 struct Percentiles {
   double p5 = 0, p50 = 0, p95 = 0;

@@ -34,7 +34,7 @@ namespace {
 
 using namespace bench;
 
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     "  warpfuse bench softmax\n"
     "  warpfuse bench all --shapes table --json table.json --csv table.csv\n"
     "  warpfuse bench softmax --shapes 4096x50257,64x4096x64@1 --dtype float32,bfloat16 "
@@ -71,7 +71,7 @@ std::string help_text() {
   return text;
 }
 
-constexpr Option kOptions[] = {
+constexpr Option kBenchOptions[] = {
     {"operator", "NAME", "what to measure"},
     {"shapes", "LIST",
      "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
@@ -95,10 +95,10 @@ constexpr Option kOptions[] = {
      "run this variant once a row between profiler marks, and print the rows' keys"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options bench_options() {
   cxxopts::Options options("warpfuse bench", help_text());
   options.positional_help("OPERATOR|all");
-  add_options(options, kOptions);
+  add_options(options, kBenchOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -205,8 +205,8 @@ ExitCode run_bench(int argc, const char* const* argv) {
   if (argc > 1 && std::string_view(argv[1]) == "overhead") {
     return run_bench_overhead(argc - 1, argv + 1);
   }
-  const Arguments arguments(make_options(), {"operator"}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(bench_options(), {"operator"}, argc, argv);
+  if (arguments.help_shown(kBenchExamples)) {
     return ExitCode::ok;
   }
   const std::vector<Case> cases = plan(request_of(arguments));

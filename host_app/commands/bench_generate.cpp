@@ -26,15 +26,15 @@ namespace {
 
 using namespace bench;
 
-constexpr const char* kExamples =
+constexpr const char* kBenchGenerateExamples =
     "  warpfuse bench generate -m bundles/wikitext-small\n"
     "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
     "--json F\n";
 
-constexpr const char* kFormat = "warpfuse-generate-1";
+constexpr const char* kGenerationFormat = "warpfuse-generate-1";
 constexpr int64_t kComparedSteps = 16;
 
-constexpr Option kOptions[] = {
+constexpr Option kBenchGenerateOptions[] = {
     {"m,model", "DIR", "folder of bundles; may be repeated", nullptr, true},
     {"batch", "LIST", "sequences at a time", "1"},
     {"prompt", "LIST", "tokens of a prompt; published: also three published prompts", "32"},
@@ -51,20 +51,20 @@ constexpr Option kOptions[] = {
     {"json", "F", "write the results as JSON, anew after each row"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options bench_generate_options() {
   cxxopts::Options options(
       "warpfuse bench generate",
       "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
       "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
       "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
-  add_options(options, kOptions);
+  add_options(options, kBenchGenerateOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
   return options;
 }
 
-GenerationRequest request_of(const Arguments& arguments) {
+GenerationRequest generation_request(const Arguments& arguments) {
   return {.folders = arguments.texts("model"),
           .dtypes = arguments.optional_text("dtype"),
           .batches = arguments.text("batch"),
@@ -188,11 +188,11 @@ class GroupRun {
 }  // namespace
 
 ExitCode run_bench_generate(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(bench_generate_options(), {}, argc, argv);
+  if (arguments.help_shown(kBenchGenerateExamples)) {
     return ExitCode::ok;
   }
-  const GenerationPlan plan = plan_generation(request_of(arguments));
+  const GenerationPlan plan = plan_generation(generation_request(arguments));
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
   const auto [prompts, source] = prompts_of(arguments, plan);
   choose_threads(arguments.threads(), /*watched=*/false);
@@ -217,7 +217,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   Json head = identity_of(command, session.loaded_plugin(), runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
-  ResultFile document(kFormat, head, {"rows", "prefill", "accuracy"},
+  ResultFile document(kGenerationFormat, head, {"rows", "prefill", "accuracy"},
                       arguments.optional_text("json"));
   print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
   bool close = true;

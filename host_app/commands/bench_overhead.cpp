@@ -29,26 +29,26 @@ namespace {
 
 using namespace bench;
 
-constexpr const char* kExamples =
+constexpr const char* kBenchOverheadExamples =
     "  warpfuse bench overhead --device cpu\n"
     "  warpfuse bench overhead --device cuda --json overhead.json\n";
 
 // Shapes whose work is shorter than the call: only the host's time shows.
-constexpr int64_t kRows = 8, kCpuColumns = 64, kCudaColumns = 1024;
+constexpr int64_t kOverheadRows = 8, kCpuColumns = 64, kCudaColumns = 1024;
 constexpr int kCalls = 200;  // per sample; a stream's queue has room for them
 
-constexpr Option kOptions[] = {
+constexpr Option kBenchOverheadOptions[] = {
     {"rounds", "N", "samples of each call", "100"},
     {"json", "F", "write the results as JSON"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options bench_overhead_options() {
   cxxopts::Options options(
       "warpfuse bench overhead",
       "Times the host's part of a call beside ATen's, without a graph: softmax and log_softmax of\n"
       "[8, 64] on the CPU, of [8, 1024] on a GPU, in inference mode, in grad mode, and where a\n"
       "gradient is wanted. Samples of 200 calls are taken in turn.\n");
-  add_options(options, kOptions);
+  add_options(options, kBenchOverheadOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -92,9 +92,9 @@ Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime
   const std::optional<c10::InferenceMode> inference =
       mode.inference ? std::make_optional<c10::InferenceMode>() : std::nullopt;
   const at::AutoGradMode grad(!mode.inference);
-  const at::Tensor x =
-      at::randn({kRows, device.is_cuda() ? kCudaColumns : kCpuColumns}, at::TensorOptions(device))
-          .set_requires_grad(mode.requires_grad);
+  const at::Tensor x = at::randn({kOverheadRows, device.is_cuda() ? kCudaColumns : kCpuColumns},
+                                 at::TensorOptions(device))
+                           .set_requires_grad(mode.requires_grad);
   std::vector<double> plugin, aten;
   for (int round = -1; round < rounds && !interrupted(); ++round) {
     const double ours = sample(pair.plugin, x, runtime), theirs = sample(pair.aten, x, runtime);
@@ -123,8 +123,8 @@ Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime
 }  // namespace
 
 ExitCode run_bench_overhead(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(bench_overhead_options(), {}, argc, argv);
+  if (arguments.help_shown(kBenchOverheadExamples)) {
     return ExitCode::ok;
   }
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));

@@ -22,13 +22,13 @@ namespace {
 constexpr int64_t kMaxRows = 4096;
 constexpr int64_t kMaxTopLogprobs = 100;
 
-constexpr const char* kExamples =
+constexpr const char* kGenerateExamples =
     "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
     "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
     "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
     "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
 
-constexpr Option kOptions[] = {
+constexpr Option kGenerateOptions[] = {
     {"m,model", "DIR", "bundle folder"},
     {"p,prompt", "TEXT", "text to continue, - for stdin; an empty one starts from <|endoftext|>"},
     {"prompt-file", "F", "read the prompt from a file, less one newline at its end"},
@@ -57,10 +57,10 @@ constexpr Option kOutputOptions[] = {
 };
 constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"}};
 
-cxxopts::Options make_options() {
+cxxopts::Options generate_options() {
   cxxopts::Options options("warpfuse generate",
                            "Continues prompts; the text goes to stdout, figures to stderr.\n");
-  add_options(options, kOptions);
+  add_options(options, kGenerateOptions);
   add_options(options, kSamplingOptions, "Sampling");
   add_options(options, kOutputOptions, "Output");
   add_options(options, kExecutionOptions, "Execution");
@@ -182,8 +182,8 @@ void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, con
 }  // namespace
 
 ExitCode run_generate(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(generate_options(), {}, argc, argv);
+  if (arguments.help_shown(kGenerateExamples)) {
     return ExitCode::ok;
   }
   const InterruptGuard guard;

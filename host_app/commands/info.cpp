@@ -21,22 +21,20 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-
-constexpr const char* kExamples =
+constexpr const char* kInfoExamples =
     "  warpfuse info\n"
     "  warpfuse info --json | python3 -m json.tool\n"
     "  warpfuse info --tuning > table.txt\n";
 
-constexpr Option kOptions[] = {
+constexpr Option kInfoOptions[] = {
     {"json", kSwitch, "as one JSON object"},
     {"tuning", kSwitch, "the plugin's table of tiers alone, as text"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options info_options() {
   cxxopts::Options options("warpfuse info",
                            "Shows versions, processors and the operators of the loaded plugin.\n");
-  add_options(options, kOptions);
+  add_options(options, kInfoOptions);
   add_plugin_options(options);
   add_help_option(options);
   return options;
@@ -136,7 +134,7 @@ void print_text(const json& info) {
     line("GPU",
          fmt::format("cuda:{} {}, compute capability {}, {:.0f} GiB, {} multiprocessors, {}",
                      gpu["index"].get<int>(), text(gpu["name"]), text(gpu["compute_capability"]),
-                     gpu["memory_bytes"].get<double>() / kGibibyte,
+                     gpu["memory_bytes"].get<double>() / (1024.0 * 1024.0 * 1024.0),
                      gpu["multiprocessors"].get<int>(),
                      gpu["has_kernel"].get<bool>() ? "has kernels" : "NO KERNEL in this plugin"));
   }
@@ -149,8 +147,8 @@ void print_text(const json& info) {
 }  // namespace
 
 ExitCode run_info(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(info_options(), {}, argc, argv);
+  if (arguments.help_shown(kInfoExamples)) {
     return ExitCode::ok;
   }
   // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.

@@ -23,12 +23,12 @@ namespace {
 
 constexpr int64_t kMaxBatch = 65'536;
 
-constexpr const char* kExamples =
+constexpr const char* kPerplexityExamples =
     "  warpfuse perplexity -m bundles/wikitext-small/fused-float32 --text wikitext-2/valid.txt\n"
     "  warpfuse perplexity -m MODEL --text book.txt --window 256 --stride 256 --json\n"
     "  warpfuse perplexity -m MODEL --text book.txt --device cuda --batch 32\n";
 
-constexpr Option kOptions[] = {
+constexpr Option kPerplexityOptions[] = {
     {"m,model", "DIR", "bundle folder"},
     {"text", "FILE", "file to score; its bytes as they are, UTF-8 or not"},
     {"window", "N", "tokens that the model sees at once (default: the model's context)"},
@@ -37,12 +37,12 @@ constexpr Option kOptions[] = {
     {"json", kSwitch, "the result as one JSON object"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options perplexity_options() {
   cxxopts::Options options(
       "warpfuse perplexity",
       "Scores a text by a sliding window: each token but the first exactly once, with at least\n"
       "window - stride + 1 tokens before it once the text is that far.\n");
-  add_options(options, kOptions);
+  add_options(options, kPerplexityOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -104,8 +104,8 @@ void print_json(const Score& score, bool complete, double bits_per_byte, int64_t
 }  // namespace
 
 ExitCode run_perplexity(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(perplexity_options(), {}, argc, argv);
+  if (arguments.help_shown(kPerplexityExamples)) {
     return ExitCode::ok;
   }
   const InterruptGuard guard;

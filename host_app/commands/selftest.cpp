@@ -23,12 +23,12 @@
 namespace warpfuse::host {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kSelftestExamples =
     "  warpfuse selftest\n"
     "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n"
     "  warpfuse selftest --operators softmax,fused_logprob\n";
 
-constexpr Option kOptions[] = {
+constexpr Option kSelftestOptions[] = {
     {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
     {"operators", "NAMES", "these alone, separated by commas"},
 };
@@ -211,14 +211,14 @@ void check_sampling(c10::Device device, Tally& tally) {
   }
 }
 
-cxxopts::Options make_options() {
+cxxopts::Options selftest_options() {
   cxxopts::Options options(
       "warpfuse selftest",
       "Compares the plugin's operators with the ATen of this libtorch: values, masks, edges and\n"
       "gradients in every dtype, on the CPU and on the GPU. For use after an upgrade of libtorch,\n"
       "the driver or the GPU; it takes about a minute. Exit code 0: all are right, 1: a line for\n"
       "each that is not.\n");
-  add_options(options, kOptions);
+  add_options(options, kSelftestOptions);
   add_plugin_options(options);
   add_help_option(options);
   return options;
@@ -227,8 +227,8 @@ cxxopts::Options make_options() {
 }  // namespace
 
 ExitCode run_selftest(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(selftest_options(), {}, argc, argv);
+  if (arguments.help_shown(kSelftestExamples)) {
     return ExitCode::ok;
   }
   const Selection selection(arguments.optional_text("operators"));

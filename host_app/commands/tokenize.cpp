@@ -18,22 +18,22 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kExamples =
+constexpr const char* kTokenizeExamples =
     "  echo \"Hello world\" | warpfuse tokenize --tokenizer MODEL\n"
     "  echo \"15496 995\" | warpfuse tokenize --tokenizer MODEL --decode\n"
     "  echo '\"two\\nlines\"' | warpfuse tokenize --tokenizer MODEL --json\n";
 
-constexpr Option kOptions[] = {
+constexpr Option kTokenizeOptions[] = {
     {"tokenizer", "DIR", "folder with vocab.json and merges.txt"},
     {"decode", kSwitch, "from ids to text"},
     {"json", kSwitch, "text is a JSON string, ids are a JSON array"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options tokenize_options() {
   cxxopts::Options options(
       "warpfuse tokenize",
       "Turns each line of stdin into one line of token ids, or back with --decode.\n");
-  add_options(options, kOptions);
+  add_options(options, kTokenizeOptions);
   add_help_option(options);
   return options;
 }
@@ -102,8 +102,8 @@ std::string decode_line(const Tokenizer& tokenizer, const std::string& line, boo
 }  // namespace
 
 ExitCode run_tokenize(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(tokenize_options(), {}, argc, argv);
+  if (arguments.help_shown(kTokenizeExamples)) {
     return ExitCode::ok;
   }
   const Tokenizer tokenizer = Tokenizer::load(arguments.text("tokenizer"));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1'000'000;
 
-constexpr const char* kExamples =
+constexpr const char* kVerifyExamples =
     "  warpfuse verify bundles/wikitext-small/fused-float32 "
     "bundles/wikitext-small/baseline-float32\n"
     "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n";
@@ -32,7 +32,7 @@ constexpr std::array<const char*, 5> kDefaultPrompts{
     "e",
     ""};
 
-constexpr Option kOptions[] = {
+constexpr Option kVerifyOptions[] = {
     {"model", "DIR", "bundle folder"},
     {"reference", "DIR", "bundle folder"},
     {"prompts", "F",
@@ -43,7 +43,7 @@ constexpr Option kOptions[] = {
     {"seed", "SEED", "of the inputs of a module that is no language model", "0"},
 };
 
-cxxopts::Options make_options() {
+cxxopts::Options verify_options() {
   cxxopts::Options options(
       "warpfuse verify",
       "Runs two bundles on the same inputs and compares what they give, step by step.\n"
@@ -51,14 +51,14 @@ cxxopts::Options make_options() {
       "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
       "lead is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
   options.positional_help("MODEL REFERENCE");
-  add_options(options, kOptions);
+  add_options(options, kVerifyOptions);
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
   return options;
 }
 
-std::vector<Prompt> prompts_of(const Arguments& arguments) {
+std::vector<Prompt> verified_prompts(const Arguments& arguments) {
   if (arguments.has("prompts")) {
     return read_prompts(arguments.text("prompts"));
   }
@@ -121,8 +121,8 @@ ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
 }  // namespace
 
 ExitCode run_verify(int argc, const char* const* argv) {
-  const Arguments arguments(make_options(), {"model", "reference"}, argc, argv);
-  if (arguments.help_shown(kExamples)) {
+  const Arguments arguments(verify_options(), {"model", "reference"}, argc, argv);
+  if (arguments.help_shown(kVerifyExamples)) {
     return ExitCode::ok;
   }
   choose_threads(arguments.threads(), /*watched=*/true);
@@ -132,7 +132,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
   const int64_t steps = arguments.integer("steps", 1, kMaxSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const double tolerance = tolerance_of(arguments, model, reference);
-  const std::vector<Prompt> prompts = prompts_of(arguments);
+  const std::vector<Prompt> prompts = verified_prompts(arguments);
 
   const Session session =
       open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});

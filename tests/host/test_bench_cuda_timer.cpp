@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kL2 = 1000;
 
 // Work takes the time that it says; in a capture that time goes to the graph.
-class FakeRuntime : public CudaRuntime {
+class TimedRuntime : public CudaRuntime {
  public:
   CudaDevice device() const override {
     return {.name = "fake",
@@ -78,19 +78,19 @@ class FakeRuntime : public CudaRuntime {
 
  private:
   struct Graph : CudaGraph {
-    Graph(FakeRuntime& r, double us, int64_t kernels) : runtime(r), us(us), count(kernels) {}
+    Graph(TimedRuntime& r, double us, int64_t kernels) : runtime(r), us(us), count(kernels) {}
     void replay() override { runtime.clock_us_ += us; }
     int64_t kernels() const override { return count; }
-    FakeRuntime& runtime;
+    TimedRuntime& runtime;
     double us;
     int64_t count;
   };
   struct Watch : CudaStopwatch {
-    explicit Watch(FakeRuntime& r) : runtime(r) {}
+    explicit Watch(TimedRuntime& r) : runtime(r) {}
     void start() override { begin = runtime.clock_us_; }
     void stop() override { end = runtime.clock_us_; }
     double microseconds() override { return end - begin; }
-    FakeRuntime& runtime;
+    TimedRuntime& runtime;
     double begin = 0, end = 0;
   };
 
@@ -102,7 +102,7 @@ class FakeRuntime : public CudaRuntime {
 constexpr Effort kEffort{
     .rounds = 6, .short_rounds = 3, .sample_us = 1000, .large_copy_bytes = 1 << 20};
 
-std::unique_ptr<Timer> timer_with(FakeRuntime& runtime) {
+std::unique_ptr<Timer> timer_with(TimedRuntime& runtime) {
   return make_cuda_timer(runtime, at::kCPU, kEffort);
 }
 
@@ -111,7 +111,7 @@ bool near(double a, double b) { return std::abs(a - b) < 1e-6; }
 }  // namespace
 
 TEST_CASE("a graph rotates over all inputs and lasts as long as a sample", "[bench]") {
-  FakeRuntime runtime;
+  TimedRuntime runtime;
   const auto timer = timer_with(runtime);
   std::vector<int64_t> captured;
   const Work work{[&](int64_t i) {
@@ -136,7 +136,7 @@ TEST_CASE("a graph rotates over all inputs and lasts as long as a sample", "[ben
 }
 
 TEST_CASE("works are timed apart, and one that fails leaves the others", "[bench]") {
-  FakeRuntime runtime;
+  TimedRuntime runtime;
   const auto timer = timer_with(runtime);
   const auto taking = [&](double us) {
     return Work{[&runtime, us](int64_t) {
@@ -161,7 +161,7 @@ TEST_CASE("works are timed apart, and one that fails leaves the others", "[bench
 }
 
 TEST_CASE("outputs rotate over twice the L2 and are then given back", "[bench]") {
-  FakeRuntime runtime;
+  TimedRuntime runtime;
   const auto timer = timer_with(runtime);
   int64_t alive = 0;
   int64_t most = 0;
@@ -186,7 +186,7 @@ TEST_CASE("outputs rotate over twice the L2 and are then given back", "[bench]")
 }
 
 TEST_CASE("inputs exceed twice the L2, and are two at least", "[bench]") {
-  FakeRuntime runtime;
+  TimedRuntime runtime;
   const auto timer = timer_with(runtime);
   CHECK(timer->sets_for(100) * 100 > 2 * kL2);
   CHECK(timer->sets_for(100) * 100 <= 2 * kL2 + 100);
@@ -194,7 +194,7 @@ TEST_CASE("inputs exceed twice the L2, and are two at least", "[bench]") {
 }
 
 TEST_CASE("a device is described without memory of it", "[bench]") {
-  const FakeRuntime runtime;
+  const TimedRuntime runtime;
   const Json device = describe_gpu(runtime);
   CHECK(device.at("name") == "fake");
   CHECK(device.at("l2_bytes") == kL2);
@@ -202,7 +202,7 @@ TEST_CASE("a device is described without memory of it", "[bench]") {
 }
 
 TEST_CASE("copies move half of the bytes each way", "[bench]") {
-  FakeRuntime runtime;
+  TimedRuntime runtime;
   const auto timer = timer_with(runtime);
   for (const Work& copy : timer->copies(3200)) {
     CHECK(copy.sets * 1600 > 2 * kL2);

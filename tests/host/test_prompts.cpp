@@ -16,7 +16,7 @@ namespace {
 
 using Prompts = std::vector<std::string>;
 
-Prompts read_prompts(const std::filesystem::path& file) {
+Prompts texts_of(const std::filesystem::path& file) {
   Prompts texts;
   for (const Prompt& prompt : warpfuse::host::read_prompts(file)) {
     texts.push_back(prompt.text);
@@ -29,21 +29,21 @@ Prompts read_prompts(const std::filesystem::path& file) {
 TEST_CASE("a prompt a line, as bytes", "[prompts]") {
   const TemporaryFolder folder;
   folder.write("prompts.txt", "one\n\n two \n\xFF{\"prompt\": 1}\nlast");
-  CHECK(read_prompts(folder.path() / "prompts.txt") ==
+  CHECK(texts_of(folder.path() / "prompts.txt") ==
         Prompts{"one", " two ", "\xFF{\"prompt\": 1}", "last"});
 }
 
 TEST_CASE("a JSON value a line", "[prompts]") {
   const TemporaryFolder folder;
   folder.write("prompts.jsonl", "\"one\\ntwo\"\n\n{\"prompt\": \"\", \"n\": 3}\n");
-  CHECK(read_prompts(folder.path() / "prompts.jsonl") == Prompts{"one\ntwo", ""});
+  CHECK(texts_of(folder.path() / "prompts.jsonl") == Prompts{"one\ntwo", ""});
 }
 
 TEST_CASE("JSON is told by what the lines hold", "[prompts]") {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& text) {
     folder.write("prompts", text);
-    return read_prompts(folder.path() / "prompts");
+    return texts_of(folder.path() / "prompts");
   };
   CHECK(read("{\"prompt\": \"a\"}\n\"b\"\n") == Prompts{"a", "b"});
   CHECK(read("\"a\"\n\n\"b\"") == Prompts{"a", "b"});
@@ -56,9 +56,9 @@ TEST_CASE("JSON is told by what the lines hold", "[prompts]") {
 TEST_CASE("a byte order mark and CRLF are no part of a prompt", "[prompts]") {
   const TemporaryFolder folder;
   folder.write("prompts.txt", "\xEF\xBB\xBFone\r\n\r\ntwo\r\n");
-  CHECK(read_prompts(folder.path() / "prompts.txt") == Prompts{"one", "two"});
+  CHECK(texts_of(folder.path() / "prompts.txt") == Prompts{"one", "two"});
   folder.write("prompts.jsonl", "\xEF\xBB\xBF\"one\"\r\n");
-  CHECK(read_prompts(folder.path() / "prompts.jsonl") == Prompts{"one"});
+  CHECK(texts_of(folder.path() / "prompts.jsonl") == Prompts{"one"});
   folder.write("prompt.txt", "\xEF\xBB\xBFone\ntwo\r\n");
   CHECK(read_prompt(folder.path() / "prompt.txt").text == "one\ntwo");
 }
@@ -75,7 +75,7 @@ TEST_CASE("files of prompts that cannot be used are named", "[prompts]") {
   const TemporaryFolder folder;
   const auto failure = [&](const std::string& name, const std::string& text) {
     folder.write(name, text);
-    return failure_of([&] { read_prompts(folder.path() / name); });
+    return failure_of([&] { texts_of(folder.path() / name); });
   };
   const std::string path = folder.path().string() + "/";
   CHECK(failure("empty.txt", "\n\n") == "2: --prompts " + path + "empty.txt: has no prompt in it");
@@ -84,6 +84,6 @@ TEST_CASE("files of prompts that cannot be used are named", "[prompts]") {
         "2: " + path + "a.jsonl line 2" + expected);
   CHECK(failure("b.jsonl", "\"never ends\n") == "2: " + path + "b.jsonl line 1" + expected);
   CHECK(failure("c.jsonl", "{\"prompt\": 3}\n") == "2: " + path + "c.jsonl line 1" + expected);
-  CHECK(failure_of([&] { read_prompts(folder.path() / "none"); }) ==
+  CHECK(failure_of([&] { texts_of(folder.path() / "none"); }) ==
         "2: " + path + "none: cannot be read: No such file or directory");
 }

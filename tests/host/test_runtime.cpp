@@ -39,7 +39,7 @@ ExitCode code_of(const Exception& exception) {
 template <typename Action>
 std::string failure_in_child(const Action& action) {
   std::array<int, 2> ends{};
-  REQUIRE(pipe(ends.data()) == 0);
+  REQUIRE(::pipe(ends.data()) == 0);
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -48,12 +48,12 @@ std::string failure_in_child(const Action& action) {
       text = failure_of(action);
     } catch (...) {  // must not reach the other test cases
     }
-    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+    _exit(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
   }
   close(ends[1]);
   std::string text;
   std::array<char, 256> buffer{};
-  for (ssize_t size = 0; (size = read(ends[0], buffer.data(), buffer.size())) > 0;) {
+  for (ssize_t size = 0; (size = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
     text.append(buffer.data(), static_cast<size_t>(size));
   }
   close(ends[0]);

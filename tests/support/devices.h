@@ -43,7 +43,7 @@ inline std::string backend_name(const at::Device& device) {
   static void body([[maybe_unused]] const at::Device& device)
 
 #define WARPFUSE_DEVICE_TEST(name, tags) \
-  WARPFUSE_DEVICE_TEST_(WARPFUSE_JOIN(device_test_, __LINE__), name, tags)
+  WARPFUSE_DEVICE_TEST_(WARPFUSE_JOIN(device_test_, __COUNTER__), name, tags)
 
 /// A test case for the GPU alone.
 #define WARPFUSE_GPU_TEST_(body, name, tags)                        \
@@ -52,4 +52,4 @@ inline std::string backend_name(const at::Device& device) {
   static void body([[maybe_unused]] const at::Device& device)
 
 #define WARPFUSE_GPU_TEST(name, tags) \
-  WARPFUSE_GPU_TEST_(WARPFUSE_JOIN(gpu_test_, __LINE__), name, tags)
+  WARPFUSE_GPU_TEST_(WARPFUSE_JOIN(gpu_test_, __COUNTER__), name, tags)
