@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
@@ -9,38 +8,37 @@ namespace warpfuse {
 
 enum class Direction { forward, backward };
 
-/// Numbers of packs per lane, from 0 to kMax.
+/// Numbers of packs per lane, from 0 to kMax. A template argument: g++ 12 mangles arrays that
+/// differ in their zeros alike, so that one kernel list would stand for another; it is one number.
 struct LanePacks {
   static constexpr int kMax = 8;
-  std::array<bool, kMax + 1> has{};
+  unsigned bits = 0;
 
   constexpr LanePacks() = default;
-  constexpr LanePacks(std::initializer_list<size_t> numbers) {
-    for (const size_t number : numbers) {
-      has[number] = true;
+  constexpr LanePacks(std::initializer_list<int> numbers) {
+    for (const int number : numbers) {
+      bits |= 1U << number;
     }
   }
 
   constexpr bool contains(int64_t number) const {
-    return number >= 0 && number <= kMax && has[static_cast<size_t>(number)];
+    return number >= 0 && number <= kMax && (bits >> number & 1U) != 0;
   }
   /// The least of them that is at least `number`; -1 where there is none.
   constexpr int at_least(int64_t number) const {
-    for (int64_t n = number; n <= kMax; ++n) {
-      if (contains(n)) {
-        return static_cast<int>(n);
+    for (; number <= kMax; ++number) {
+      if (contains(number)) {
+        return static_cast<int>(number);
       }
     }
     return -1;
   }
-  constexpr bool empty() const { return at_least(0) < 0; }
+  constexpr bool empty() const { return bits == 0; }
   /// Whether `other` has no number that this lacks.
-  constexpr bool covers(const LanePacks& other) const { return (*this | other).has == has; }
+  constexpr bool covers(const LanePacks& other) const { return (other.bits & ~bits) == 0; }
   constexpr LanePacks operator|(const LanePacks& other) const {
     LanePacks both;
-    for (size_t n = 0; n <= kMax; ++n) {
-      both.has[n] = has[n] || other.has[n];
-    }
+    both.bits = bits | other.bits;
     return both;
   }
 };

@@ -56,7 +56,7 @@ void add(const RowPlan& plan, KernelSet& kernels) {
                            : plan.ahead                ? &kernels.persistent
                                                        : &kernels.block;
   if (packs != nullptr) {
-    *packs = *packs | LanePacks{static_cast<size_t>(plan.lane_packs)};
+    *packs = *packs | LanePacks{plan.lane_packs};
   }
 }
 
@@ -197,4 +197,23 @@ backward 2 *  * span  32  1 1 0)";
   CHECK((plan(kMaskedBackward, 256) == RowPlan{Tier::span, 32, 8, 32, 1, false, 0}));
   // The kernel of one pack is for blocks of several warps.
   CHECK(plan(kMaskedBackward, 257).tier == Tier::stream);
+}
+
+// g++ 12 takes some class types' values for one as template arguments.
+template <LanePacks kNumbers>
+std::vector<int> numbers() {
+  std::vector<int> found;
+  for (int number = 0; number <= LanePacks::kMax; ++number) {
+    if (kNumbers.contains(number)) {
+      found.push_back(number);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("sets of as many kernels are template arguments of their own", "[tuning]") {
+  CHECK(numbers<LanePacks{0, 4, 8}>() == std::vector{0, 4, 8});
+  CHECK(numbers<LanePacks{1, 2, 4}>() == std::vector{1, 2, 4});
+  CHECK(numbers<LanePacks{4}>() == std::vector{4});
+  CHECK(numbers<LanePacks{8}>() == std::vector{8});
 }
