@@ -30,30 +30,33 @@ for program in warpfuse warpfuse_host_tests warpfuse_broken_kernels; do
   [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"
 done
 
-log=$(mktemp) earlier=$(mktemp)
-trap 'rm -f "$log" "$earlier"' EXIT
+work=$(mktemp -d)
+earlier=$work/earlier
+touch "$earlier"
+trap 'rm -rf "$work"' EXIT
 commit=${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)}
 if [ -n "$RESUME$ONLY" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /dev/null; then
   kept='passed'
   [ -z "$ONLY" ] || kept='passed|skipped|\*\*failed'
   grep -E "^\| .* \| ($kept)" "$REPORT" > "$earlier" || true
 fi
-rows=""
 
-# One entry of the report: its name and command. Exit code 77 is a skip, as in ctest.
+# One entry of the report: its name and command. Exit code 77 is a skip, as in ctest. Each has a file for
+# its row, by group and number.
+group=0 number=0
 entry() { # name command...
-  local name=$1 code=0 result summary start=$SECONDS
+  local name=$1 code=0 result summary row start=$SECONDS log=$work/log.$group
   shift
-  if [ -n "$ONLY" ] && [[ $name == *"$ONLY"* ]]; then
-    sed -i "/^| $name |/d" "$earlier"
-  elif grep -F "| $name | " "$earlier" > "$log"; then
-    rows+=$(cat "$log")$'\n'
-    return
-  elif [ -n "$ONLY" ]; then
-    return
+  number=$((number + 1))
+  row=$work/row.$group.$(printf %02d $number)
+  if [ -z "$ONLY" ] || [[ $name != *"$ONLY"* ]]; then
+    if grep -F "| $name | " "$earlier" > "$row"; then return; fi
+    rm "$row"
+    [ -z "$ONLY" ] || return 0
   fi
   say "$name"
-  write_report "| $name | not finished | | |"
+  echo "| $name | not finished | | |" > "$row"
+  write_report
   "$@" > "$log" 2>&1 || code=$?
   tail -n 40 "$log" >&2
   case $code in
@@ -62,36 +65,12 @@ entry() { # name command...
     *) result="**failed** ($code)" ;;
   esac
   summary=$(grep -E 'assertions|^Ran |^OK|FAILED|skipped|SUMMARY|^agree|plugin:|checks,' "$log" | tail -n 8 | tr '\n' ' ' | tr '|' '/' || true)
-  rows+="| $name | $result | $((SECONDS - start)) s | $summary |"$'\n'
+  echo "| $name | $result | $((SECONDS - start)) s | $summary |" > "$row"
+  write_report
 }
 
-# Catch2's cases in four processes side by side, since the references on the CPU take most of the time.
-# Catch2 2 cannot divide them: one process there.
-cases() { # program selection
-  local parts=4 part code=0 pids=()
-  "$1" --help | grep -q -e --shard-count || { "$@"; return; }
-  for ((part = 0; part < parts; part++)); do
-    OMP_NUM_THREADS=$(($(nproc) / parts + 1)) "$@" --shard-count $parts --shard-index $part > "$log.$part" 2>&1 &
-    pids+=($!)
-  done
-  for ((part = 0; part < parts; part++)); do
-    local its=0
-    wait "${pids[part]}" || its=$?
-    if [ $its -ne 0 ] && [[ $code =~ ^(0|77)$ ]]; then code=$its; fi  # a failure outweighs a skip
-    cat "$log.$part"
-    rm "$log.$part"
-  done
-  return $code
-}
-
-with() { (export "$1"; shift; "$@"); } # NAME=value command...
-
-table() {
-  printf '%s' "$rows"
-  grep -v -x -F -f <(printf '%s' "$rows") "$earlier" || true
-}
-count() { table | grep -c -F "| $1" || true; }
-write_report() { # [last row]
+count() { cat "$work"/row.* | grep -c -F "| $1" || true; }
+write_report() {
   {
     echo "# GPU report"
     echo
@@ -108,9 +87,9 @@ write_report() { # [last row]
     echo
     echo "| entry | result | time | summary |"
     echo "|---|---|--:|---|"
-    table
-    [ -z "${1:-}" ] || echo "$1"
-  } > "$REPORT"
+    cat "$work"/row.*
+  } > "$work/report.$group"
+  mv "$work/report.$group" "$REPORT"
 }
 
 export WARPFUSE_PLUGIN=$BUILD/lib/libwarpfuse.so WARPFUSE_HOST=$BUILD/bin/warpfuse
@@ -128,7 +107,6 @@ build_ptx80() {
     -DWARPFUSE_CUDA_ARCHITECTURES=8.0+PTX -DWARPFUSE_BUILD_HOST=OFF -DWARPFUSE_BUILD_BUNDLES=OFF \
     -DWARPFUSE_PYTHON="$python" && cmake --build "$ptx80" --target warpfuse_tests
 }
-bundles=$WARPFUSE_BUNDLES/wikitext-small
 # An entry that exports a folder of bundles, where it is not here yet. What an earlier report tells of it
 # was on another machine then.
 export_entry() { # name folder command...
@@ -139,43 +117,60 @@ export_entry() { # name folder command...
   entry "$name" "$@"
 }
 
-entry "Catch2, GPU cases" cases "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
-entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
-entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
-[ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
-if [ -x "$ptx80/bin/warpfuse_tests" ]; then
-  entry "Catch2, library of the PTX for 8.0 alone" \
-    with LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" cases "$ptx80/bin/warpfuse_tests" "[portable][gpu]"
-fi
-entry "Catch2, 99 KB of shared memory and no clusters" \
-  with WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
-  cases "$BUILD/bin/warpfuse_tests" "[portable][gpu]"
-
-export_entry "export of the small model" wikitext-small export_small_model
-export_entry "export of a module" softmax-module \
-  export_bundles softmax-module module:softmax --variants baseline,fused
-export_entry "export of a module that draws random numbers" linear-dropout-softmax-module \
-  export_bundles linear-dropout-softmax-module module:linear-dropout-softmax
-entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
-entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
-entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
-entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
-entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
-entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"
-entry "host program, selftest" "$WARPFUSE_HOST" selftest --device cuda
-entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
-entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
-for dtype in float32 float16 bfloat16; do
-  [ -d "$bundles/baseline-$dtype" ] || continue
-  for variant in fused sdpa; do
-    entry "verify $variant-$dtype against baseline-$dtype" \
-      "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
+catch2_cases() {
+  entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+}
+catch2_limits() {
+  entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
+  entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
+  entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
+  [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
+  if [ -x "$ptx80/bin/warpfuse_tests" ]; then
+    entry "Catch2, library of the PTX for 8.0 alone" \
+      env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
+      "$ptx80/bin/warpfuse_tests" "[portable][gpu]"
+  fi
+  entry "Catch2, 99 KB of shared memory and no clusters" \
+    env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
+    "$BUILD/bin/warpfuse_tests" "[portable][gpu]"
+}
+sanitizer_and_operators() {
+  entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
+  entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
+}
+host_and_modules() {
+  export_entry "export of the small model" wikitext-small export_small_model
+  export_entry "export of a module" softmax-module \
+    export_bundles softmax-module module:softmax --variants baseline,fused
+  export_entry "export of a module that draws random numbers" linear-dropout-softmax-module \
+    export_bundles linear-dropout-softmax-module module:linear-dropout-softmax
+  entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"
+  entry "host program, selftest" "$WARPFUSE_HOST" selftest --device cuda
+  local dtype variant bundles=$WARPFUSE_BUNDLES/wikitext-small
+  for dtype in float32 float16 bfloat16; do
+    [ -d "$bundles/baseline-$dtype" ] || continue
+    for variant in fused sdpa; do
+      entry "verify $variant-$dtype against baseline-$dtype" \
+        "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
+    done
   done
-done
-entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
-  -p "On September 14, the storm" -n 110
+  entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
+    -p "On September 14, the storm" -n 110
+  entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
+  entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
+  entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
+  entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
+  entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+}
 
-write_report
+# libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
+groups=(catch2_cases catch2_limits sanitizer_and_operators host_and_modules)
+export OMP_NUM_THREADS=$(($(nproc) / ${#groups[@]} + 1))
+for name in "${groups[@]}"; do
+  group=$((group + 1))
+  "$name" &
+done
+wait
+
 cat "$REPORT"
-[ "$(count "**failed**")" -eq 0 ] || exit 1
+! grep -qE '\| (\*\*failed|not finished)' "$REPORT"
