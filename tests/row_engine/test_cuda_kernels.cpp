@@ -29,8 +29,6 @@ struct Size {
   int64_t heads, queries, keys;
 };
 
-int64_t pack_of(at::ScalarType dtype) { return static_cast<int64_t>(16 / c10::elementSize(dtype)); }
-
 /// What a table can ask for.
 struct Kernel {
   Tier tier;

@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::array kSpanDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
 
-int64_t pack_of(at::ScalarType dtype) { return static_cast<int64_t>(16 / c10::elementSize(dtype)); }
-
 /// A way to run: so many lanes share a row.
 struct Run {
   int threads, lane_packs, lanes;

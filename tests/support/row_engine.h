@@ -12,6 +12,11 @@
 
 #include "operators.h"
 
+/// Elements of a pack.
+inline int64_t pack_of(at::ScalarType dtype) {
+  return static_cast<int64_t>(16 / c10::elementSize(dtype));
+}
+
 /// Another tuning table in the library while this lives.
 class TuningInUse {
  public:
