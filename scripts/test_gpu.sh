@@ -117,22 +117,28 @@ export_entry() { # name folder command...
   entry "$name" "$@"
 }
 
-catch2_cases() {
-  entry "Catch2, GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[huge]~[two-gpus]"
+# Cases whose kernels depend on shared memory, clusters or instructions are tagged [portable].
+row_kernels() {
+  entry "Catch2, kernels" "$BUILD/bin/warpfuse_tests" "[gpu][portable]~[huge]~[two-gpus]"
 }
-catch2_limits() {
+other_cases() {
   entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
   entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
   entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
+  entry "Catch2, other GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[portable]~[huge]~[two-gpus]"
+}
+less_shared_memory() {
+  entry "Catch2, kernels with 99 KB of shared memory and no clusters" \
+    env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
+    "$BUILD/bin/warpfuse_tests" "[gpu][portable]~[huge]~[two-gpus]"
+}
+older_instructions() {
   [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
   if [ -x "$ptx80/bin/warpfuse_tests" ]; then
-    entry "Catch2, library of the PTX for 8.0 alone" \
+    entry "Catch2, kernels of the PTX for 8.0 alone" \
       env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-      "$ptx80/bin/warpfuse_tests" "[portable][gpu]"
+      "$ptx80/bin/warpfuse_tests" "[gpu][portable]~[huge]~[two-gpus]"
   fi
-  entry "Catch2, 99 KB of shared memory and no clusters" \
-    env WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1 \
-    "$BUILD/bin/warpfuse_tests" "[portable][gpu]"
 }
 sanitizer_and_operators() {
   entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
@@ -164,7 +170,7 @@ host_and_modules() {
 }
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
-groups=(catch2_cases catch2_limits sanitizer_and_operators host_and_modules)
+groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
 export OMP_NUM_THREADS=$(($(nproc) / ${#groups[@]} + 1))
 for name in "${groups[@]}"; do
   group=$((group + 1))
