@@ -97,11 +97,11 @@ double largest_error(const at::Tensor& value, const Expected& expected, double i
 }
 
 double error_by_pieces(const Case& c, const at::Tensor& value,
-                       const std::function<Expected(const Part&)>& expected, int roundings) {
+                       const std::function<Expected(const Part&)>& expected, double losses) {
   if (value.sizes() != at::IntArrayRef(c.shape.sizes) || value.scalar_type() != c.dtype) {
     return std::numeric_limits<double>::infinity();
   }
-  const double ignored = smallest_difference(c.dtype) * roundings;
+  const double ignored = smallest_difference(c.dtype) * losses;
   double worst = 0;
   for_each_piece(c.shape, [&](const Part& part) {
     worst = worse(worst, largest_error(part(value), expected(part), ignored));

@@ -37,10 +37,14 @@ double smallest_difference(c10::ScalarType dtype);
 // expected.
 double largest_error(const at::Tensor& value, const Expected& expected, double ignored);
 
-// The same of a result of the row's shape and dtype, by pieces; infinite for another one.
-// `roundings` of the dtype may each lose its smallest number.
+// The same of a result of the row's shape and dtype, by pieces; infinite for another one. The
+// result may lose the dtype's smallest number `losses` times: once for each rounding, times what
+// the rounded number is multiplied by.
 double error_by_pieces(const Case& c, const at::Tensor& value,
-                       const std::function<Expected(const Part&)>& expected, int roundings = 1);
+                       const std::function<Expected(const Part&)>& expected, double losses = 1);
+
+// Gradients are drawn normally; none is as large.
+inline constexpr double kMaxGradient = 8;
 
 // The larger of two errors; NaN if either is.
 double worse(double one, double other);

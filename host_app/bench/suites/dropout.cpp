@@ -148,7 +148,7 @@ std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>&
     const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
     return error_by_pieces(
         c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
-        /*roundings=*/2);
+        c.is_forward() ? 2 : 1 + kMaxGradient / (1 - kDropoutP));
   });
 }
 

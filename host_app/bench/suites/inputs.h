@@ -75,10 +75,11 @@ std::function<double(const Outputs&)> against(const Sets<Set>& sets, Error error
 template <typename Set>
 std::function<double(const Outputs&)> against_pieces(const Sets<Set>& sets, const Case& c,
                                                      Expected (*expected)(const Case&, const Set&,
-                                                                          const Part&)) {
-  return against(sets, [c, expected](const Set& set, const Outputs& outputs) {
-    return error_by_pieces(c, outputs.result,
-                           [&](const Part& part) { return expected(c, set, part); });
+                                                                          const Part&),
+                                                     double losses = 1) {
+  return against(sets, [c, expected, losses](const Set& set, const Outputs& outputs) {
+    return error_by_pieces(
+        c, outputs.result, [&](const Part& part) { return expected(c, set, part); }, losses);
   });
 }
 
