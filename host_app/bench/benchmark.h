@@ -69,7 +69,7 @@ inline constexpr std::array kForwardAndBackward{Direction::forward, Direction::b
 struct Benchmark {
   std::string_view name;
   std::string_view family = name;  // operators of one family take each other's shapes of presets
-  std::string_view shapes = "";    // those that it takes, in words; empty where it takes all
+  std::string_view shapes = {};    // those that it takes, in words; empty where it takes all
   bool (*takes)(const Shape&) = [](const Shape&) { return true; };
   std::span<const Direction> directions = kForwardAndBackward;  // that --backward asks for
   bool masks = false;                                           // whether rows have a mask

@@ -60,13 +60,13 @@ void add_scores(std::vector<Set>& sets, const Case& c, const Setup& setup, const
 
 // The call of a variant: `call` on the i-th set.
 template <typename Set, typename Call>
-std::function<Outputs(int64_t)> on(const Sets<Set>& sets, Call call) {
+std::function<Outputs(int64_t)> on(const Sets<Set>& sets, const Call& call) {
   return [sets, call](int64_t i) -> Outputs { return call((*sets)[static_cast<size_t>(i)]); };
 }
 
 // The check of a variant: `error` of the outputs for the first set.
 template <typename Set, typename Error>
-std::function<double(const Outputs&)> against(const Sets<Set>& sets, Error error) {
+std::function<double(const Outputs&)> against(const Sets<Set>& sets, const Error& error) {
   return [sets, error](const Outputs& outputs) { return error(sets->front(), outputs); };
 }
 
