@@ -40,7 +40,7 @@ cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const Forward<Load, ProbabilityStore<T>> function(
-      {mask, DropoutMask<Compute<T>>(arguments.dropout)}, {}, input, output, columns, columns);
+      {mask, DropoutMask<Compute<T>>(arguments.dropout)}, {}, input, output, columns);
   return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
 }
 
@@ -55,7 +55,7 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const DropoutStore<T> store{
       {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
-  const Forward<Load, DropoutStore<T>> function({mask}, store, input, output, columns, columns);
+  const Forward<Load, DropoutStore<T>> function({mask}, store, input, output, columns);
   return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
 }
 

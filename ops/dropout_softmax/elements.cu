@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256)
   const Rng rng = rng_of_kernel(source, used);
   const C scale = scaled ? C(1) : drop.scale;
   for_dropout_blocks(elements, [&](uint64_t block, int64_t first, int count) {
-    const unsigned kept = kept_of_block(drop.dropout, rng, block);
+    const unsigned kept = kept_of_block(drop.rule, rng, block);
     const auto dropped = [&](C value, int i) {
       const bool keeps = (kept >> i & 1) != 0;
       // A scaled probability may have overflowed T, but was finite: dropped, it is 0.

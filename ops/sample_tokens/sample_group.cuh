@@ -44,27 +44,28 @@ __device__ __forceinline__ uint64_t inclusive_sum(uint64_t value) {
 // --- the extremes of a row --------------------------------------------------------------------
 
 /// The largest key and the first token that has it, and the smallest key that is not -inf.
-template <typename Key>
+template <typename Format>
 struct Extremes {
+  using Key = typename Format::Key;
   Key max, min;
   int token;
+
+  __device__ static Extremes none() { return {-Format::kInfinity, Format::kNaN, INT_MAX}; }
 };
 
 /// The reduction that finds them, for BlockGroup::total().
 template <typename Format>
 struct FindExtremes {
   using Key = typename Format::Key;
-  using Summary = Extremes<Key>;
+  using Partial = Extremes<Format>;
 
-  __device__ static Summary nothing() { return {-Format::kInfinity, Format::kNaN, INT_MAX}; }
-
-  __device__ static void add(Summary& found, Key key, int token) {
+  __device__ static void add(Partial& found, Key key, int token) {
     found.token = key > found.max ? token : found.token;
     found.max = max(found.max, key);
     found.min = key > -Format::kInfinity ? min(found.min, key) : found.min;
   }
 
-  __device__ Summary merge(const Warp&, const Summary& lane) const {
+  __device__ Partial merge(const Warp&, const Partial& lane) const {
     const Key max = warp_max(lane.max);
     const int token = lane.max == max ? lane.token : INT_MAX;
     return {max, warp_min(lane.min), warp_min(token)};

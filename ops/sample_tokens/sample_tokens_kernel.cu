@@ -34,7 +34,7 @@ class RowSampler {
                static_cast<int>(arguments.columns), group.rank() / 32, group.size() / 32) {}
 
   __device__ void greedy() {
-    const Extremes<Key> ends = extremes();
+    const Extremes<Format> ends = extremes();
     if (group_.rank() == 0) {
       write(is_drawable(ends) ? ends.token : -1);
     }
@@ -44,7 +44,7 @@ class RowSampler {
     const SampleRule& rule = arguments_.rule;
     memory_.digits.clear();
     const uint64_t bits = random_bits(arguments_, row_);  // loads before the first barrier
-    Extremes<Key> ends = extremes();
+    Extremes<Format> ends = extremes();
     if (!is_drawable(ends)) {
       if (group_.rank() == 0) {
         write(-1);
@@ -75,15 +75,15 @@ class RowSampler {
   using Pack = typename Slice::Pack;
   static constexpr int kPack = Slice::kPack;
 
-  __device__ static bool is_drawable(const Extremes<Key>& ends) {
+  __device__ static bool is_drawable(const Extremes<Format>& ends) {
     return ends.max != Format::kNaN && ends.max != -Format::kInfinity;
   }
 
   __device__ void write(int token) { arguments_.tokens[row_] = token; }
 
-  __device__ Extremes<Key> extremes() {
+  __device__ Extremes<Format> extremes() {
     using Find = FindExtremes<Format>;
-    Extremes<Key> found = Find::nothing();
+    Extremes<Format> found = Extremes<Format>::none();
     slice_.template each<true>([&](const Pack& pack) {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {

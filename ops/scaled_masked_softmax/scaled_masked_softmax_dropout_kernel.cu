@@ -22,8 +22,7 @@ cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& w
   const DropoutStore<T> store{
       {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
   const Forward<Load, DropoutStore<T>> function({mask, static_cast<C>(arguments.scale)}, store,
-                                                scores, static_cast<T*>(arguments.output), keys,
-                                                keys);
+                                                scores, static_cast<T*>(arguments.output), keys);
   return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 

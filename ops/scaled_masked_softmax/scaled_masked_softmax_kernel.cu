@@ -16,7 +16,7 @@ cudaError_t forward(const MaskedSoftmaxArguments& arguments, Workspace& workspac
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Load load{{arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale)};
   const Forward<Load, ProbabilityStore<T>> function(load, {}, scores,
-                                                    static_cast<T*>(arguments.output), keys, keys);
+                                                    static_cast<T*>(arguments.output), keys);
   return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 

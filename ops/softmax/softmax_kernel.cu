@@ -25,7 +25,7 @@ cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorith
   const T* input = static_cast<const T*>(arguments.input);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const Forward<PlainLoad<T>, Store> function({}, {}, input, static_cast<T*>(arguments.output),
-                                              columns, columns);
+                                              columns);
   const RowShape shape = shape_of(function, input, rows, columns);
   if (algorithm == nullptr) {
     return launch_rows(function, shape, workspace, stream);

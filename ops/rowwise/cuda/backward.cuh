@@ -2,79 +2,58 @@
 
 #include <type_traits>
 
-#include "common/cascade_sum.h"
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/interval.cuh"
-#include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/mask.cuh"
-#include "rowwise/cuda/pdl.cuh"
+#include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
 
-/// The two inputs of a gradient as they are: y, the forward's output, and g. What else they may be
-/// is in dropout.cuh: inputs that kChanges have change(row, column, full, drawn, y, g) for what was
-/// read, and inputs that kFinishes have finish(drawn, zero, values) for the results; zero is 0
-/// times the sum. Both have a `drop`, which draws.
+/// The inputs of a gradient as they lie in memory: y, the forward pass's output, and g. Inputs with
+/// dropout (dropout.cuh) have a `dropout`; after the softmax, also recompute(), for y and g.
 struct PlainInputs {
-  static constexpr bool kChanges = false;
-  static constexpr bool kFinishes = false;
+  static constexpr DropoutOrder kOrder = DropoutOrder::none;
   using KeepMask = NoKeepMask;
 };
 
-/// The gradient of a row, for the same tiers as Forward:
+/// The row function of gradients:
 ///   softmax:      dx = scale * y * (g - sum(y * g)), zero for hidden keys
 ///   log_softmax:  dx = g - exp(y) * sum(g)
-template <typename T_, typename Mask, bool kLog, typename Inputs = PlainInputs>
-struct Backward {
+template <typename T_, typename Mask_, bool kLog, typename Inputs = PlainInputs>
+struct Backward : SumReduction<Compute<T_>> {
   using T = T_;
+  using Mask = Mask_;
   using C = Compute<T>;
-
-  struct RawPack {
-    uint4 y, g;
-  };
-  /// The two inputs as they came, with zeros for what is hidden: half the registers of values.
-  using Fragment = RawPack;
+  using Raw = RawPack<2>;
+  /// y and g as loaded, with zeros where a key is hidden: half the registers of their values.
+  using Fragment = Raw;
   struct Edge {
     C y, g;
   };
-  static constexpr bool kFragmentFitsRaw = true;
-  static constexpr bool kMaxOfRaw = false;
-  static constexpr bool kRules = Mask::kRules;
-  static constexpr bool kRowReads = Mask::kReads;
-  static constexpr bool kDrawsBeforeWait = false;
-  static constexpr bool kSpans = kRules && !Mask::kTensor && !kLog && sizeof(T) <= 4 &&
-                                 !Inputs::kChanges && !Inputs::kFinishes;
-
-  struct Summary {
-    C sum;
-  };
-
-  struct Row {
-    const T* y;
-    const T* g;
-    T* dx;
-    PackedRow<T> layout;
-    typename Mask::Row interval;
-  };
-
+  using KeepMask = typename Inputs::KeepMask;
+  using Partial = typename SumReduction<C>::Partial;
+  using Accumulator = typename SumReduction<C>::Accumulator;
   struct Result {
     C sum;
     bool check_mask;  // hidden keys may not be zero by themselves
   };
 
-  struct Partial {
-    CascadeSum<C> sum{C(0)};
+  static constexpr int kInputs = 2;
+  static constexpr bool kRowReads = Mask::kReads;
+  static constexpr bool kRecomputes = Inputs::kOrder == DropoutOrder::after_softmax;
+
+  struct Row : InputRow<T, 2> {
+    T* dx;
+    typename Mask::Row interval;
   };
 
   const T* output;       // [rows, columns]
   const T* grad_output;  // [rows, columns]
   T* grad_input;         // [rows, columns]
   Mask mask;
-  [[no_unique_address]] Inputs inputs;
+  Inputs inputs;
   C scale;
   int64_t columns;
-  bool inputs_same_alignment;  // packs of grad_output are aligned where those of output are
-  bool output_same_alignment;  // and those of grad_input
+  bool inputs_aligned;  // packs of grad_output are aligned where those of output are
+  bool output_aligned;  // those of grad_input are
 
   Backward(const T* output, const T* grad_output, T* grad_input, const Mask& mask, C scale,
            int64_t columns, const Inputs& inputs = {})
@@ -85,215 +64,140 @@ struct Backward {
         inputs(inputs),
         scale(scale),
         columns(columns),
-        inputs_same_alignment(same_alignment(output, columns, grad_output, columns)),
-        output_same_alignment(
+        inputs_aligned(same_alignment(output, columns, grad_output, columns)),
+        output_aligned(
             same_alignment(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
-  int64_t arrange(int64_t rows, int rows_of_block) { return mask.arrange(rows, rows_of_block); }
+  int64_t arrange(int64_t rows, int block_rows) { return mask.arrange(rows, block_rows); }
 
-  bool spans(int64_t rows) const {
-    if constexpr (kSpans) {
-      return inputs_same_alignment && output_same_alignment && is_aligned(output, columns) &&
-             IntervalOrder::fits(mask.rules, rows);
-    }
-    return false;
-  }
-  IntervalBackward<T> for_spans() const { return {output, grad_output, grad_input, scale}; }
-  const KeyRules& rules() const { return mask.rules; }
-
-  __device__ Row row(int64_t step) const {
-    return row(step, [] {});
-  }
   template <typename Wait>
   __device__ Row row(int64_t step, const Wait& wait) const {
     const auto interval = mask.row(step, columns, wait);
-    const int64_t before = interval.index * columns;
-    const T* y = output + before;
-    Row row{y, grad_output + before, grad_input + before, mask.layout(y, columns, interval),
-            interval};
+    const int64_t offset = interval.index * columns;
+    const T *y = output + offset, *g = grad_output + offset;
+    const PackedRow<T> packed = mask.packed(y, columns, interval);
+    Row row{{packed, {y, g}, {y + packed.head, g + packed.head}}, grad_input + offset, interval};
     if (interval.index < 0) {
-      row.layout.clear();
+      row.packed.clear();
     }
     return row;
   }
 
-  __device__ int64_t stride() const { return columns; }
-  __device__ void prefetch(const Row& row, int pack, int64_t elements) const {
-    const int64_t bytes = elements * static_cast<int64_t>(sizeof(T));
-    prefetch_bytes(row.y + row.layout.column(pack), bytes);
-    if (inputs_same_alignment) {
-      prefetch_bytes(row.g + row.layout.column(pack), bytes);
-    }
-  }
-
-  template <typename... Policy>
-  __device__ void fetch(const Row& row, int pack, RawPack& bits, Policy... policy) const {
-    const int64_t column = row.layout.column(pack);
-    bits.y = load_16_bytes(row.y + column, policy...);
-    bits.g = inputs_same_alignment ? load_16_bytes(row.g + column, policy...)
-                                   : load_unaligned(row.g + column);
-  }
-
-  template <typename... Policy>
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
-                        Policy... policy) const {
-    const int64_t column = row.layout.column(pack);
-    copy_16_bytes(staging.at(slot, 0), row.y + column, policy...);
-    if (inputs_same_alignment) {
-      copy_16_bytes(staging.at(slot, 1), row.g + column, policy...);
-    } else {
-      staging.store(slot, 1, load_unaligned(row.g + column));
-    }
-  }
-
-  /// What is drawn for a pack: not before it is there, when registers are few.
-  using KeepMask = typename Inputs::KeepMask;
-  static constexpr bool kDrawsEarly = false;
-  /// Draws for packs `apart` packs from one another.
   template <int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&drawn)[kPacks]) const {
-    draw_elements<kPack<T>>(row, row.layout.column(pack), static_cast<int64_t>(apart) * kPack<T>,
-                            drawn);
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const {
+    if constexpr (Inputs::kOrder != DropoutOrder::none) {
+      inputs.dropout.template draw<kPack<T>>(row.interval, row.packed.column(pack),
+                                             static_cast<int64_t>(apart) * kPack<T>, masks);
+    }
   }
 
-  static constexpr bool kAltersBits = false;
-
-  /// Zeros what must not reach the sum: what lies outside the interval, and g where it is NaN for a
-  /// hidden key.
-  __device__ void keep(const Row& row, int pack, const RawPack& bits, Fragment& kept,
-                       [[maybe_unused]] const KeepMask& drawn) const {
-    kept = bits;
-    const bool full = row.layout.full(pack);
-    const int64_t column = row.layout.column(pack);
-    if constexpr (Inputs::kChanges) {
-      inputs.change(row.interval, column, full, drawn, kept.y, kept.g);
+  /// Zeros what must not reach the sum: elements outside the interval, and g, which may be NaN,
+  /// where the mask tensor hides a key.
+  __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw) const
+    requires(Mask::kRules || kRecomputes)
+  {
+    auto& [y, g] = raw.inputs;
+    const bool full = row.packed.full(pack);
+    const int64_t column = row.packed.column(pack);
+    if constexpr (kRecomputes) {
+      inputs.recompute(row.interval, column, full, keep_mask, y, g);
     }
     if constexpr (Mask::kRules) {
       if (!full) {
-        zero_elements<T>(kept.y, [&](int i) { return in_interval(row, column + i); });
-        zero_elements<T>(kept.g, [&](int i) { return in_interval(row, column + i); });
+        zero_elements<T>(y, [&](int i) { return in_interval(row, column + i); });
+        zero_elements<T>(g, [&](int i) { return in_interval(row, column + i); });
       }
       if constexpr (Mask::kTensor) {
         if (!mask.fills() && mask.kind() == MaskKind::boolean) {
           const unsigned visible = mask.template visible_keys<kPack<T>>(row.interval, column, full);
-          zero_elements<T>(kept.g, [&](int i) { return (visible >> i & 1) != 0; });
+          zero_elements<T>(g, [&](int i) { return (visible >> i & 1) != 0; });
         }
       }
     }
   }
 
-  __device__ static Edge no_edge() { return {C(0), C(0)}; }
+  __device__ void to_fragment(const Row&, int, const Raw& raw, Fragment& fragment) const {
+    fragment = raw;
+  }
 
-  __device__ Edge edge(const Row& row, int edge) const {
-    const int64_t column = row.layout.edge_column(edge);
+  __device__ Edge edge(const Row& row, int i) const {
+    if (i >= row.packed.edges) {
+      return {C(0), C(0)};
+    }
+    const int64_t column = row.packed.edge_column(i);
     if (!in_interval(row, column)) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
-    C y[1] = {to_compute(row.y[column])}, g[1] = {to_compute(row.g[column])};
-    if constexpr (Inputs::kChanges) {
-      inputs.change(row.interval, column, true, draw_element(row, column), y, g);
+    C y[1] = {to_compute(row.rows[0][column])}, g[1] = {to_compute(row.rows[1][column])};
+    if constexpr (kRecomputes) {
+      inputs.recompute(row.interval, column, draw_element(row, column), y, g);
     }
     return {y[0], hidden ? C(0) : g[0]};
-  }
-
-  __device__ static bool visible_flag(const Row&) { return true; }
-  __device__ static void merge_visible(Row&, bool) {}
-
-  __device__ static RawPack staged(const Staging& staging, int slot) {
-    return {staging.load(slot, 0), staging.load(slot, 1)};
-  }
-  __device__ static void stage_fragment(const Fragment& kept, const Staging& staging, int slot) {
-    if constexpr (Mask::kRules || Inputs::kChanges) {
-      staging.store(slot, 0, kept.y);
-      staging.store(slot, 1, kept.g);
-    }
-  }
-  __device__ static void fragment_from_raw(const RawPack& bits, Fragment& kept) { kept = bits; }
-
-  __device__ static Summary nothing() { return {C(0)}; }
-
-  __device__ static Summary join(const Summary& a, const Summary& b) { return {a.sum + b.sum}; }
-
-  __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
-    return {lanes.sum(of_lane.sum)};
   }
 
   template <typename Group, typename Each>
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
     C sum = 0;
-    each(std::true_type(), [&](auto& kept) { sum += sum_of(kept); });
-    return finish(row, group.total(*this, merge(group.lanes(), {sum})));
+    each(std::true_type(), [&](const auto& values) { sum += lane_sum(values); });
+    return finish(row, group.total(*this, this->merge(group.lanes(), {sum})));
   }
 
-  template <typename K>
-  __device__ void add(Partial& partial, const K& kept) const {
-    partial.sum.add(sum_of(kept));
+  __device__ void add(Accumulator& accumulator, const auto& values) const {
+    accumulator.sum.add(lane_sum(values));
   }
 
-  template <typename Group>
-  __device__ Summary total(const Row&, Group& group, const Partial& partial) const {
-    return group.total(*this, merge(group.lanes(), {partial.sum.value()}));
-  }
-
-  __device__ Result finish(const Row&, const Summary& total) const {
+  __device__ Result finish(const Row&, const Partial& total) const {
     const bool finite = total.sum - total.sum == C(0);
     return {total.sum, Mask::kRules && (mask.fills() || !finite)};
   }
 
-  template <typename K>
-  __device__ void prepare(K&, const Result&) const {}
-
-  __device__ void write(const Row& row, int pack, const Fragment& kept, const Result& result,
-                        [[maybe_unused]] const KeepMask& drawn) const {
-    const int64_t column = row.layout.column(pack);
+  template <bool kIsReduced>
+  __device__ void write(const Row& row, int pack, const Fragment& fragment, const Result& result,
+                        const KeepMask& keep_mask, Stage<kIsReduced>) const {
     uint4 bits{0, 0, 0, 0};
-    if (!kRules || row.layout.read(pack)) {
-      Fragment again = kept;
-      block_rematerialization(again.y);
-      block_rematerialization(again.g);
+    if (!Mask::kRules || row.packed.read(pack)) {
+      Raw raw = fragment;
+      block_rematerialization(raw.inputs[0]);
+      block_rematerialization(raw.inputs[1]);
       C y[kPack<T>], g[kPack<T>], values[kPack<T>];
-      unpack<T>(again.y, y);
-      unpack<T>(again.g, g);
+      unpack<T>(raw.inputs[0], y);
+      unpack<T>(raw.inputs[1], g);
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        values[i] = gradient(row, column + i, y[i], g[i], result);
+        values[i] = gradient(row, row.packed.column(pack) + i, y[i], g[i], result);
       }
-      if constexpr (Inputs::kFinishes) {
-        Inputs::finish(drawn, C(0) * result.sum, values);
-      }
+      drop(keep_mask, result, values);
       bits = pack_bits<T>(values);
     }
-    if (output_same_alignment) {
-      store_16_bytes(row.dx + column, bits);
-    } else {
-      store_unaligned(row.dx + column, bits);
-    }
+    store_pack(row.dx + row.packed.column(pack), bits, output_aligned);
   }
 
-  __device__ void write_edge(const Row& row, int edge, const Edge& kept,
-                             const Result& result) const {
-    const int64_t column = row.layout.edge_column(edge);
-    C value[1] = {in_interval(row, column) ? gradient(row, column, kept.y, kept.g, result) : C(0)};
-    if constexpr (Inputs::kFinishes) {
-      Inputs::finish(draw_element(row, column), C(0) * result.sum, value);
-    }
+  template <bool kIsReduced>
+  __device__ void write(const Row& row, int i, const Edge& edge, const Result& result,
+                        Stage<kIsReduced>) const {
+    const int64_t column = row.packed.edge_column(i);
+    C value[1] = {in_interval(row, column) ? gradient(row, column, edge.y, edge.g, result) : C(0)};
+    drop(draw_element(row, column), result, value);
     row.dx[column] = from_compute<T>(value[0]);
   }
 
  private:
-  template <int kCount, int kPacks>
-  __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
-                                [[maybe_unused]] int64_t apart,
-                                [[maybe_unused]] KeepMask (&drawn)[kPacks]) const {
-    if constexpr (Inputs::kChanges || Inputs::kFinishes) {
-      inputs.drop.template draw<kCount>(row.interval, column, apart, drawn);
-    }
-  }
   __device__ KeepMask draw_element(const Row& row, int64_t column) const {
-    KeepMask drawn[1];
-    draw_elements<1>(row, column, 0, drawn);
-    return drawn[0];
+    KeepMask masks[1];
+    if constexpr (Inputs::kOrder != DropoutOrder::none) {
+      inputs.dropout.template draw<1>(row.interval, column, 0, masks);
+    }
+    return masks[0];
+  }
+
+  /// Dropout before the softmax drops the result's elements, as NaN where the sum is not finite.
+  template <int kCount>
+  __device__ static void drop(const KeepMask& keep_mask, const Result& result,
+                              C (&values)[kCount]) {
+    if constexpr (Inputs::kOrder == DropoutOrder::before_softmax) {
+      keep_mask.replace(C(0) * result.sum, values);
+    }
   }
 
   __device__ C gradient(const Row& row, int64_t key, C y, C g, const Result& result) const {
@@ -305,12 +209,12 @@ struct Backward {
                 : y * (g - result.sum) * scale;
   }
 
-  __device__ static C sum_of(const Edge& edge) { return kLog ? edge.g : edge.y * edge.g; }
+  __device__ static C lane_sum(const Edge& edge) { return kLog ? edge.g : edge.y * edge.g; }
 
-  __device__ static C sum_of(const Fragment& kept) {
+  __device__ static C lane_sum(const Fragment& fragment) {
     C y[kPack<T>], g[kPack<T>];
-    unpack<T>(kept.g, g);
-    unpack<T>(kept.y, y);
+    unpack<T>(fragment.inputs[1], g);
+    unpack<T>(fragment.inputs[0], y);
     C sum = 0;
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {

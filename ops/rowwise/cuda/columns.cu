@@ -1,11 +1,11 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "rowwise/cuda/columns.h"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/strided.cuh"
-#include "rowwise/cuda/strided_persistent.cuh"
 
 namespace warpfuse::cuda {
 namespace {
@@ -25,55 +25,55 @@ LaunchShape launch_shape(const ColumnPlan& plan) {
   return {Tier::column, plan.lane_packs, plan.tiles * plan.blocks, plan.threads, plan.blocks};
 }
 
-// As many blocks as run at once, for all tiles.
-template <typename Function>
-cudaError_t launch_ahead(const Function& function, const ColumnPlan& plan, const RowLayout& layout,
-                         cudaStream_t stream) {
-  const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
+// Launches what make(vector, held) returns: a strided function for rows of T that takes `vector`
+// neighbouring rows at once and, if `held`, keeps them in registers.
+template <typename T, typename Make>
+cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t stream,
+                   const Make& make) {
+  constexpr std::integral_constant<int, 1> kElement{};
+  constexpr std::integral_constant<int, kPack<T>> kPacks{};
   LaunchShape shape = launch_shape(plan);
-  shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
-  const int64_t clusters = max_active_clusters(kernel, shape);
-  shape.blocks = std::min(plan.tiles, clusters) * plan.blocks;
-  return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
-                       plan.tiles);
+  if (plan.lane_packs == 0) {
+    const auto function = make(kElement, std::false_type());
+    return launch_kernel(strided_two_pass_kernel<std::remove_const_t<decltype(function)>>, shape,
+                         stream, function, layout, plan.width);
+  }
+  const auto function = make(kPacks, std::true_type());
+  using Function = std::remove_const_t<decltype(function)>;
+  if (plan.ahead) {
+    const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
+    shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
+    const int64_t clusters = max_active_clusters(kernel, shape);
+    shape.blocks = std::min(plan.tiles, clusters) * plan.blocks;
+    return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
+                         plan.tiles);
+  }
+  if (plan.vector > 1) {
+    return launch_kernel(strided_kernel<Function, kColumnSlots>, shape, stream, function, layout,
+                         plan.width, plan.blocks);
+  }
+  const auto elements = make(kElement, std::true_type());
+  return launch_kernel(strided_kernel<std::remove_const_t<decltype(elements)>, kColumnSlots>, shape,
+                       stream, elements, layout, plan.width, plan.blocks);
 }
 
 template <typename T, bool kLog>
 cudaError_t forward(const T* input, T* output, Compute<T> scale, const RowLayout& layout,
                     cudaStream_t stream) {
-  const ColumnPlan plan = column_plan<T>(Direction::forward, layout, input, output);
-  const LaunchShape shape = launch_shape(plan);
-  if (plan.lane_packs == 0) {
-    return launch_kernel(strided_two_pass_forward_kernel<T, kLog>, shape, stream, input, output,
-                         layout, plan.width, scale);
-  }
-  if (plan.ahead) {
-    return launch_ahead(StridedForward<T, kLog>{input, output, scale}, plan, layout, stream);
-  }
-  const auto kernel = plan.vector > 1 ? strided_forward_kernel<T, kLog, kPack<T>, kColumnSlots>
-                                      : strided_forward_kernel<T, kLog, 1, kColumnSlots>;
-  return launch_kernel(kernel, shape, stream, input, output, layout, plan.width, plan.blocks,
-                       scale);
+  return launch<T>(column_plan<T>(Direction::forward, layout, input, output), layout, stream,
+                   [&](auto vector, auto held) {
+                     return StridedForward<T, kLog, vector, held>{{input}, output, scale};
+                   });
 }
 
 template <typename T, bool kLog>
 cudaError_t backward(const T* grad_output, const T* output, T* grad_input, const RowLayout& layout,
                      cudaStream_t stream) {
-  const ColumnPlan plan =
-      column_plan<T>(Direction::backward, layout, grad_output, output, grad_input);
-  const LaunchShape shape = launch_shape(plan);
-  if (plan.ahead) {
-    return launch_ahead(StridedBackward<T, kLog>{grad_output, output, grad_input}, plan, layout,
-                        stream);
-  }
-  if (plan.lane_packs == 0) {
-    return launch_kernel(strided_two_pass_backward_kernel<T, kLog>, shape, stream, grad_output,
-                         output, grad_input, layout, plan.width);
-  }
-  const auto kernel = plan.vector > 1 ? strided_backward_kernel<T, kLog, kPack<T>, kColumnSlots>
-                                      : strided_backward_kernel<T, kLog, 1, kColumnSlots>;
-  return launch_kernel(kernel, shape, stream, grad_output, output, grad_input, layout, plan.width,
-                       plan.blocks);
+  return launch<T>(column_plan<T>(Direction::backward, layout, grad_output, output, grad_input),
+                   layout, stream, [&](auto vector, auto held) {
+                     return StridedBackward<T, kLog, vector, held>{{grad_output, output},
+                                                                   grad_input};
+                   });
 }
 
 }  // namespace

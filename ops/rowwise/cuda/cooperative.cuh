@@ -6,159 +6,150 @@
 
 namespace warpfuse::cuda {
 
-// Tier stream for few rows in one kernel, whose blocks all run at once.
+// Tier stream for few rows in one cooperative kernel: all blocks run at once and hold the rows in
+// their shared memory, as far as there is room.
 
-/// The copies of a part are under way in so many groups: more than for shorter rows, as what is
-/// left to add after the last group has come is what all other blocks wait for.
+/// cp.async groups of a range. More than kCopyGroups: the reduction left after the last group has
+/// arrived delays the grid barrier.
 inline constexpr int kCooperativeCopyGroups = 8;
 
-/// Waits for the first group + 1 of kCooperativeCopyGroups groups.
-template <int kGroup = 0>
-__device__ __forceinline__ void wait_for_cooperative_group(int group) {
-  if (group == kGroup) {
-    wait_for_copies<kCooperativeCopyGroups - 1 - kGroup>();
-  } else if constexpr (kGroup + 1 < kCooperativeCopyGroups) {
-    wait_for_cooperative_group<kGroup + 1>(group);
-  }
-}
+/// The packs of a range that are read: [from, shared_end) live in shared memory, pack
+/// line + rank + slot * threads in slot `slot` of a thread, and [shared_end, to) are read in
+/// batches of kStreamLanePacks packs a thread.
+struct CooperativeRange {
+  int line, from, shared_end, to;
 
-/// The packs of a part that are to be read: [from, kept) are in shared memory, pack `line` + rank +
-/// slot * threads in a thread's slot, and [kept, to) are read in batches of kStreamLanePacks packs
-/// a thread.
-struct CooperativePart {
-  int line, from, kept, to;
-
-  template <typename Layout>
-  __device__ CooperativePart(const Layout& layout, const PackRange& part, int slots_of_block) {
-    from = min(max(part.begin, layout.first), part.end);
-    to = max(from, min(part.end, layout.last));
-    line = part.line + (from - part.line) / kLinePacks * kLinePacks;
-    kept = min(to, line + slots_of_block);
+  template <typename T>
+  __device__ CooperativeRange(const PackedRow<T>& packed, const PackRange& range, int block_slots) {
+    from = min(max(range.begin, packed.first), range.end);
+    to = max(from, min(range.end, packed.last));
+    line = range.line + (from - range.line) / kLinePacks * kLinePacks;
+    shared_end = min(to, line + block_slots);
   }
 
-  __device__ bool is_kept(int pack) const { return pack >= from && pack < kept; }
+  __device__ bool in_shared(int pack) const { return pack >= from && pack < shared_end; }
 };
 
-/// Each block keeps in shared memory what has room there of its part of a row, and in registers the
-/// last batch of the rest; only what is left is read twice, the last first, from the L2 cache. In
-/// between all blocks wait for each other: a launch that is not cooperative would be an error. The
-/// barrier's memory is the driver's, which hands it to one launch at a time, and a barrier leaves
-/// it as it was found: kernels on other streams and replays of a graph cannot disturb each other.
-template <typename Function>
-__global__ void __launch_bounds__(512) cooperative_kernel(Function function, int parts, int slots,
-                                                          typename Function::Summary* summaries) {
+/// Each block holds its range of a row: in shared memory what has room there, and in registers the
+/// last batch of the rest. Only the other batches are read twice, the last one first, from the L2
+/// cache. All blocks meet at one grid barrier, so the launch must be cooperative. The driver owns
+/// the barrier's memory and gives it to one launch at a time, and a barrier leaves it as it was:
+/// kernels on other streams and replays of a CUDA graph cannot interfere.
+template <RowFunction F>
+__global__ void __launch_bounds__(512)
+    cooperative_kernel(F function, int parts, int slots, typename F::Partial* partials) {
+  using Raw = RawPack<F::kInputs>;
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(1);
   const int rank = group.rank(), threads = group.size();
   const int index = static_cast<int>(blockIdx.x) / parts;
-  auto row = function.row(index);
-  const PackRange all(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
-  const CooperativePart part(row.layout, all, slots * threads);
+  auto row = function.row(index, NoWait());
+  const PackRange range(row.packed, static_cast<int>(blockIdx.x) % parts, parts);
+  const CooperativeRange held(row.packed, range, slots * threads);
   const Staging staging(memory, slots);
-  // A thread adds up as many slots at once as there are packs in a batch.
+  // A multiple of a batch: a thread adds as many slots at once as a batch has packs.
   const int group_slots = (slots + kCooperativeCopyGroups * kStreamLanePacks - 1) /
                           (kCooperativeCopyGroups * kStreamLanePacks) * kStreamLanePacks;
   for (int copies = 0; copies < kCooperativeCopyGroups; ++copies) {
     for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots); ++slot) {
-      const int pack = part.line + rank + slot * threads;
-      if (part.is_kept(pack)) {
-        function.stage(row, pack, staging, slot, evict_first());
+      const int pack = held.line + rank + slot * threads;
+      if (held.in_shared(pack)) {
+        load_async(function, row, pack, staging, slot, evict_first());
       }
     }
     commit_copies();
   }
 
-  typename Function::Partial partial{};
-  typename Function::RawPack bits[kStreamLanePacks];
+  typename F::Accumulator accumulator{};
+  Raw raws[kStreamLanePacks];
   const int batch_packs = kStreamLanePacks * threads;
-  const int batches = (part.to - part.kept + batch_packs - 1) / batch_packs;
+  const int batches = (held.to - held.shared_end + batch_packs - 1) / batch_packs;
   const int rounds = max(1, batches);
-  const auto fetch = [&](int pack, uint64_t policy) {
+  const auto load_batch = [&](int pack, uint64_t policy) {
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * threads < part.to) {
-        function.fetch(row, pack + i * threads, bits[i], policy);
+      if (pack + i * threads < held.to) {
+        load(function, row, pack + i * threads, raws[i], policy);
       }
     }
   };
   int copies = 0;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    const int pack = part.kept + rank + round * batch_packs;
-    fetch(pack, round == rounds - 1 ? evict_first() : evict_last());
-    // While a batch is on its way, what was copied is added.
+    const int pack = held.shared_end + rank + round * batch_packs;
+    load_batch(pack, round == rounds - 1 ? evict_first() : evict_last());
+    // While the batch is in flight, copies that have arrived are added.
 #pragma unroll 1
     for (; copies < (round + 1) * kCooperativeCopyGroups / rounds; ++copies) {
-      wait_for_cooperative_group(copies);
+      wait_for_copy_group<kCooperativeCopyGroups>(copies);
 #pragma unroll 1
       for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots);
            slot += kStreamLanePacks) {
-        const int first = part.line + rank + slot * threads;
-        typename Function::RawPack copied[kStreamLanePacks];
+        const int first = held.line + rank + slot * threads;
+        Raw staged[kStreamLanePacks];
 #pragma unroll
         for (int i = 0; i < kStreamLanePacks; ++i) {
-          if (part.is_kept(first + i * threads)) {
-            copied[i] = Function::staged(staging, slot + i);
+          if (held.in_shared(first + i * threads)) {
+            load_staged(staging, slot + i, staged[i]);
           }
         }
-        add_packs(function, row, partial, copied, first, threads, part.from, part.kept);
+        add_packs(function, row, accumulator, staged, first, threads, held.from, held.shared_end);
       }
     }
-    add_packs(function, row, partial, bits, pack, threads, part.kept, part.to);
+    add_packs(function, row, accumulator, raws, pack, threads, held.shared_end, held.to);
   }
-  typename Function::Edge edge = Function::no_edge();
-  if (rank < all.edges) {
-    edge = function.edge(row, rank);
-    function.add(partial, edge);
+  const bool has_edge = rank < range.edges;
+  typename F::Edge edge = function.edge(row, has_edge ? rank : row.packed.edges);
+  if (has_edge) {
+    function.add(accumulator, edge);
   }
-  const auto of_block = function.total(row, group, partial);
+  const auto block_partial = function.total(row, group, accumulator);
   if (rank == 0) {
-    summaries[blockIdx.x] = of_block;
+    partials[blockIdx.x] = block_partial;
   }
   cooperative_groups::this_grid().sync();
   const auto result =
-      function.finish(row, total_of_parts(function, group, summaries + index * parts, parts));
+      function.finish(row, merge_parts(function, group, partials + index * parts, parts));
 
-  typename Function::Fragment kept;
-  const auto write = [&](int pack, const typename Function::RawPack& from) {
-    typename Function::KeepMask drawn[1];
-    function.draw(row, pack, 0, drawn);
-    function.keep(row, pack, from, kept, drawn[0]);
-    function.prepare(kept, result);
-    function.write(row, pack, kept, result, drawn[0]);
+  const auto write = [&](int pack, const Raw& raw) {
+    typename F::KeepMask masks[1];
+    typename F::Fragment fragment;
+    function.draw(row, pack, 0, masks);
+    prepare_fragment(function, row, pack, raw, masks[0], fragment);
+    function.write(row, pack, fragment, result, masks[0], kAsRead);
   };
 #pragma unroll 1
   for (int round = rounds - 1; round >= 0; --round) {
-    const int pack = part.kept + rank + round * batch_packs;
+    const int pack = held.shared_end + rank + round * batch_packs;
     if (round < rounds - 1) {
-      fetch(pack, evict_first());
+      load_batch(pack, evict_first());
     }
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * threads < part.to) {
-        write(pack + i * threads, bits[i]);
+      if (pack + i * threads < held.to) {
+        write(pack + i * threads, raws[i]);
       }
     }
   }
 #pragma unroll 2
   for (int slot = 0; slot < slots; ++slot) {
-    const int pack = part.line + rank + slot * threads;
-    if (part.is_kept(pack)) {
-      write(pack, Function::staged(staging, slot));
+    const int pack = held.line + rank + slot * threads;
+    if (held.in_shared(pack)) {
+      Raw raw;
+      load_staged(staging, slot, raw);
+      write(pack, raw);
     }
   }
-  if constexpr (Function::kRules) {  // zeros for what was not read
-    for (int pack = all.begin + rank; pack < part.from; pack += threads) {
-      function.write(row, pack, kept, result, {});
+  const auto write_hidden = [&](int begin, int end) {  // packs that were not read
+    for (int pack = begin + rank; pack < end; pack += threads) {
+      function.write(row, pack, typename F::Fragment{}, result, {}, kReduced);
     }
-    for (int pack = part.to + rank; pack < all.end; pack += threads) {
-      function.write(row, pack, kept, result, {});
-    }
-  }
-  if (rank < all.edges) {
-    function.prepare(edge, result);
-    function.write_edge(row, rank, edge, result);
+  };
+  write_hidden(range.begin, held.from);
+  write_hidden(held.to, range.end);
+  if (has_edge) {
+    function.write(row, rank, edge, result, kAsRead);
   }
 }
 

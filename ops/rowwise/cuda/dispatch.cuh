@@ -20,7 +20,7 @@ auto dispatch_narrow(DType dtype, const Function& function) {
   }
 }
 
-/// The same for any `dtype`.
+/// dispatch_narrow(), and float64.
 template <typename Function>
 auto dispatch(DType dtype, const Function& function) {
   return dtype == DType::float64 ? function(double()) : dispatch_narrow(dtype, function);

@@ -3,266 +3,187 @@
 #include <type_traits>
 
 #include "rowwise/cuda/forward_sums.cuh"
-#include "rowwise/cuda/interval.cuh"
-#include "rowwise/cuda/interval_functions.cuh"
-#include "rowwise/cuda/pdl.cuh"
 
 namespace warpfuse::cuda {
 
-/// What a row of softmax computes; the tiers (registers.cuh, ahead.cuh, stream.cuh) decide where
-/// the row lives meanwhile. They call
-///   row(step)                  once,
-///   fetch or stage, then keep  for the packs that row.layout.read(pack) names,
-///   edge                       for the row's edges,
-///   reduce                     once where the row is kept, else
-///   add, then total, finish    over the packs and edges, in any number of lanes,
-///   prepare                    for packs that were not left as reduce() made them,
-///   write                      for all packs and edges of the row.
+/// The row function of softmax: Load makes scores of elements, Store results of scores.
 template <typename Load, typename Store>
 struct Forward : ForwardSums<Load, Store> {
   using Sums = ForwardSums<Load, Store>;
   using T = typename Sums::T;
   using C = typename Sums::C;
-  using RawPack = typename Sums::RawPack;
+  using Raw = typename Sums::Raw;
   using Fragment = typename Sums::Fragment;
   using Edge = typename Sums::Edge;
   using Result = typename Sums::Result;
+  using KeepMask =
+      std::conditional_t<Load::kDropout, typename Load::KeepMask, typename Store::KeepMask>;
+  using Mask = typename Load::Mask;
   using Sums::load;
   using Sums::store;
 
-  /// The bits of a pack have room for what is kept of it.
-  static constexpr bool kFragmentFitsRaw = sizeof(Fragment) == sizeof(RawPack);
-  /// Parts of a row may be left out.
-  static constexpr bool kRules = Load::Mask::kRules;
-  /// row() reads memory.
-  static constexpr bool kRowReads = Load::Mask::kReads;
-  /// There is row_before_wait() too, if draws_before_wait() says so.
-  static constexpr bool kDrawsBeforeWait = (Load::kAlters || Store::kFinishes) && !kRules;
-  /// The tier span has this function.
-  static constexpr bool kSpans = kRules && !Load::Mask::kTensor && Store::kKeepsExponential &&
-                                 !Store::kFinishes && sizeof(T) <= 4;
+  static constexpr int kInputs = 1;
+  static constexpr bool kRowReads = Mask::kReads;
+  static constexpr bool kDropout = Load::kDropout || Store::kDropout;
+  static constexpr bool inputs_aligned = true;
 
-  struct Row {
-    const T* in;
+  struct Row : InputRow<T, 1> {
     T* out;
-    PackedRow<T> layout;
-    typename Load::Mask::Row interval;
-    bool visible;  // this lane saw a visible key
-
-    const T* in_packs;
+    typename Mask::Row interval;
+    bool visible;  // this lane saw a visible key in a pack
     T* out_packs;
   };
 
-  const T* input;  // [rows, columns], rows `input_stride` apart
+  const T* input;  // [rows, columns]
   T* output;       // [rows, columns]
   int64_t columns;
-  int64_t input_stride;
-  bool output_same_alignment;  // packs of output are aligned where those of input are
+  bool output_aligned;  // where packs of the input are
 
-  Forward(const Load& load, const Store& store, const T* input, T* output, int64_t columns,
-          int64_t input_stride)
+  Forward(const Load& load, const Store& store, const T* input, T* output, int64_t columns)
       : Sums{load, store},
         input(input),
         output(output),
         columns(columns),
-        input_stride(input_stride),
-        output_same_alignment(same_alignment(input, input_stride, output, columns)) {}
+        output_aligned(same_alignment(input, columns, static_cast<const T*>(output), columns)) {}
 
-  int64_t arrange(int64_t rows, int rows_of_block) {
-    return load.mask.arrange(rows, rows_of_block);
+  int64_t arrange(int64_t rows, int block_rows) { return load.mask.arrange(rows, block_rows); }
+
+  template <typename Wait>
+  __device__ Row row(int64_t step, const Wait& wait) const {
+    return make_row(load.mask.row(step, columns, wait));
   }
 
-  /// Whether it has these rows: packs are aligned in all of them, and the largest score is the
-  /// largest before the scale.
-  bool spans(int64_t rows) const {
-    if constexpr (kSpans) {
-      return output_same_alignment && is_aligned(input, columns) && input_stride == columns &&
-             load.scale > 0 && load.scale < C(INFINITY) &&
-             IntervalOrder::fits(load.mask.rules, rows);
-    }
-    return false;
+  // Dropout's draws before the wait for the previous kernel (in_registers.cuh).
+  bool draws_before_wait() const
+    requires(kDropout && !Mask::kRules)
+  {
+    return load.mask.source.settled;
   }
-  IntervalForward<T> for_spans() const { return {input, output, load.scale}; }
-  const KeyRules& rules() const { return load.mask.rules; }
-
-  /// Whether rows and draws can be made before the kernel before this one has ended.
-  bool draws_before_wait() const {
-    if constexpr (kDrawsBeforeWait) {
-      return load.mask.source.settled;
-    }
-    return false;
-  }
-  __device__ Row row_before_wait(int64_t step) const {
-    return row_of(load.mask.row_before_wait(step, columns));
+  __device__ Row row_before_wait(int64_t step) const
+    requires(kDropout && !Mask::kRules)
+  {
+    return make_row(load.mask.row_before_wait(step, columns));
   }
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
 
-  /// Calls wait() before it reads memory, if it reads any.
-  template <typename Wait>
-  __device__ Row row(int64_t step, const Wait& wait) const {
-    return row_of(load.mask.row(step, columns, wait));
-  }
-  __device__ Row row(int64_t step) const {
-    return row(step, [] {});
-  }
-
-  /// Elements from a row to the next.
-  __device__ int64_t stride() const { return input_stride; }
-  /// Brings `elements` elements from a pack on to the L2 cache.
-  __device__ void prefetch(const Row& row, int pack, int64_t elements) const {
-    prefetch_bytes(row.in_packs + static_cast<int64_t>(pack) * kPack<T>,
-                   elements * static_cast<int64_t>(sizeof(T)));
-  }
-
-  /// `policy` is what memory.cuh has for the L2 cache, or nothing.
-  template <typename... Policy>
-  __device__ void fetch(const Row& row, int pack, RawPack& bits, Policy... policy) const {
-    bits.x = load_16_bytes(row.in_packs + static_cast<int64_t>(pack) * kPack<T>, policy...);
-  }
-
-  /// Starts the copy of a pack to shared memory.
-  template <typename... Policy>
-  __device__ void stage(const Row& row, int pack, const Staging& staging, int slot,
-                        Policy... policy) const {
-    copy_16_bytes(staging.at(slot, 0), row.in_packs + static_cast<int64_t>(pack) * kPack<T>,
-                  policy...);
-  }
-
-  /// What is drawn for a pack. That needs none of its data: there is time while they are on their
-  /// way.
-  using KeepMask =
-      std::conditional_t<Load::kAlters, typename Load::KeepMask, typename Store::KeepMask>;
-  static constexpr bool kDrawsEarly = true;
-  /// Draws for packs `apart` packs from one another. kByWarp: all lanes of a warp call it.
-  template <bool kByWarp = false, int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&drawn)[kPacks]) const {
-    draw_elements<kPack<T>, kByWarp>(row, row.layout.column(pack),
-                                     static_cast<int64_t>(apart) * kPack<T>, drawn);
-  }
-
-  /// Where a row is read more than once from the bits of its packs, they are altered once.
-  static constexpr bool kAltersBits = Load::kAlters && !kFragmentFitsRaw;
-  __device__ static void alter(const KeepMask& drawn, RawPack& bits) {
-    drawn.template multiply_pack<T>(bits.x);
-  }
-
-  __device__ void keep(Row& row, int pack, RawPack bits, Fragment& kept,
-                       const KeepMask& drawn) const {
-    if constexpr (Load::kAlters) {
-      alter(drawn, bits);
+  template <int kPacks>
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const {
+    if constexpr (kDropout) {
+      dropout().template draw<kPack<T>>(row.interval, row.packed.column(pack),
+                                        static_cast<int64_t>(apart) * kPack<T>, masks);
     }
-    keep_altered(row, pack, bits, kept);
   }
-  __device__ void keep_altered(Row& row, int pack, const RawPack& bits, Fragment& kept) const {
-    unpack<T>(bits.x, kept.value);
-    load.scores(row.interval, row.layout.column(pack), row.layout.full(pack), kept.value,
+  /// draw() for a call by all lanes of a warp.
+  template <int kPacks>
+  __device__ void draw_by_warp(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const
+    requires kDropout
+  {
+    dropout().template draw_by_warp<kPack<T>>(row.interval, row.packed.column(pack),
+                                              static_cast<int64_t>(apart) * kPack<T>, masks);
+  }
+
+  __device__ void prepare(const Row&, int, const KeepMask& mask, Raw& raw) const
+    requires(Load::kDropout)
+  {
+    mask.template multiply_pack<T>(raw.inputs[0]);
+  }
+
+  __device__ void to_fragment(Row& row, int pack, const Raw& raw, Fragment& fragment) const {
+    unpack<T>(raw.inputs[0], fragment.value);
+    load.scores(row.interval, row.packed.column(pack), row.packed.full(pack), fragment.value,
                 row.visible);
   }
 
-  /// What adds nothing to the sum.
-  __device__ static Edge no_edge() { return {{negative_infinity<C>()}}; }
-
-  __device__ Edge edge(Row& row, int edge) const {
-    const int64_t column = row.layout.edge_column(edge);
-    const bool visible = column >= row.interval.begin && column < row.interval.end;
-    Edge value{{visible ? to_compute(row.in[column]) : negative_infinity<C>()}};
-    if (visible) {
-      if constexpr (Load::kAlters) {
-        draw_element(row, column).multiply(value.value);
-      }
-      load.scores(row.interval, column, true, value.value, row.visible);
+  __device__ Edge edge(const Row& row, int i) const {
+    if (i >= row.packed.edges) {
+      return {{{negative_infinity<C>()}}, false};
     }
-    return value;
+    const int64_t column = row.packed.edge_column(i);
+    const bool inside = in_interval(row, column);
+    Edge edge{{{inside ? to_compute(row.rows[0][column]) : negative_infinity<C>()}}, false};
+    if (inside) {
+      if constexpr (Load::kDropout) {
+        draw_element(row, column).multiply(edge.value);
+      }
+      load.scores(row.interval, column, true, edge.value, edge.visible);
+    }
+    return edge;
   }
 
-  /// This lane's part in row.visible, for a row that is made anew.
-  __device__ static bool visible_flag(const Row& row) { return row.visible; }
-  __device__ static void merge_visible(Row& row, bool visible) { row.visible |= visible; }
-
-  __device__ static RawPack staged(const Staging& staging, int slot) {
-    return {staging.load(slot, 0)};
-  }
-  __device__ static void stage_fragment(const Fragment& kept, const Staging& staging, int slot) {
-    uint4 bits;
-    memcpy(&bits, &kept, sizeof(bits));
-    staging.store(slot, 0, bits);
-  }
-  __device__ static void fragment_from_raw(const RawPack& bits, Fragment& kept) {
-    memcpy(&kept, &bits, sizeof(bits));
-  }
-
-  // --- the result ---
-
-  __device__ void write(const Row& row, int pack, const Fragment& kept, const Result& result,
-                        const KeepMask& drawn) const {
+  template <bool kIsReduced>
+  __device__ void write(const Row& row, int pack, const Fragment& fragment, const Result& result,
+                        const KeepMask& mask, Stage<kIsReduced>) const {
     uint4 bits{0, 0, 0, 0};
-    if (!Load::Mask::kRules || (row.layout.read(pack) && !result.empty)) {
+    if (!Mask::kRules || (row.packed.read(pack) && !result.empty)) {
       C values[kPack<T>];
-      finished(row, row.layout.column(pack), kept, result, drawn, values);
+      finish_values<kIsReduced>(row, row.packed.column(pack), fragment, result, mask, values);
       bits = pack_bits<T>(values);
     }
-    T* to = row.out_packs + static_cast<int64_t>(pack) * kPack<T>;
-    if (output_same_alignment) {
-      store_16_bytes(to, bits);
-    } else {
-      store_unaligned(to, bits);
-    }
+    store_pack(row.out_packs + static_cast<int64_t>(pack) * kPack<T>, bits, output_aligned);
   }
 
-  __device__ void write_edge(const Row& row, int edge, const Edge& kept,
-                             const Result& result) const {
-    const int64_t column = row.layout.edge_column(edge);
-    const bool visible = column >= row.interval.begin && column < row.interval.end;
+  template <bool kIsReduced>
+  __device__ void write(const Row& row, int i, const Edge& edge, const Result& result,
+                        Stage<kIsReduced>) const {
+    const int64_t column = row.packed.edge_column(i);
     C value[1] = {C(0)};
-    if (visible && !result.empty) {
-      finished(row, column, kept, result, draw_element(row, column), value);
+    if (in_interval(row, column) && !result.empty) {
+      finish_values<kIsReduced>(row, column, edge, result, draw_element(row, column), value);
     }
     row.out[column] = from_compute<T>(value[0]);
   }
 
  private:
-  __device__ Row row_of(const typename Load::Mask::Row& interval) const {
-    const T* in = input + interval.index * input_stride;
-    Row row{in, output + interval.index * columns, load.mask.layout(in, columns, interval),
-            interval, load.mask.any_visible(interval)};
-    row.in_packs = row.in + row.layout.head;
-    row.out_packs = row.out + row.layout.head;
-    asm volatile("" : "+l"(row.in_packs), "+l"(row.out_packs));
+  __device__ Row make_row(const typename Mask::Row& interval) const {
+    const T* in = input + interval.index * columns;
+    const PackedRow<T> packed = load.mask.packed(in, columns, interval);
+    T* out = output + interval.index * columns;
+    Row row{{packed, {in}, {in + packed.head}},
+            out,
+            interval,
+            load.mask.any_visible(interval),
+            out + packed.head};
+    // The compiler would else compute the addresses again for each pack.
+    asm volatile("" : "+l"(row.packs[0]), "+l"(row.out_packs));
     if (interval.index < 0) {
-      row.layout.clear();
+      row.packed.clear();
     }
     return row;
   }
 
-  template <int kCount, bool kByWarp = false, int kPacks>
-  __device__ void draw_elements([[maybe_unused]] const Row& row, [[maybe_unused]] int64_t column,
-                                [[maybe_unused]] int64_t apart,
-                                [[maybe_unused]] KeepMask (&drawn)[kPacks]) const {
-    if constexpr (Load::kAlters) {
-      load.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
-    } else if constexpr (Store::kFinishes) {
-      store.drop.template draw<kCount, kByWarp>(row.interval, column, apart, drawn);
+  __device__ const auto& dropout() const {
+    if constexpr (Load::kDropout) {
+      return load.dropout;
+    } else {
+      return store.dropout;
     }
   }
   __device__ KeepMask draw_element(const Row& row, int64_t column) const {
-    KeepMask drawn[1];
-    draw_elements<1>(row, column, 0, drawn);
-    return drawn[0];
+    KeepMask masks[1];
+    if constexpr (kDropout) {
+      dropout().template draw<1>(row.interval, column, 0, masks);
+    }
+    return masks[0];
   }
 
-  template <int kCount>
-  __device__ void finished(const Row& row, int64_t column,
-                           const typename Sums::template Values<kCount>& kept, const Result& result,
-                           const KeepMask& drawn, C (&values)[kCount]) const {
+  template <bool kIsReduced, int kCount>
+  __device__ void finish_values(const Row& row, int64_t column,
+                                const typename Sums::template Values<kCount>& kept,
+                                const Result& result, const KeepMask& mask,
+                                C (&values)[kCount]) const {
+    auto scores = kept;
+    if constexpr (!kIsReduced && Store::kKeepsExponential) {
+      Sums::exponentials(scores, result.base);
+    }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      values[i] = Store::value(kept.value[i], result.max, result.factor);
+      values[i] = Store::value(scores.value[i], result.max, result.factor);
     }
-    if constexpr (Store::kFinishes) {
-      Store::finish(drawn, C(0) * result.factor, values);
+    if constexpr (Store::kDropout) {
+      Store::finish(mask, C(0) * result.factor, values);
     }
     // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
-    if (Load::Mask::kRules && !result.sound) {
+    if (Mask::kRules && !result.sound) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (is_hidden(row, column + i)) {
@@ -272,9 +193,11 @@ struct Forward : ForwardSums<Load, Store> {
     }
   }
 
+  __device__ static bool in_interval(const Row& row, int64_t key) {
+    return key >= row.interval.begin && key < row.interval.end;
+  }
   __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return key < row.interval.begin || key >= row.interval.end ||
-           (!load.mask.fills() && load.mask.hides(row.interval, key));
+    return !in_interval(row, key) || (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 };
 

@@ -2,24 +2,24 @@
 
 #include <type_traits>
 
-#include "common/cascade_sum.h"
-#include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/mask.cuh"
-#include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
 
-/// A Store functor says what becomes of a score x of type T when the row's maximum m and its sum s
-/// of exp(x - m), both exponentials in units of kExponentialUnit<T>, are known. One that kFinishes
-/// also has note(row, m, s, empty), called once or more a row, and finish(drawn, zero, values) for
-/// neighbouring results, by what its `drop` has drawn for them; zero is 0 times any of the row.
+// --- stores: from scores to results -----------------------------------------------------------
 
-/// exp(x - m) / s
+// A Store's value() makes a result of a score x of type T, of the row's maximum and of factor(sum),
+// sum being that of exp(x - max); exponentials are in units of kExponentialUnit<T>. With kDropout
+// the Store also has a `dropout`, note(row, max, sum, empty), called once or more a row, and
+// finish(mask, zero, values) for neighbouring results; zero is 0 times any result of the row.
+
+/// exp(x - max) / sum
 template <typename T>
 struct ProbabilityStore {
-  static constexpr bool kKeepsExponential = true;  // value() takes exp(x - m) in place of x
-  static constexpr bool kFinishes = false;
   using KeepMask = NoKeepMask;
+  static constexpr bool kKeepsExponential = true;  // value() takes exp(x - max) in place of x
+  static constexpr bool kDropout = false;
 
   using C = Compute<T>;
 
@@ -27,12 +27,12 @@ struct ProbabilityStore {
   __device__ static C value(C exponential_of_x, C, C factor) { return exponential_of_x * factor; }
 };
 
-/// (x - m) - log s
+/// (x - max) - log(sum)
 template <typename T>
 struct LogProbabilityStore {
-  static constexpr bool kKeepsExponential = false;
-  static constexpr bool kFinishes = false;
   using KeepMask = NoKeepMask;
+  static constexpr bool kKeepsExponential = false;
+  static constexpr bool kDropout = false;
 
   using C = Compute<T>;
 
@@ -40,252 +40,235 @@ struct LogProbabilityStore {
   __device__ static C value(C x, C max, C factor) { return (x - max) - factor; }
 };
 
+// --- the reduction ----------------------------------------------------------------------------
+
 /// The part of Forward that finds a row's maximum and its sum of exponentials.
 template <typename Load, typename Store>
 struct ForwardSums {
   using T = typename Load::Element;
   using C = Compute<T>;
+  using Raw = RawPack<1>;
 
-  /// A pack as it lies in memory.
-  struct RawPack {
-    uint4 x;
-  };
-  /// Neighbouring elements between their read and their write: scores, then what the store wants.
+  /// Scores of neighbouring elements, or what the Store keeps of them.
   template <int kCount>
   struct Values {
     C value[kCount];
   };
   using Fragment = Values<kPack<T>>;
-  using Edge = Values<1>;
-  /// max_of() takes the bits of a pack too, which is quicker than to unpack them.
-  static constexpr bool kMaxOfRaw = sizeof(T) == 2 && Load::kPlain && !Load::kAlters;
-  /// Scores are of type T.
-  static constexpr bool kAsRead = sizeof(T) == 2 && Load::kPlain;
-  /// What exponentials are relative to: ExpBase.
-  using Base = ExpBase<T, kAsRead>;
+  struct Edge : Values<1> {
+    bool visible;  // the mask tensor shows it
+  };
 
-  /// What lanes, warps and blocks tell each other of their part of the row.
-  struct Summary {
+  struct Partial {
     C max;
     C sum;  // of exp(x - max)
     bool visible;
+
+    __device__ static Partial none() { return {negative_infinity<C>(), C(0), false}; }
   };
+  struct Accumulator {
+    C max = negative_infinity<C>();
+    CascadeSum<C> sum{C(0)};  // of exp(x - max)
+    bool visible = false;
+  };
+
+  static constexpr bool kTensor = Load::Mask::kTensor;
+  /// Half precision scores as they were loaded: their maximum takes packed instructions.
+  static constexpr bool kRawMax = sizeof(T) == 2 && Load::kPlain && !Load::kDropout;
+  using Base = ExpBase<T, sizeof(T) == 2 && Load::kPlain>;
 
   struct Result {
     C max;
-    Base base;   // of the exponentials that were kept
-    C factor;    // for those
-    bool empty;  // no visible key: zeros
+    Base base;   // of the exponentials that fragments hold
+    C factor;    // that belongs to `base`
+    bool empty;  // no key is visible: the row is zeros
     bool sound;  // the sum is positive and finite
   };
 
   Load load;
-  // Not [[no_unique_address]]: nvcc and g++ lay out what derives from this differently.
+  // Not [[no_unique_address]]: nvcc and g++ lay out derived classes differently.
   Store store;
 
-  __device__ static Summary nothing() { return {negative_infinity<C>(), C(0), false}; }
-
-  /// What two found together.
-  __device__ Summary join(const Summary& a, const Summary& b) const {
+  __device__ Partial merge(const Partial& a, const Partial& b) const {
     const C max = larger(a.max, b.max);
-    const auto scaled = [&](const Summary& s) {
-      return s.max == max ? s.sum : s.sum * decayed(s.max - max);
-    };
-    return {max, scaled(a) + scaled(b), a.visible || b.visible};
+    return {max,
+            rescale<T>(a.sum, a.max, max, exponent_scale()) +
+                rescale<T>(b.sum, b.max, max, exponent_scale()),
+            a.visible || b.visible};
+  }
+  __device__ Partial merge(const Warp& lanes, const Partial& lane) const {
+    const C max = lanes.max(lane.max);
+    return {max, lanes.sum(rescale<T>(lane.sum, lane.max, max, exponent_scale())),
+            kTensor && lanes.any(lane.visible)};
   }
 
-  /// What the lanes found together.
-  __device__ Summary merge(const Warp& lanes, const Summary& of_lane) const {
-    const C max = lanes.max(of_lane.max);
-    const C sum = of_lane.max == max ? of_lane.sum : of_lane.sum * decayed(of_lane.max - max);
-    return {max, lanes.sum(sum), Load::Mask::kTensor && lanes.any(of_lane.visible)};
-  }
-
-  /// each(first_time, f) calls f(kept) for what this lane keeps and leaves what f makes of it; the
-  /// first time it may pass bits where kMaxOfRaw is set. One exponential an element, relative to
-  /// the maximum of the warp; what is left to the maximum of the row goes into the factor.
+  /// One exponential an element, relative to the maximum of the warp. The factor of the result
+  /// brings them to the maximum of the row.
   template <typename Row, typename Group, typename Each>
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
-    Maximum of_lane;
-    each(std::true_type(), [&](const auto& kept) { of_lane.take(kept); });
-    const C max = group.lanes().max(of_lane.value());
-    // While all are -inf, a zero in place of the maximum keeps their sum at 0, and a NaN in it.
-    const auto base = relative_to<Base>(max == negative_infinity<C>() ? C(0) : max);
+    Maximum lane_max;
+    bool edge_visible = false;
+    each(std::true_type(), [&](const auto& values) {
+      lane_max.update(values);
+      if constexpr (std::is_same_v<decltype(values), const Edge&>) {
+        edge_visible |= values.visible;
+      }
+    });
+    const C max = group.lanes().max(lane_max.value());
+    // While all scores are -inf, base 0 keeps their sum at 0; a NaN stays in it.
+    const auto base = exp_base<Base>(max == negative_infinity<C>() ? C(0) : max);
     C sum = 0;
-    each(std::false_type(), [&](auto& kept) { sum += exponentials(kept, base); });
+    each(std::false_type(), [&](auto& values) { sum += exponentials(values, base); });
     sum = group.lanes().sum(sum) * base.rounding_correction();
-    const bool visible = Load::Mask::kTensor && group.lanes().any(row.visible);
-    const Summary total = group.total(*this, {max, sum, visible});
+    const bool visible = kTensor && group.lanes().any(row.visible || edge_visible);
+    const Partial total = group.total(*this, Partial{max, sum, visible});
     Result result = finish(row, total);
     if constexpr (Store::kKeepsExponential) {
       result.base = base;
-      result.factor = factor_of(total) * base.rounding_correction();
-      if (max != total.max) {
-        result.factor *= decayed(max - total.max);
-      }
+      result.factor =
+          rescale<T>(factor(total) * base.rounding_correction(), max, total.max, exponent_scale());
     }
     return result;
   }
 
-  /// The maximum and the sum so far of what one lane has seen, for rows that are seen twice.
-  struct Partial {
-    C max = negative_infinity<C>();
-    CascadeSum<C> sum{C(0)};
-  };
-
-  /// Makes the maximum no less than `max`, of what is added next.
-  __device__ void raise(Partial& partial, C max) const {
-    if (max > partial.max) {
-      partial.sum.scale(decayed(partial.max - max));
-      partial.max = max;
-    }
-  }
-
-  /// Adds what is no greater than the maximum.
-  template <int kCount>
-  __device__ void accumulate(Partial& partial, const Values<kCount>& kept) const {
-    Values<kCount> copy = kept;
-    const auto base =
-        relative_to<ExpBase<T, false>>(partial.max == negative_infinity<C>() ? C(0) : partial.max);
-    partial.sum.add(exponentials(copy, base));
-  }
-
-  template <int kCount>
-  __device__ void add(Partial& partial, const Values<kCount>& kept) const {
-    raise(partial, max_of(kept));
-    accumulate(partial, kept);
-  }
-
-  /// The same for several packs at once, by their bits.
+  /// Raises the maximum to that of raw packs.
   template <int kPacks>
-  __device__ void raise(Partial& partial, const RawPack (&bits)[kPacks]) const {
-    C max = max_of(bits[0]);
+  __device__ void update_max(Accumulator& accumulator, const Raw (&raws)[kPacks]) const
+    requires kRawMax
+  {
+    C max = max_of_pair(max_pair<T>(raws[0].inputs[0]));
 #pragma unroll
     for (int i = 1; i < kPacks; ++i) {
-      max = larger(max, max_of(bits[i]));
+      max = larger(max, max_of_pair(max_pair<T>(raws[i].inputs[0])));
     }
-    raise(partial, max);
+    raise(accumulator, max);
+  }
+
+  template <int kCount, bool kMaxKnown = false>
+  __device__ void add(Accumulator& accumulator, const Values<kCount>& values,
+                      std::bool_constant<kMaxKnown> = {}) const {
+    if constexpr (!kMaxKnown) {
+      raise(accumulator, max_of(values));
+    }
+    Values<kCount> copy = values;
+    const C max = accumulator.max;
+    accumulator.sum.add(exponentials(
+        copy, exp_base<ExpBase<T, false>>(max == negative_infinity<C>() ? C(0) : max)));
+  }
+  __device__ void add(Accumulator& accumulator, const Edge& edge) const {
+    add(accumulator, static_cast<const Values<1>&>(edge));
+    accumulator.visible |= edge.visible;
   }
 
   template <typename Row, typename Group>
-  __device__ Summary total(const Row& row, Group& group, const Partial& partial) const {
-    return group.total(*this,
-                       merge(group.lanes(), {partial.max, partial.sum.value(), row.visible}));
+  __device__ Partial total(const Row& row, Group& group, const Accumulator& accumulator) const {
+    return group.total(*this, merge(group.lanes(), {accumulator.max, accumulator.sum.value(),
+                                                    row.visible || accumulator.visible}));
   }
 
   template <typename Row>
-  __device__ Result finish(const Row& row, const Summary& total) const {
+  __device__ Result finish(const Row& row, const Partial& total) const {
     bool empty = false;
-    if constexpr (Load::Mask::kTensor) {
+    if constexpr (kTensor) {
       empty = !total.visible;
     } else if constexpr (Load::Mask::kRules) {
       empty = !row.visible;
     }
-    if constexpr (Store::kFinishes) {
-      if (row.layout.packs + row.layout.edges > 0) {
+    if constexpr (Store::kDropout) {
+      if (row.packed.packs + row.packed.edges > 0) {
         store.note(row.interval, total.max, total.sum, empty);
       }
     }
-    const auto base = relative_to<Base>(total.max);
-    const C factor = factor_of(total);
-    return {total.max, base,
-            Store::kKeepsExponential ? factor * base.rounding_correction() : factor, empty,
-            total.sum > 0 && total.sum < C(INFINITY)};
+    const auto base = exp_base<Base>(total.max);
+    C result_factor = factor(total);
+    if constexpr (Store::kKeepsExponential) {
+      result_factor *= base.rounding_correction();
+    }
+    return {total.max, base, result_factor, empty, total.sum > 0 && total.sum < C(INFINITY)};
   }
 
-  /// Brings scores to what write() takes.
-  template <int kCount>
-  __device__ void prepare(Values<kCount>& kept, const Result& result) const {
-    if constexpr (Store::kKeepsExponential) {
-      exponentials(kept, result.base);
+ protected:
+  /// Returns the sum of exp(x - max); they replace x where the Store keeps them.
+  template <int kCount, typename Base>
+  __device__ static C exponentials(Values<kCount>& values, const Base& base) {
+    C sum = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const C value = base(values.value[i]);
+      sum += value;
+      if constexpr (Store::kKeepsExponential) {
+        values.value[i] = value;
+      }
     }
+    return sum;
   }
 
  private:
-  __device__ C factor_of(const Summary& total) const {
-    if constexpr (Load::kScales) {  // NaN, as ATen's, where the scaled maximum overflows
-      return store.factor(total.sum + C(0) * (total.max * load.scale_of_exponent()));
+  /// The factor of all exponents.
+  __device__ C exponent_scale() const {
+    if constexpr (Load::kDropout) {
+      return load.exponent_scale();
+    }
+    return 1;
+  }
+  template <typename Base>
+  __device__ Base exp_base(C max) const {
+    return Base(max, exponent_scale());
+  }
+  __device__ C factor(const Partial& total) const {
+    if constexpr (Load::kDropout) {  // NaN, as ATen's, where the scaled maximum overflows
+      return store.factor(total.sum + C(0) * (total.max * load.exponent_scale()));
     }
     return store.factor(total.sum);
   }
-  template <typename ExpBase>
-  __device__ ExpBase relative_to(C max) const {
-    if constexpr (Load::kScales) {
-      return ExpBase(max, load.scale_of_exponent());
+
+  /// Makes the accumulator's maximum at least `max`.
+  __device__ void raise(Accumulator& accumulator, C max) const {
+    if (max > accumulator.max) {
+      accumulator.sum.scale(rescale_factor<T>((accumulator.max - max) * exponent_scale()));
+      accumulator.max = max;
     }
-    return ExpBase(max);
-  }
-  /// What a sum is multiplied by when its maximum grows.
-  __device__ C decayed(C difference) const {
-    if constexpr (Load::kScales) {
-      difference *= load.scale_of_exponent();
-    }
-    return rescale_factor<T>(difference);
   }
 
-  /// The maximum of a lane's values; of packs that are taken as bits, in pairs.
+  /// The maximum of a lane: of raw packs in pairs, of values alone.
   struct Maximum {
-    using Pair = PairOf<T>;
     C max = negative_infinity<C>();
-    Pair pair;
+    PairOf<T> pair;
+
     __device__ Maximum() {
-      if constexpr (kMaxOfRaw) {
+      if constexpr (kRawMax) {
         const T least = from_compute<T>(negative_infinity<C>());
-        pair = Pair(least, least);
+        pair = PairOf<T>(least, least);
       }
     }
-
     template <int kCount>
-    __device__ void take(const Values<kCount>& values) {
+    __device__ void update(const Values<kCount>& values) {
       max = larger(max, max_of(values));
     }
-    __device__ void take(const RawPack& bits) {
-      Pair pairs[4];
-      memcpy(pairs, &bits, sizeof(bits));
+    __device__ void update(const Raw& raw) {
+      PairOf<T> pairs[4];
+      memcpy(pairs, &raw, sizeof(raw));
 #pragma unroll
-      for (const Pair& next : pairs) {
+      for (const PairOf<T>& next : pairs) {
         pair = __hmax2(pair, next);
       }
     }
     __device__ C value() const {
-      if constexpr (kMaxOfRaw) {
-        return larger(max, larger(to_compute(pair.x), to_compute(pair.y)));
+      if constexpr (kRawMax) {
+        return larger(max, max_of_pair(pair));
       }
       return max;
     }
   };
 
   template <int kCount>
-  __device__ static C max_of(const Values<kCount>& kept) {
-    C max = kept.value[0];
+  __device__ static C max_of(const Values<kCount>& values) {
+    C max = values.value[0];
 #pragma unroll
     for (int i = 1; i < kCount; ++i) {
-      max = larger(max, kept.value[i]);
+      max = larger(max, values.value[i]);
     }
     return max;
-  }
-
-  __device__ static C max_of(const RawPack& bits) {
-    using Pair = PairOf<T>;
-    Pair pairs[4];
-    memcpy(pairs, &bits, sizeof(bits));
-    const Pair max = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
-    return larger(to_compute(max.x), to_compute(max.y));
-  }
-
-  /// The sum of exp(x - max), which take the place of x where the store wants them.
-  template <int kCount, typename Base>
-  __device__ static C exponentials(Values<kCount>& kept, const Base& base) {
-    C sum = 0;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const C value = base(kept.value[i]);
-      sum += value;
-      if constexpr (Store::kKeepsExponential) {
-        kept.value[i] = value;
-      }
-    }
-    return sum;
   }
 };
 

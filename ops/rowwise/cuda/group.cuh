@@ -8,8 +8,9 @@
 
 namespace warpfuse::cuda {
 
-/// 1, 2, 4 .. 32 neighbouring lanes of a warp that share a row. All lanes of the warp take part in
-/// what one group does.
+// The threads that share a row, and their reductions.
+
+/// 1, 2, 4 .. 32 neighbouring lanes of a warp. All lanes of the warp call its functions together.
 class LaneGroup {
  public:
   __device__ explicit LaneGroup(int lanes) : lanes_(lanes) {}
@@ -34,11 +35,10 @@ class LaneGroup {
     return (votes >> here & (lanes_ == 32 ? 0xffffffffu : (1u << lanes_) - 1)) != 0;
   }
 
-  /// The total of what the group's warps found: there is one.
-  template <typename Function>
-  __device__ typename Function::Summary total(const Function&,
-                                              const typename Function::Summary& of_warp) const {
-    return of_warp;
+  /// A lane group lies within one warp, whose partial is the total.
+  template <typename Function, typename Partial>
+  __device__ Partial total(const Function&, const Partial& warp_partial) const {
+    return warp_partial;
   }
 
  private:
@@ -66,32 +66,32 @@ class Warp : public LaneGroup {
   template <typename C>
   __device__ C max(C value) const {
 #if __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<C, float>) {  // one instruction for ten, five of them shuffles
-      const int order = in_order(__float_as_int(larger(value, negative_infinity<float>())));
-      return __int_as_float(in_order(__reduce_max_sync(0xffffffffu, order)));
+    if constexpr (std::is_same_v<C, float>) {  // one redux instruction in place of ten
+      const int ordered = to_ordered(__float_as_int(larger(value, negative_infinity<float>())));
+      return __int_as_float(to_ordered(__reduce_max_sync(0xffffffffu, ordered)));
     }
 #endif
     return LaneGroup::max(value);
   }
 
  private:
-  /// From the bits of a float to an integer that is greater where the float is, and back.
-  __device__ static int in_order(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
+  /// Maps the bits of floats to integers of the same order, and back.
+  __device__ static int to_ordered(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
 };
 
-/// All threads of a block, or of the blocks of a cluster, share a row.
+/// All threads of a block, or of the blocks of a cluster.
 class BlockGroup {
  public:
   __device__ explicit BlockGroup(int blocks) : blocks_(blocks) {
     if (blocks_ > 1) {
       block_ = rank_in_cluster();
-      arrive();  // total() will write to the other blocks' memory: they must be running by then
+      arrive();  // total() writes to other blocks' shared memory: they must have started by then
     }
   }
 
   __device__ int blocks() const { return blocks_; }
   __device__ int block() const { return block_; }
-  /// Before the first write to another block's memory.
+  /// Comes before the first write to another block's shared memory.
   __device__ void wait_for_start() {
     if (!started_) {
       wait();
@@ -99,7 +99,7 @@ class BlockGroup {
     }
   }
 
-  /// Which of the grid's groups this is, and how many there are.
+  /// The group's index in the grid, and the number of groups.
   __device__ int index() const {
     return static_cast<int>(blocks_ > 1 ? cluster_index() : blockIdx.x);
   }
@@ -114,37 +114,42 @@ class BlockGroup {
   /// The lanes of this thread's warp.
   __device__ const Warp& lanes() const { return lanes_; }
 
-  /// The total of what the warps found, the same in every thread.
-  template <typename Function>
-  __device__ typename Function::Summary total(const Function& function,
-                                              const typename Function::Summary& of_warp) {
-    using Summary = typename Function::Summary;
-    // Two of each in turn: a warp that is ahead by a row writes where no other still reads.
-    __shared__ Summary of_warps_in_turn[2][32];
-    __shared__ Summary of_blocks_in_turn[2][16];
-    Summary* const of_warps = of_warps_in_turn[turn_];
-    Summary* const of_blocks = of_blocks_in_turn[turn_];
+  /// The total of the partials of all warps, the same in every thread; `function` merges them.
+  template <typename Function, typename Partial>
+  __device__ Partial total(const Function& function, const Partial& warp_partial) {
+    Partial* const warp_partials = exchange<Partial, 32>(turn_);
+    Partial* const block_partials = exchange<Partial, 16>(turn_);
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     if (lane == 0) {
-      of_warps[warp] = of_warp;
+      warp_partials[warp] = warp_partial;
     }
     __syncthreads();
-    Summary sum = function.merge(
-        lanes_, lane < static_cast<int>(blockDim.x) / 32 ? of_warps[lane] : Function::nothing());
+    Partial total = function.merge(
+        lanes_, lane < static_cast<int>(blockDim.x) / 32 ? warp_partials[lane] : Partial::none());
     if (blocks_ > 1) {
       wait_for_start();
       if (static_cast<int>(threadIdx.x) < blocks_) {
-        remote(of_blocks, static_cast<int>(threadIdx.x))[block_] = sum;
+        remote(block_partials, static_cast<int>(threadIdx.x))[block_] = total;
       }
       arrive();
       wait();
-      sum = function.merge(lanes_, lane < blocks_ ? of_blocks[lane] : Function::nothing());
+      total = function.merge(lanes_, lane < blocks_ ? block_partials[lane] : Partial::none());
     }
     turn_ ^= 1;
-    return sum;
+    return total;
   }
 
-  // Clusters are Hopper's; for older GPUs no launch has more than one block a row.
+  /// All threads of the group have arrived here, and see each other's writes to shared memory.
+  __device__ void sync() const {
+    if (blocks_ > 1) {
+      arrive();
+      wait();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  // Clusters need compute capability 9.0; no plan for older GPUs has more than one block a row.
 #if __CUDA_ARCH__ >= 900
   __device__ static int rank_in_cluster() {
     return static_cast<int>(cooperative_groups::this_cluster().block_rank());
@@ -172,6 +177,15 @@ class BlockGroup {
 #endif
 
  private:
+  /// Shared memory for partials, whatever function merges them. Double-buffered: a warp that is one
+  /// row further writes where no other still reads. An array each for warps and blocks: with both
+  /// in one struct, block_kernel<4> of float32 takes 51 registers, not 38.
+  template <typename Partial, int kCount>
+  __device__ static Partial* exchange(int turn) {
+    __shared__ Partial memory[2 * kCount];
+    return memory + turn * kCount;
+  }
+
   int blocks_;
   int block_ = 0;
   int turn_ = 0;

@@ -1,62 +1,72 @@
 #pragma once
 
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pdl.cuh"
+#include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
 
-// The tiers say where the packs of a row live between their read and their write; here, in
-// registers. Function is Forward or Backward. A row has at most one edge a lane: a plan has lanes
-// enough.
+// Tiers warp, block and cluster for rows that live in registers: pack i * size + rank of the row is
+// fragment i of the lane `rank` of `size`. A plan has at least as many lanes as a row can have
+// edges, so a lane has at most one.
 
-/// What is drawn for the packs of a lane: all of it while they are on their way, where registers
-/// are free then, else each where it is wanted.
-template <int kLanePacks, typename Function>
+// --- a row in registers -----------------------------------------------------------------------
+
+/// The function can draw its keep masks before the previous kernel has ended: row_before_wait() is
+/// row() for that time, and note_used() follows the wait.
+template <typename F>
+constexpr bool kDrawsBeforeWait = requires(const F f) { f.row_before_wait(int64_t{}); };
+
+/// The keep masks of a lane's packs. Functions of one input have registers to draw all of them
+/// while the loads are in flight; others draw each where it is used.
+template <int kLanePacks, RowFunction F>
 class LaneKeepMasks {
  public:
-  using KeepMask = typename Function::KeepMask;
+  using KeepMask = typename F::KeepMask;
 
-  __device__ __forceinline__ LaneKeepMasks(const Function& function,
-                                           const typename Function::Row& row, int rank, int size)
+  __device__ __forceinline__ LaneKeepMasks(const F& function, const typename F::Row& row, int rank,
+                                           int size)
       : function_(function), row_(row), rank_(rank), size_(size) {
-    if constexpr (Function::kDrawsEarly) {  // past the row's end too: without branches they overlap
-      function.template draw<true>(row, rank, size, drawn_);
+    // Also past the row's end: without branches the draws of several packs overlap.
+    if constexpr (requires { function.draw_by_warp(row, rank, size, masks_); }) {
+      function.draw_by_warp(row, rank, size, masks_);
+    } else if constexpr (kEarly) {
+      function.draw(row, rank, size, masks_);
     }
   }
 
-  __device__ __forceinline__ KeepMask of(int i) const {
-    if constexpr (Function::kDrawsEarly) {
-      return drawn_[i];
+  __device__ __forceinline__ KeepMask operator[](int i) const {
+    if constexpr (kEarly) {
+      return masks_[i];
     } else {
-      KeepMask drawn[1];
-      function_.draw(row_, rank_ + i * size_, 0, drawn);
-      return drawn[0];
+      KeepMask mask[1];
+      function_.draw(row_, rank_ + i * size_, 0, mask);
+      return mask[0];
     }
   }
 
  private:
-  const Function& function_;
-  const typename Function::Row& row_;
+  static constexpr bool kEarly = F::kInputs == 1;
+
+  const F& function_;
+  const typename F::Row& row_;
   int rank_, size_;
-  KeepMask drawn_[Function::kDrawsEarly ? kLanePacks : 1];
+  KeepMask masks_[kEarly ? kLanePacks : 1];
 };
 
-/// A row that is kept in the registers of the group's lanes, pack i * size + rank in slot i.
-/// between() is called after the reduction, before the first write.
-template <int kLanePacks, typename Function, typename Group, typename Between>
-__device__ __forceinline__ void reduce_and_write(const Function& function,
-                                                 const typename Function::Row& row, Group& group,
-                                                 typename Function::Fragment (&kept)[kLanePacks],
-                                                 const LaneKeepMasks<kLanePacks, Function>& draws,
-                                                 typename Function::Edge& edge,
-                                                 const Between& between) {
+/// Reduces and writes a row whose fragments the lanes of the group hold. between() runs after the
+/// reduction, before the first write.
+template <int kLanePacks, RowFunction F, typename Group, typename Between>
+__device__ __forceinline__ void reduce_and_write(const F& function, const typename F::Row& row,
+                                                 Group& group,
+                                                 typename F::Fragment (&fragments)[kLanePacks],
+                                                 const LaneKeepMasks<kLanePacks, F>& masks,
+                                                 typename F::Edge& edge, const Between& between) {
   const int rank = group.rank(), size = group.size();
   const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        visit(kept[i]);
+      if (row.packed.read(rank + i * size)) {
+        visit(fragments[i]);
       }
     }
     visit(edge);
@@ -64,57 +74,56 @@ __device__ __forceinline__ void reduce_and_write(const Function& function,
   between();
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
-    if (rank + i * size < row.layout.packs) {
-      function.write(row, rank + i * size, kept[i], result, draws.of(i));
+    if (rank + i * size < row.packed.packs) {
+      function.write(row, rank + i * size, fragments[i], result, masks[i], kReduced);
     }
   }
-  if (rank < row.layout.edges) {
-    function.write_edge(row, rank, edge, result);
+  if (rank < row.packed.edges) {
+    function.write(row, rank, edge, result, kReduced);
   }
 }
 
-/// One row by way of registers. kDrawBeforeWait: the kernel before this one may still run;
-/// meanwhile it draws.
-template <int kLanePacks, bool kDrawBeforeWait = false, typename Function, typename Group>
-__device__ __forceinline__ void row_in_registers(const Function& function,
-                                                 typename Function::Row& row, Group& group) {
-  typename Function::RawPack bits[kLanePacks];
-  typename Function::Fragment kept[kLanePacks];
-  typename Function::Edge edge = Function::no_edge();
+/// Reads, reduces and writes one row. kDrawFirst: the previous kernel may still run; the row waits
+/// for it after the keep masks are drawn.
+template <int kLanePacks, bool kDrawFirst = false, RowFunction F, typename Group>
+__device__ __forceinline__ void row_in_registers(const F& function, typename F::Row& row,
+                                                 Group& group) {
+  RawPack<F::kInputs> raws[kLanePacks];
+  typename F::Fragment fragments[kLanePacks];
   const int rank = group.rank(), size = group.size();
-  const auto fetch = [&] {
+  const auto load_row = [&] {
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        function.fetch(row, rank + i * size, bits[i]);
+      if (row.packed.read(rank + i * size)) {
+        load(function, row, rank + i * size, raws[i]);
       }
     }
   };
-  if constexpr (!kDrawBeforeWait) {
-    fetch();
+  if constexpr (!kDrawFirst) {
+    load_row();
   }
-  const LaneKeepMasks<kLanePacks, Function> draws(function, row, rank, size);
-  if constexpr (kDrawBeforeWait) {
+  const LaneKeepMasks<kLanePacks, F> masks(function, row, rank, size);
+  if constexpr (kDrawFirst) {
     wait_for_previous_kernel();
     function.note_used(row);
-    fetch();
+    load_row();
   }
-  if (rank < row.layout.edges) {
-    edge = function.edge(row, rank);
-  }
+  typename F::Edge edge = function.edge(row, rank);
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
-    if (row.layout.read(rank + i * size)) {
-      function.keep(row, rank + i * size, bits[i], kept[i], draws.of(i));
+    if (row.packed.read(rank + i * size)) {
+      prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i]);
     }
   }
-  reduce_and_write(function, row, group, kept, draws, edge, [] {});
+  reduce_and_write(function, row, group, fragments, masks, edge, [] {});
 }
 
-/// Tier warp: `lanes` of a warp share a row.
-template <int kLanePacks, typename Function>
+// --- one-shot kernels: a group reads one row --------------------------------------------------
+
+/// Tier warp: `lanes` lanes of a warp share a row.
+template <int kLanePacks, RowFunction F>
 __global__ void __launch_bounds__(256)
-    warp_kernel(Function function, int64_t steps, int lanes, int lanes_log2) {
+    warp_kernel(F function, int64_t steps, int lanes, int lanes_log2) {
   LaneGroup group(lanes);
   const int64_t step =
       static_cast<int64_t>(blockIdx.x) * (blockDim.x >> lanes_log2) + (threadIdx.x >> lanes_log2);
@@ -122,37 +131,35 @@ __global__ void __launch_bounds__(256)
     prefetch_rows(function, first, min(steps - step, int64_t{blockDim.x >> lanes_log2}));
   });
   if (step >= steps) {
-    row.layout.clear();  // the lanes stay: their warp reduces together
+    row.packed.clear();  // the lanes stay: their warp reduces together
   }
   row_in_registers<kLanePacks>(function, row, group);
 }
 
-/// Threads of a block at most, and such blocks a multiprocessor at least, which bounds the
-/// registers: 64 with 4 packs a lane, 85 with 8 where values have the size of their bits, else 128.
-template <int kLanePacks, typename Function>
+/// The threads of a block at most and the blocks of a multiprocessor at least. They bound the
+/// registers of a thread: 64 with up to 4 packs a lane; with 8, 85 where fragments have the size of
+/// raw packs of one input, else 128.
+template <int kLanePacks, RowFunction F>
 struct BlockBounds {
-  static constexpr bool kFew = kLanePacks <= 4;
-  static constexpr bool kSmall =
-      sizeof(typename Function::Fragment) == 16 && sizeof(typename Function::RawPack) == 16;
-  static constexpr int kThreads = kFew ? 1024 : 256;
-  static constexpr int kBlocks = kFew ? 0 : kSmall ? 3 : 2;  // 0: as the compiler sees fit
+  static constexpr bool kFewPacks = kLanePacks <= 4;
+  static constexpr bool kSmall = sizeof(typename F::Fragment) == 16 && F::kInputs == 1;
+  static constexpr int kThreads = kFewPacks ? 1024 : 256;
+  static constexpr int kBlocks = kFewPacks ? 0 : kSmall ? 3 : 2;  // 0: the compiler chooses
 };
 
-/// Tiers block and cluster: the blocks of a row have it in their registers. kDrawBeforeWait: they
-/// draw before the kernel before this one has ended.
-template <int kLanePacks, typename Function, bool kDrawBeforeWait = false>
-__global__ void __launch_bounds__(BlockBounds<kLanePacks, Function>::kThreads,
-                                  BlockBounds<kLanePacks, Function>::kBlocks)
-    block_kernel(Function function, int blocks) {
-  if constexpr (kDrawBeforeWait) {
-    BlockGroup group(blocks);
+/// Tiers block and cluster: `blocks` blocks share a row.
+template <int kLanePacks, RowFunction F, bool kDrawFirst = false>
+__global__ void __launch_bounds__(BlockBounds<kLanePacks, F>::kThreads,
+                                  BlockBounds<kLanePacks, F>::kBlocks)
+    block_kernel(F function, int blocks) {
+  BlockGroup group(blocks);
+  if constexpr (kDrawFirst) {
     auto row = function.row_before_wait(group.index());
     prefetch_row(function, row, group);
     row_in_registers<kLanePacks, true>(function, row, group);
   } else {
-    BlockGroup group(blocks);
     auto row = first_row(function, group.index(), [&](const auto& first) {
-      if constexpr (BlockBounds<kLanePacks, Function>::kFew) {  // else 8 % slower, measured
+      if constexpr (BlockBounds<kLanePacks, F>::kFewPacks) {  // else 8 % slower, measured
         prefetch_row(function, first, group);
       }
     });
@@ -160,58 +167,55 @@ __global__ void __launch_bounds__(BlockBounds<kLanePacks, Function>::kThreads,
   }
 }
 
-/// Tiers block and cluster, for blocks that stay for many rows: while a row is in their registers,
-/// the next one is copied to their shared memory, each thread's packs by itself.
-template <int kLanePacks, typename Function>
-__global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Fragment) <= 128 ? 1024
-                                                                                          : 512)
-    persistent_kernel(Function function, int64_t steps, int blocks) {
+// --- persistent, double-buffered kernel -------------------------------------------------------
+
+/// Tiers block and cluster for persistent blocks: while a row is in registers, each thread copies
+/// its packs of the next row to shared memory.
+template <int kLanePacks, RowFunction F>
+__global__ void __launch_bounds__(kLanePacks * sizeof(typename F::Fragment) <= 128 ? 1024 : 512)
+    persistent_kernel(F function, int64_t steps, int blocks) {
   extern __shared__ uint4 memory[];
   BlockGroup group(blocks);
-  if constexpr (!Function::kRowReads) {
-    prefetch_row(function, function.row(group.index()), group);
+  if constexpr (!F::kRowReads) {
+    prefetch_row(function, function.row(group.index(), NoWait()), group);
   }
   wait_for_previous_kernel();
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, kLanePacks);
-  // Where a block with a row of half precision fills a multiprocessor, its exponentials take longer
-  // than the next row does to come: reads that begin with the writes are spread better, by 5 %.
-  constexpr bool kLate = kLanePacks * sizeof(typename Function::Fragment) > 128 &&
-                         sizeof(typename Function::Fragment) > sizeof(typename Function::RawPack);
+  // 8 packs a lane of half precision: one block fills the multiprocessor and is compute-bound, so
+  // the copies of the next row start with the stores (5 % faster).
+  constexpr bool kLateCopies = kLanePacks * sizeof(typename F::Fragment) > 128 &&
+                               sizeof(typename F::Fragment) > sizeof(RawPack<F::kInputs>);
   const int64_t stride = group.groups();
-  typename Function::Edge edge = Function::no_edge();
-  bool visible = false;  // the edge that was read ahead is
+  typename F::Edge next_edge;
   const auto start = [&](int64_t step) {
-    auto row = function.row(step);
+    const auto row = function.row(step, NoWait());
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        function.stage(row, rank + i * size, staging, i);
+      if (row.packed.read(rank + i * size)) {
+        load_async(function, row, rank + i * size, staging, i);
       }
     }
     commit_copies();
-    edge = rank < row.layout.edges ? function.edge(row, rank) : Function::no_edge();
-    visible = Function::visible_flag(row);
+    next_edge = function.edge(row, rank);
   };
   int64_t step = group.index();
   start(step);
   for (; step < steps; step += stride) {
-    auto row = function.row(step);
-    Function::merge_visible(row, visible);
-    typename Function::RawPack bits[kLanePacks];
-    typename Function::Fragment kept[kLanePacks];
-    auto kept_edge = edge;
-    const LaneKeepMasks<kLanePacks, Function> draws(function, row, rank, size);
+    auto row = function.row(step, NoWait());
+    RawPack<F::kInputs> raws[kLanePacks];
+    typename F::Fragment fragments[kLanePacks];
+    auto edge = next_edge;
+    const LaneKeepMasks<kLanePacks, F> masks(function, row, rank, size);
     wait_for_copies<0>();
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
-      bits[i] =
-          Function::staged(staging, i);  // empty slots too: all reads are on their way at once
+      load_staged(staging, i, raws[i]);  // empty slots too: all loads are in flight at once
     }
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
-      if (row.layout.read(rank + i * size)) {
-        function.keep(row, rank + i * size, bits[i], kept[i], draws.of(i));
+      if (row.packed.read(rank + i * size)) {
+        prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i]);
       }
     }
     const auto start_next = [&] {
@@ -219,11 +223,11 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename Function::Fragmen
         start(step + stride);
       }
     };
-    if constexpr (kLate) {
-      reduce_and_write(function, row, group, kept, draws, kept_edge, start_next);
+    if constexpr (kLateCopies) {
+      reduce_and_write(function, row, group, fragments, masks, edge, start_next);
     } else {
       start_next();
-      reduce_and_write(function, row, group, kept, draws, kept_edge, [] {});
+      reduce_and_write(function, row, group, fragments, masks, edge, [] {});
     }
   }
 }

@@ -1,40 +1,27 @@
 #pragma once
 
-#include "rowwise/cuda/in_registers.cuh"
+#include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
 
-/// The copies to shared memory of a row are under way in so many groups: the first is worked on
-/// while the others come.
-inline constexpr int kCopyGroups = 4;
+// Tiers block and cluster for rows that live in shared memory.
 
-/// Waits for the first group + 1 of kCopyGroups groups.
-__device__ __forceinline__ void wait_for_group(int group) {
-  switch (group) {
-    case 0:
-      return wait_for_copies<3>();
-    case 1:
-      return wait_for_copies<2>();
-    case 2:
-      return wait_for_copies<1>();
-    default:
-      return wait_for_copies<0>();
-  }
-}
+/// cp.async groups of a row: the first one is reduced while the others are in flight.
+inline constexpr int kCopyGroups = 4;
 
 template <int kCount>
 using Count = std::integral_constant<int, kCount>;
 
-/// Calls visit(count, slot) for the slots [from, to): for kAtOnce at once where whole(slot) says
-/// that all of them hold packs, else for one that may hold any.
-template <int kAtOnce, typename Whole, typename Visit>
+/// Calls visit(count, slot) for the slots [from, to): count is kBatch where whole(slot) says that
+/// the kBatch slots all hold packs, else 1 for a slot that may be empty.
+template <int kBatch, typename Whole, typename Visit>
 __device__ __forceinline__ void for_slots(int from, int to, const Whole& whole,
                                           const Visit& visit) {
   int slot = from;
   while (slot < to) {
-    if (slot + kAtOnce <= to && whole(slot)) {
-      visit(Count<kAtOnce>(), slot);
-      slot += kAtOnce;
+    if (slot + kBatch <= to && whole(slot)) {
+      visit(Count<kBatch>(), slot);
+      slot += kBatch;
     } else {
       visit(Count<1>(), slot);
       ++slot;
@@ -42,145 +29,154 @@ __device__ __forceinline__ void for_slots(int from, int to, const Whole& whole,
   }
 }
 
-/// Tiers block and cluster: the blocks of a row have it in their shared memory, as it came. The
-/// packs of a thread are those in its place of each run of as many packs as there are threads,
-/// which start with a line of the cache, whatever the row does: accesses of warps that straddle
-/// lines cost 6 %. The blocks stay for other rows: as soon as a slot is read for the last time, the
-/// copy of the next row's pack is started there.
-template <typename Function>
-__global__ void __launch_bounds__(sizeof(typename Function::RawPack) == sizeof(uint4) ? 1024 : 512)
-    shared_kernel(Function function, int64_t steps, int blocks, int slots) {
+/// Visits the fragment of a staged pack and leaves in its slot what the next visit starts from: the
+/// fragment where it fits, else the raw pack, prepared once.
+template <bool kFirstTime, RowFunction F, typename Visit>
+__device__ __forceinline__ void visit_staged(const F& function, typename F::Row& row, int pack,
+                                             RawPack<F::kInputs>& raw,
+                                             const typename F::KeepMask& mask,
+                                             const Staging& staging, int slot, const Visit& visit) {
+  constexpr bool kFits = kFragmentFitsRaw<F>;
+  typename F::Fragment fragment;
+  if constexpr (kFirstTime && kPrepares<F>) {
+    function.prepare(row, pack, mask, raw);
+    if constexpr (!kFits) {
+      store_staged(staging, slot, raw);
+    }
+  }
+  if constexpr (kFirstTime || !kFits) {
+    function.to_fragment(row, pack, raw, fragment);
+  } else {
+    memcpy(&fragment, &raw, sizeof(raw));
+  }
+  visit(fragment);
+  if constexpr (kFits && (kPrepares<F> || !kFragmentIsRaw<F>)) {
+    memcpy(&raw, &fragment, sizeof(raw));
+    store_staged(staging, slot, raw);
+  }
+}
+
+/// Persistent blocks keep a row in shared memory, as fragments where these have the size of raw
+/// packs. Slot s of a thread holds the pack `rank` of the s-th run of as many packs as there are
+/// threads. Runs start at a cache line wherever the row starts: warp accesses that straddle lines
+/// cost 6 %. As soon as a slot is read for the last time, the copy of the next row's pack starts
+/// there.
+template <RowFunction F>
+__global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
+    shared_kernel(F function, int64_t steps, int blocks, int slots) {
   extern __shared__ uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
   const int rank = group.rank(), size = group.size();
   const Staging staging(memory, slots);
   const int group_slots = (slots + kCopyGroups - 1) / kCopyGroups;
-  constexpr int kAtOnce = 64 / sizeof(typename Function::RawPack);  // as registers have room for
-  const auto pack_in = [&](const typename Function::Row& row, int slot) {
-    return rank - row.layout.line + slot * size;
+  constexpr int kBatch = 4 / F::kInputs;  // bounded by the registers
+  const auto pack_in = [&](const typename F::Row& row, int slot) {
+    return rank - row.packed.line + slot * size;
   };
-  const auto all_read = [&](const typename Function::Row& row, int slot) {
+  const auto all_read = [&](const typename F::Row& row, int slot) {
     const int pack = pack_in(row, slot);
-    return pack >= row.layout.first && pack + (kAtOnce - 1) * size < row.layout.last;
+    return pack >= row.packed.first && pack + (kBatch - 1) * size < row.packed.last;
   };
-  const auto for_part = [&](int part, const auto& whole, const auto& visit) {
-    for_slots<kAtOnce>(part * group_slots, min(slots, (part + 1) * group_slots), whole, visit);
+  const auto for_copy_group = [&](int part, const auto& whole, const auto& visit) {
+    for_slots<kBatch>(part * group_slots, min(slots, (part + 1) * group_slots), whole, visit);
   };
   const int64_t stride = group.groups();
   int64_t step = group.index();
-  auto row = function.row(step);
+  auto row = function.row(step, NoWait());
   for (int part = 0; part < kCopyGroups; ++part) {
-    for_part(
+    for_copy_group(
         part, [&](int slot) { return all_read(row, slot); },
         [&](auto count, int slot) {
           const int pack = pack_in(row, slot);
 #pragma unroll
           for (int i = 0; i < count; ++i) {
-            if (count > 1 || row.layout.read(pack)) {
-              function.stage(row, pack + i * size, staging, slot + i);
+            if (count > 1 || row.packed.read(pack)) {
+              load_async(function, row, pack + i * size, staging, slot + i);
             }
           }
         });
     commit_copies();
   }
-  typename Function::Edge edge =
-      rank < row.layout.edges ? function.edge(row, rank) : Function::no_edge();
+  typename F::Edge edge = function.edge(row, rank);
   while (true) {
     const auto result = function.reduce(row, group, [&](auto first_time, const auto& visit) {
       for (int part = 0; part < kCopyGroups; ++part) {
         if constexpr (first_time) {
-          wait_for_group(part);
+          wait_for_copy_group<kCopyGroups>(part);
         }
-        for_part(
+        for_copy_group(
             part, [&](int slot) { return all_read(row, slot); },
             [&](auto count, int slot) {
               const int pack = pack_in(row, slot);
-              if (count == 1 && !row.layout.read(pack)) {
+              if (count == 1 && !row.packed.read(pack)) {
                 return;
               }
-              typename Function::RawPack bits[count];
+              RawPack<F::kInputs> raws[count];
 #pragma unroll
               for (int i = 0; i < count; ++i) {
-                bits[i] = Function::staged(staging, slot + i);
+                load_staged(staging, slot + i, raws[i]);
               }
-              typename Function::KeepMask drawn[count];
-              function.draw(row, pack, size, drawn);
+              typename F::KeepMask masks[count];
+              function.draw(row, pack, size, masks);
 #pragma unroll
               for (int i = 0; i < count; ++i) {
-                typename Function::Fragment kept;
-                if constexpr (first_time && Function::kMaxOfRaw) {
-                  visit(bits[i]);
-                  continue;
-                }
-                if constexpr (Function::kAltersBits) {
-                  if constexpr (first_time) {
-                    Function::alter(drawn[i], bits[i]);
-                    staging.store(slot + i, 0, bits[i].x);
-                  }
-                }
-                if constexpr (!Function::kFragmentFitsRaw) {
-                  function.keep_altered(row, pack + i * size, bits[i], kept);
-                } else if constexpr (first_time) {
-                  function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
+                if constexpr (first_time && kMaxOfRaw<F>) {
+                  visit(raws[i]);
                 } else {
-                  Function::fragment_from_raw(bits[i], kept);
-                }
-                visit(kept);
-                if constexpr (Function::kFragmentFitsRaw) {
-                  Function::stage_fragment(kept, staging, slot + i);
+                  visit_staged<first_time>(function, row, pack + i * size, raws[i], masks[i],
+                                           staging, slot + i, visit);
                 }
               }
             });
       }
       visit(edge);
     });
-    auto next = function.row(min(step + stride, steps - 1));
+    auto next = function.row(min(step + stride, steps - 1), NoWait());
     if (step + stride >= steps) {
-      next.layout.clear();
+      next.packed.clear();
     }
-    const typename Function::Edge next_edge =
-        rank < next.layout.edges ? function.edge(next, rank) : Function::no_edge();
+    const typename F::Edge next_edge = function.edge(next, rank);
     for (int part = 0; part < kCopyGroups; ++part) {
-      for_part(
+      for_copy_group(
           part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
           [&](auto count, int slot) {
             const int pack = pack_in(row, slot), next_pack = pack_in(next, slot);
-            typename Function::KeepMask drawn[count];
-            function.draw(row, pack, size, drawn);
-            typename Function::RawPack bits[count];
+            typename F::KeepMask masks[count];
+            function.draw(row, pack, size, masks);
+            RawPack<F::kInputs> raws[count];
 #pragma unroll
             for (int i = 0; i < count; ++i) {
-              if (count > 1 || row.layout.read(pack)) {
-                bits[i] = Function::staged(staging, slot + i);
+              if (count > 1 || row.packed.read(pack)) {
+                load_staged(staging, slot + i, raws[i]);
               }
             }
 #pragma unroll
             for (int i = 0; i < count; ++i) {
-              if (count > 1 || next.layout.read(next_pack)) {
-                function.stage(next, next_pack + i * size, staging, slot + i);
+              if (count > 1 || next.packed.read(next_pack)) {
+                load_async(function, next, next_pack + i * size, staging, slot + i);
               }
             }
 #pragma unroll
             for (int i = 0; i < count; ++i) {
-              typename Function::Fragment kept;
-              if (count > 1 || row.layout.read(pack)) {
-                if constexpr (Function::kFragmentFitsRaw) {
-                  Function::fragment_from_raw(bits[i], kept);
+              typename F::Fragment fragment;
+              if (count > 1 || row.packed.read(pack)) {
+                if constexpr (kFragmentFitsRaw<F>) {
+                  memcpy(&fragment, &raws[i], sizeof(fragment));
                 } else {
-                  function.keep_altered(row, pack + i * size, bits[i], kept);
-                  function.prepare(kept, result);
+                  function.to_fragment(row, pack + i * size, raws[i], fragment);
                 }
               }
-              if (count > 1 || (pack >= 0 && pack < row.layout.packs)) {
-                function.write(row, pack + i * size, kept, result, drawn[i]);
+              if (count > 1 || (pack >= 0 && pack < row.packed.packs)) {
+                function.write(row, pack + i * size, fragment, result, masks[i],
+                               Stage<kFragmentFitsRaw<F>>());
               }
             }
           });
       commit_copies();
     }
-    if (rank < row.layout.edges) {
-      function.write_edge(row, rank, edge, result);
+    if (rank < row.packed.edges) {
+      function.write(row, rank, edge, result, kReduced);
     }
     step += stride;
     if (step >= steps) {

@@ -1,38 +1,49 @@
 #pragma once
 
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/pack.cuh"
 #include "rowwise/cuda/pdl.cuh"
 #include "rowwise/cuda/row_order.cuh"
 
 namespace warpfuse::cuda {
 
-// Tier span: rows of attention, aligned to packs, of which the rules leave one span of keys
-// visible. A row takes the code for as many packs a lane as its span has: nothing else is loaded
-// or computed, and only the span's first and last pack are asked what of them is visible.
+// Tier span: rows of attention, aligned to packs, of which the rules leave one interval of keys
+// visible. Each number of packs a lane that an interval can need has code of its own: nothing else
+// is loaded or computed, and only the first and last pack of the interval are masked.
+//
+// An interval function (interval_functions.cuh) has the types T, Fragments<kSlots>, Partial and
+// Result; kInputs, inputs[kInputs] and output; kHidden, the word that hidden elements are read as;
+// reduce() of all packs of a lane; and result() of one of them. Hidden elements are written as
+// zeros whatever result() makes of them.
 
-/// A row of at most kMaxSlots packs a lane, whose span takes kSlots of them; none are a row of
-/// zeros.
+template <typename Function>
+__device__ __forceinline__ void load_interval(const Function& function, int64_t at, bool visible,
+                                              RawPack<Function::kInputs>& raw) {
+  for_inputs<Function::kInputs>([&](auto i) {
+    raw.inputs[i] = {Function::kHidden, Function::kHidden, Function::kHidden, Function::kHidden};
+    load_16_bytes_if(visible, function.inputs[i] + at, raw.inputs[i]);
+  });
+}
+
+/// A row of at most kMaxSlots packs a lane whose interval takes kSlots of them. Without a visible
+/// key, kSlots is 0.
 template <int kSlots, int kMaxSlots, typename Function, typename Group>
 __device__ __forceinline__ void interval_slots(const Function& function, int64_t offset,
-                                               const Interval& span, int packs, Group& group) {
+                                               const Interval& interval, int packs, Group& group) {
   using T = typename Function::T;
   const int rank = group.rank(), size = group.size();
-  const int first = span.begin / kPack<T>, last = (span.end + kPack<T> - 1) / kPack<T>;
-  const int mine = first + rank;  // this lane's first pack of the span
+  const int begin = interval.begin / kPack<T>, end = (interval.end + kPack<T> - 1) / kPack<T>;
+  const int first = begin + rank;  // this lane's first pack of the interval
   const auto store = [&](int pack, const uint4& bits) {
     store_16_bytes(function.output + offset + static_cast<int64_t>(pack) * kPack<T>, bits);
   };
   const auto store_zeros = [&] {
 #pragma unroll 1  // with a window alone
-    for (int pack = rank; pack < first; pack += size) {
+    for (int pack = rank; pack < begin; pack += size) {
       store(pack, {0, 0, 0, 0});
     }
 #pragma unroll
     for (int i = kSlots; i < kMaxSlots; ++i) {
-      if (mine + i * size < packs) {
-        store(mine + i * size, {0, 0, 0, 0});
+      if (first + i * size < packs) {
+        store(first + i * size, {0, 0, 0, 0});
       }
     }
   };
@@ -40,57 +51,57 @@ __device__ __forceinline__ void interval_slots(const Function& function, int64_t
     store_zeros();
   } else {
     constexpr int kLast = kSlots - 1;
-    typename Function::RawPack bits[kSlots];
+    RawPack<Function::kInputs> raws[kSlots];
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      Function::hide(bits[i],
-                     [](uint4& pack, unsigned hidden) { pack = {hidden, hidden, hidden, hidden}; });
-      const int pack = mine + i * size;
-      function.load(offset + static_cast<int64_t>(pack) * kPack<T>, i < kLast || pack < last,
-                    bits[i]);
+      const int pack = first + i * size;
+      load_interval(function, offset + static_cast<int64_t>(pack) * kPack<T>,
+                    i < kLast || pack < end, raws[i]);
     }
-    store_zeros();  // while the loads are on their way
-    const PackMask<T> until_end(span.end - (mine + kLast * size) * kPack<T>);
-    const PackMask<T> before_begin(span.begin - mine * kPack<T>);
-    const bool cut = span.begin % kPack<T> != 0;
-    Function::hide(bits[kLast],
-                   [&](uint4& pack, unsigned hidden) { until_end.keep_first(pack, hidden); });
-    if (cut) {
-      Function::hide(bits[0],
-                     [&](uint4& pack, unsigned hidden) { before_begin.keep_rest(pack, hidden); });
+    store_zeros();  // while the loads are in flight
+    const PackMask<T> until_end(interval.end - (first + kLast * size) * kPack<T>);
+    const PackMask<T> before_begin(interval.begin - first * kPack<T>);
+    const bool begins_inside = interval.begin % kPack<T> != 0;
+    for (uint4& pack : raws[kLast].inputs) {
+      until_end.keep_first(pack, Function::kHidden);
     }
-    typename Function::template Fragment<kSlots> kept;
-    const auto result = function.reduce(bits, kept, group);
+    if (begins_inside) {
+      for (uint4& pack : raws[0].inputs) {
+        before_begin.keep_rest(pack, Function::kHidden);
+      }
+    }
+    typename Function::template Fragments<kSlots> fragments;
+    const auto result = function.reduce(raws, fragments, group);
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      uint4 written = function.result(kept, i, result);
-      // Exact zeros, in a row of NaN too.
+      uint4 bits = function.result(fragments, i, result);
+      // Hidden keys are exact zeros, in a row of NaN too.
       if (i == kLast) {
-        until_end.keep_first(written, 0);
+        until_end.keep_first(bits, 0);
       }
-      if (i == 0 && cut) {
-        before_begin.keep_rest(written, 0);
+      if (i == 0 && begins_inside) {
+        before_begin.keep_rest(bits, 0);
       }
-      if (i < kLast || mine + i * size < packs) {
-        store(mine + i * size, written);
+      if (i < kLast || first + i * size < packs) {
+        store(first + i * size, bits);
       }
     }
   }
 }
 
-/// The same for a number of slots that is known when it runs, the same for the group.
+/// interval_slots() for a number of slots that is known at run time, the same in the whole group.
 template <int kSlots, int kMaxSlots, typename Function, typename Group>
-__device__ __forceinline__ void interval_slots(int slots, const Function& function, int64_t offset,
-                                               const Interval& span, int packs, Group& group) {
+__device__ __forceinline__ void dispatch_slots(int slots, const Function& function, int64_t offset,
+                                               const Interval& interval, int packs, Group& group) {
   if (slots == kSlots) {
-    interval_slots<kSlots, kMaxSlots>(function, offset, span, packs, group);
+    interval_slots<kSlots, kMaxSlots>(function, offset, interval, packs, group);
   } else if constexpr (kSlots > 0) {
-    interval_slots<kSlots - 1, kMaxSlots>(slots, function, offset, span, packs, group);
+    dispatch_slots<kSlots - 1, kMaxSlots>(slots, function, offset, interval, packs, group);
   }
 }
 
-/// A row of at most one pack a lane, for few rows, whose time is that of their waits for memory:
-/// the loads do not wait for positions and lengths to say what of them is visible.
+/// A row of at most one pack a lane. Such rows are few and bound by memory latency: the loads do
+/// not wait until positions and lengths tell which keys are visible.
 template <typename Function, typename Group>
 __device__ __forceinline__ void interval_one_pack(const Function& function,
                                                   const IntervalOrder& order, int step,
@@ -98,28 +109,28 @@ __device__ __forceinline__ void interval_one_pack(const Function& function,
   using T = typename Function::T;
   const auto place = order.place(step);
   if (should_prefetch()) {
-    function.prefetch(place.offset, order.keys());
+    for (const T* input : function.inputs) {
+      prefetch_bytes(input + place.offset, order.keys() * static_cast<int64_t>(sizeof(T)));
+    }
   }
   wait_for_previous_kernel();
   const int first_key = group.rank() * kPack<T>;
   const bool inside = first_key < order.keys();
-  typename Function::RawPack bits[1];
-  Function::hide(bits[0],
-                 [](uint4& pack, unsigned hidden) { pack = {hidden, hidden, hidden, hidden}; });
-  function.load(place.offset + first_key, inside, bits[0]);
-  const Interval span = order.span(place);
-  const PackMask<T> until_end(span.end - first_key), before_begin(span.begin - first_key);
-  Function::hide(bits[0], [&](uint4& pack, unsigned hidden) {
-    until_end.keep_first(pack, hidden);
-    before_begin.keep_rest(pack, hidden);
-  });
-  typename Function::template Fragment<1> kept;
-  const auto result = function.reduce(bits, kept, group);
-  uint4 written = function.result(kept, 0, result);
-  until_end.keep_first(written, 0);
-  before_begin.keep_rest(written, 0);
+  RawPack<Function::kInputs> raws[1];
+  load_interval(function, place.offset + first_key, inside, raws[0]);
+  const Interval interval = order.interval(place);
+  const PackMask<T> until_end(interval.end - first_key), before_begin(interval.begin - first_key);
+  for (uint4& pack : raws[0].inputs) {
+    until_end.keep_first(pack, Function::kHidden);
+    before_begin.keep_rest(pack, Function::kHidden);
+  }
+  typename Function::template Fragments<1> fragments;
+  const auto result = function.reduce(raws, fragments, group);
+  uint4 bits = function.result(fragments, 0, result);
+  until_end.keep_first(bits, 0);
+  before_begin.keep_rest(bits, 0);
   if (inside) {
-    store_16_bytes(function.output + place.offset + first_key, written);
+    store_16_bytes(function.output + place.offset + first_key, bits);
   }
 }
 
@@ -132,10 +143,10 @@ __device__ __forceinline__ void interval_row(const Function& function, const Int
     constexpr int kKeys = kPack<typename Function::T>;
     const auto place = order.place(step);
     wait_for_previous_kernel();
-    const Interval span = order.span(place);
-    const int packs = (span.end + kKeys - 1) / kKeys - span.begin / kKeys;
-    const int slots = span.begin < span.end ? (packs + group.size() - 1) / group.size() : 0;
-    interval_slots<kLanePacks, kLanePacks>(slots, function, place.offset, span,
+    const Interval interval = order.interval(place);
+    const int packs = (interval.end + kKeys - 1) / kKeys - interval.begin / kKeys;
+    const int slots = interval.begin < interval.end ? (packs + group.size() - 1) / group.size() : 0;
+    dispatch_slots<kLanePacks, kLanePacks>(slots, function, place.offset, interval,
                                            order.keys() / kKeys, group);
   }
 }
@@ -145,7 +156,7 @@ template <int kLanePacks, typename Function>
 __global__ void __launch_bounds__(256)
     interval_warp_kernel(Function function, IntervalOrder order) {
   Warp group;
-  // By way of a lane, so that the compiler sees that a warp has one row.
+  // The shuffle shows the compiler that the step is warp-uniform.
   const int step = __shfl_sync(
       0xffffffffu, static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32), 0);
   if (step < order.rows()) {

@@ -2,108 +2,82 @@
 
 #include <type_traits>
 
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/pack.cuh"
-#include "rowwise/cuda/pdl.cuh"
+#include "rowwise/cuda/backward.cuh"
+#include "rowwise/cuda/forward.cuh"
+#include "rowwise/cuda/interval.cuh"
 
 namespace warpfuse::cuda {
 
-// What a row of attention's softmax computes of its visible packs, for the tier span (span.cuh):
-// no element is asked whether it is visible, since hidden ones come in as kHidden and are written
-// as zeros whatever result() makes of them.
-
-/// softmax(scores * scale) for a positive scale, of dtypes of at most four bytes.
+/// softmax(scores * scale) of the visible keys, for a positive scale and dtypes of at most 4 bytes.
 template <typename T_>
 struct IntervalForward {
   using T = T_;
-
-  struct RawPack {
-    uint4 x;
-  };
-  static constexpr unsigned kHidden = sizeof(T) == 4              ? 0xff800000u
-                                      : std::is_same_v<T, __half> ? 0xfc00fc00u
-                                                                  : 0xff80ff80u;  // -inf
-  /// Exponentials.
   template <int kSlots>
-  struct Fragment {
-    float value[kSlots][kPack<T>];
+  struct Fragments {
+    float exponentials[kSlots][kPack<T>];
   };
-  struct Summary {
+  struct Partial {
     float max;
     float sum;  // of exp(x - max)
+    __device__ static Partial none() { return {negative_infinity<float>(), 0.0f}; }
   };
   struct Result {
     float factor;
   };
+  static constexpr int kInputs = 1;
+  static constexpr unsigned kHidden = sizeof(T) == 4              ? 0xff800000u
+                                      : std::is_same_v<T, __half> ? 0xfc00fc00u
+                                                                  : 0xff80ff80u;  // -inf
 
-  const T* input;
+  const T* inputs[1];
   T* output;
   float scale;
 
-  __device__ void prefetch(int64_t at, int64_t elements) const {
-    prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
-  }
-  __device__ void load(int64_t at, bool visible, RawPack& bits) const {
-    load_16_bytes_if(visible, input + at, bits.x);
-  }
-
-  template <typename Hide>
-  __device__ static void hide(RawPack& bits, const Hide& hide) {
-    hide(bits.x, kHidden);
-  }
-
   template <int kSlots, typename Group>
-  __device__ Result reduce(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept,
+  __device__ Result reduce(const RawPack<1> (&raws)[kSlots], Fragments<kSlots>& fragments,
                            Group& group) const {
-    const float raw_max = group.lanes().max(max_of(bits));
+    const float raw_max = group.lanes().max(max_of(raws));
     const float max = raw_max * scale;
-    const float of_lane = is_tame(raw_max) ? tame_exponentials(bits, raw_max, kept)
-                                           : exponentials(bits, raw_max, kept);
-    const Summary total = group.total(*this, {max, group.lanes().sum(of_lane)});
-    const float factor = 1.0f / total.sum;
-    return {max == total.max ? factor : factor * rescale_factor<T>(max - total.max)};
+    const float sum = fits_one_fma(raw_max) ? fma_exponentials(raws, raw_max, fragments)
+                                            : exponentials(raws, raw_max, fragments);
+    const Partial total = group.total(*this, Partial{max, group.lanes().sum(sum)});
+    return {rescale<T>(1.0f / total.sum, max, total.max)};
   }
 
   template <int kSlots>
-  __device__ uint4 result(const Fragment<kSlots>& kept, int slot, const Result& result) const {
+  __device__ uint4 result(const Fragments<kSlots>& fragments, int slot,
+                          const Result& result) const {
     float values[kPack<T>];
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
-      values[i] = kept.value[slot][i] * result.factor;
+      values[i] = fragments.exponentials[slot][i] * result.factor;
     }
     return pack_bits<T>(values);
   }
 
-  __device__ static Summary nothing() { return {negative_infinity<float>(), 0.0f}; }
-  __device__ static Summary merge(const Warp& lanes, const Summary& of_lane) {
-    const float max = lanes.max(of_lane.max);
-    return {max,
-            lanes.sum(of_lane.max == max ? of_lane.sum
-                                         : of_lane.sum * rescale_factor<T>(of_lane.max - max))};
+  __device__ static Partial merge(const Warp& lanes, const Partial& lane) {
+    const float max = lanes.max(lane.max);
+    return {max, lanes.sum(rescale<T>(lane.sum, lane.max, max))};
   }
 
  private:
-  /// The scale is positive, so the largest score is the largest before it too.
+  /// The maximum before the scale, which is positive.
   template <int kSlots>
-  __device__ static float max_of(const RawPack (&bits)[kSlots]) {
+  __device__ static float max_of(const RawPack<1> (&raws)[kSlots]) {
     if constexpr (sizeof(T) == 2) {
-      using Pair = PairOf<T>;
-      Pair max;
+      PairOf<T> max;
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {
-        Pair pairs[4];
-        memcpy(pairs, &bits[slot], sizeof(pairs));
-        const Pair of_pack = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
-        max = slot == 0 ? of_pack : __hmax2(max, of_pack);
+        const PairOf<T> pack_max = max_pair<T>(raws[slot].inputs[0]);
+        max = slot == 0 ? pack_max : __hmax2(max, pack_max);
       }
-      return larger(to_compute(max.x), to_compute(max.y));
+      return max_of_pair(max);
     } else {
       float max = negative_infinity<float>();
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {
         float x[kPack<T>];
-        unpack<T>(bits[slot].x, x);
+        unpack<T>(raws[slot].inputs[0], x);
 #pragma unroll
         for (int i = 0; i < kPack<T>; ++i) {
           max = larger(max, x[i]);
@@ -113,128 +87,146 @@ struct IntervalForward {
     }
   }
 
-  /// Whether exponents of base 2 may come from one multiply-add, x * c + (24 - max * c). Its one
-  /// rounding is that of a small number. The constant's is half a unit of max * c, below 2^-17:
-  /// that much the sums of warps may be at odds, within a warp all elements share it.
-  __device__ bool is_tame(float raw_max) const {
+  /// Whether an exponent of base 2 may be one multiply-add, x * c + (24 - max * c). The
+  /// multiply-add rounds a small number. The constant's error, half an ulp of max * c, is below
+  /// 2^-17: the elements of a warp share it, and the sums of different warps differ by it.
+  __device__ bool fits_one_fma(float raw_max) const {
     return sizeof(T) == 2 && fabsf(raw_max * (scale * kLog2E)) < 256.0f;
   }
 
   template <int kSlots>
-  __device__ float tame_exponentials(const RawPack (&bits)[kSlots], float raw_max,
-                                     Fragment<kSlots>& kept) const {
+  __device__ float fma_exponentials(const RawPack<1> (&raws)[kSlots], float raw_max,
+                                    Fragments<kSlots>& fragments) const {
     const float factor = scale * kLog2E, constant = 24.0f - raw_max * factor;
-    return each(bits, kept, [&](float x) { return fast_exp2(fmaf(x, factor, constant)); });
+    return transform(raws, fragments,
+                     [&](float x) { return fast_exp2(fmaf(x, factor, constant)); });
   }
 
-  /// As Forward has them, for scores of any size. Each product is rounded before the maximum is
-  /// taken off: that of the maximum itself gives exactly 0.
+  /// For scores of any size. Each product is rounded before the maximum is subtracted, so that the
+  /// maximum's own difference is exactly 0.
   template <int kSlots>
-  __device__ float exponentials(const RawPack (&bits)[kSlots], float raw_max,
-                                Fragment<kSlots>& kept) const {
+  __device__ float exponentials(const RawPack<1> (&raws)[kSlots], float raw_max,
+                                Fragments<kSlots>& fragments) const {
     const float base = raw_max == negative_infinity<float>() ? 0.0f : __fmul_rn(raw_max, scale);
-    return each(bits, kept, [&](float x) { return exponential<T>(__fmul_rn(x, scale) - base); });
+    return transform(raws, fragments,
+                     [&](float x) { return exponential<T>(__fmul_rn(x, scale) - base); });
   }
 
-  /// kept = f(x); returns their sum.
+  /// fragments = f(x); returns their sum.
   template <int kSlots, typename F>
-  __device__ static float each(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept, const F& f) {
+  __device__ static float transform(const RawPack<1> (&raws)[kSlots], Fragments<kSlots>& fragments,
+                                    const F& f) {
     float sum = 0.0f;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
-      float (&value)[kPack<T>] = kept.value[slot];
-      unpack<T>(bits[slot].x, value);
-      float of_pack = 0.0f;
+      float (&value)[kPack<T>] = fragments.exponentials[slot];
+      unpack<T>(raws[slot].inputs[0], value);
+      float pack_sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
         value[i] = f(value[i]);
-        of_pack += value[i];
+        pack_sum += value[i];
       }
-      sum += of_pack;
+      sum += pack_sum;
     }
     return sum;
   }
-
-  static constexpr float kLog2E = 1.4426950408889634f;
 };
 
-/// The gradient scale * y * (g - sum(y * g)).
+/// The gradient scale * y * (g - sum(y * g)) of the visible keys.
 template <typename T_>
-struct IntervalBackward {
+struct IntervalBackward : SumReduction<float> {
   using T = T_;
-
-  struct RawPack {
-    uint4 y, g;
-  };
   template <int kSlots>
-  struct Fragment {
-    RawPack bits[kSlots];
+  struct Fragments {
+    RawPack<2> raws[kSlots];
   };
-  struct Summary {
-    float sum;
-  };
-  using Result = Summary;
+  using Result = Partial;
+  static constexpr int kInputs = 2;
   static constexpr unsigned kHidden = 0;
 
-  const T* input;  // the forward's output
-  const T* grad_output;
-  T* output;  // the scores' gradient
+  const T* inputs[2];  // y, the forward pass's output, and g
+  T* output;           // the gradient of the scores
   float scale;
 
-  __device__ void prefetch(int64_t at, int64_t elements) const {
-    prefetch_bytes(input + at, elements * static_cast<int64_t>(sizeof(T)));
-    prefetch_bytes(grad_output + at, elements * static_cast<int64_t>(sizeof(T)));
-  }
-  __device__ void load(int64_t at, bool visible, RawPack& bits) const {
-    load_16_bytes_if(visible, input + at, bits.y);
-    load_16_bytes_if(visible, grad_output + at, bits.g);
-  }
-
-  template <typename Hide>
-  __device__ static void hide(RawPack& bits, const Hide& hide) {
-    hide(bits.y, kHidden);
-    hide(bits.g, kHidden);
-  }
+  IntervalBackward(const T* y, const T* g, T* output, float scale)
+      : inputs{y, g}, output(output), scale(scale) {}
 
   template <int kSlots, typename Group>
-  __device__ Result reduce(const RawPack (&bits)[kSlots], Fragment<kSlots>& kept,
+  __device__ Result reduce(const RawPack<2> (&raws)[kSlots], Fragments<kSlots>& fragments,
                            Group& group) const {
     float sum = 0.0f;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
-      kept.bits[slot] = bits[slot];
+      fragments.raws[slot] = raws[slot];
       float y[kPack<T>], g[kPack<T>];
-      unpack<T>(bits[slot].y, y);
-      unpack<T>(bits[slot].g, g);
-      float of_pack = 0.0f;
+      unpack<T>(raws[slot].inputs[0], y);
+      unpack<T>(raws[slot].inputs[1], g);
+      float pack_sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        of_pack += y[i] * g[i];
+        pack_sum += y[i] * g[i];
       }
-      sum += of_pack;
+      sum += pack_sum;
     }
-    return group.total(*this, {group.lanes().sum(sum)});
+    return group.total(*this, Partial{group.lanes().sum(sum)});
   }
 
   template <int kSlots>
-  __device__ uint4 result(const Fragment<kSlots>& kept, int slot, const Result& result) const {
-    RawPack bits = kept.bits[slot];
-    block_rematerialization(bits.y);
-    block_rematerialization(bits.g);
+  __device__ uint4 result(const Fragments<kSlots>& fragments, int slot,
+                          const Result& result) const {
+    RawPack<2> raw = fragments.raws[slot];
+    block_rematerialization(raw.inputs[0]);
+    block_rematerialization(raw.inputs[1]);
     float y[kPack<T>], g[kPack<T>], values[kPack<T>];
-    unpack<T>(bits.y, y);
-    unpack<T>(bits.g, g);
+    unpack<T>(raw.inputs[0], y);
+    unpack<T>(raw.inputs[1], g);
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
       values[i] = y[i] * (g[i] - result.sum) * scale;
     }
     return pack_bits<T>(values);
   }
+};
 
-  __device__ static Summary nothing() { return {0.0f}; }
-  __device__ static Summary merge(const LaneGroup& lanes, const Summary& of_lane) {
-    return {lanes.sum(of_lane.sum)};
+// --- which row functions have interval kernels ------------------------------------------------
+
+/// make() is a row function's interval function, and fits() says whether it takes these rows: all
+/// of their packs are aligned.
+template <typename Function>
+struct IntervalTraits {
+  static constexpr bool kSupported = false;
+  static bool fits(const Function&, int64_t) { return false; }
+};
+
+template <typename T>
+  requires(sizeof(T) <= 4)
+struct IntervalTraits<Forward<MaskedLoad<T, false>, ProbabilityStore<T>>> {
+  using Function = Forward<MaskedLoad<T, false>, ProbabilityStore<T>>;
+  static constexpr bool kSupported = true;
+
+  static bool fits(const Function& f, int64_t rows) {
+    return f.output_aligned && is_aligned(f.input, f.columns) && f.load.scale > 0 &&
+           f.load.scale < INFINITY && IntervalOrder::fits(f.load.mask.rules, rows);
   }
+  static IntervalForward<T> make(const Function& f) { return {{f.input}, f.output, f.load.scale}; }
+  static const KeyRules& rules(const Function& f) { return f.load.mask.rules; }
+};
+
+template <typename T>
+  requires(sizeof(T) <= 4)
+struct IntervalTraits<Backward<T, KeyMask<T, false>, false>> {
+  using Function = Backward<T, KeyMask<T, false>, false>;
+  static constexpr bool kSupported = true;
+
+  static bool fits(const Function& f, int64_t rows) {
+    return f.inputs_aligned && f.output_aligned && is_aligned(f.output, f.columns) &&
+           IntervalOrder::fits(f.mask.rules, rows);
+  }
+  static IntervalBackward<T> make(const Function& f) {
+    return {f.output, f.grad_output, f.grad_input, f.scale};
+  }
+  static const KeyRules& rules(const Function& f) { return f.mask.rules; }
 };
 
 }  // namespace warpfuse::cuda

@@ -1,14 +1,14 @@
 #pragma once
 
 #include "common/cascade_sum.h"
-#include "rowwise/cuda/math.cuh"
-#include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/layout.h"
 
 namespace warpfuse::cuda {
 
-/// The naive kernel, kept as the first step of the ladder: one thread a row, three reads.
+// Steps of the ladder that no plan takes: they run by an algorithm's name alone.
+
+/// One thread a row, three reads of each element.
 template <typename T, bool kLog>
 __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
   using C = Compute<T>;
@@ -28,24 +28,28 @@ __global__ void naive_kernel(const T* input, T* output, RowLayout layout) {
   for (int64_t j = 0; j < layout.columns; ++j) {
     sum.add(exponential<T>(to_compute(x[j * layout.inner]) - max));
   }
-  const C last = kLog ? logarithm(sum.value() / kExponentialUnit<T>) : C(1) / sum.value();
+  const C factor = kLog ? logarithm(sum.value() / kExponentialUnit<T>) : C(1) / sum.value();
   for (int64_t j = 0; j < layout.columns; ++j) {
     const C shifted = to_compute(x[j * layout.inner]) - max;
-    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
+    y[j * layout.inner] =
+        from_compute<T>(kLog ? shifted - factor : exponential<T>(shifted) * factor);
   }
 }
 
-/// Tier warp for rows that do not fit its registers: a warp reads its row twice.
-template <typename Function>
-__global__ void __launch_bounds__(256) warp_two_pass_kernel(Function function, int64_t steps) {
+/// A warp a row, two reads of each element: rows that do not fit the registers of a warp.
+template <RowFunction F>
+__global__ void __launch_bounds__(256) warp_two_pass_kernel(F function, int64_t steps) {
   wait_for_previous_kernel();
   Warp group;
   const int64_t step = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (step >= steps) {
     return;
   }
-  auto row = function.row(step);
-  read_and_write(function, row, group);
+  auto row = function.row(step, NoWait());
+  const PackRange all(row.packed, 0, 1);
+  const auto accumulator = read_range(function, row, all, group);
+  write_range(function, row, all, group,
+              function.finish(row, function.total(row, group, accumulator)));
 }
 
 }  // namespace warpfuse::cuda

@@ -8,6 +8,7 @@
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/in_registers.cuh"
 #include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/two_pass.cuh"
@@ -17,14 +18,18 @@
 
 namespace warpfuse::cuda {
 
-/// What a function is, for its kernels and its plan. Dropout that alters the bits of half precision
-/// needs hardly more registers than none, so it follows the lines without dropout.
-template <typename Function>
+/// Rules of attention hide parts of the function's rows.
+template <RowFunction Function>
+constexpr bool kHasRules = requires { requires Function::Mask::kRules; };
+
+/// The kind of a function, on which its kernels and its plan depend. Dropout-first in half
+/// precision edits packed bits in place and fits plain softmax's tuning lines.
+template <RowFunction Function>
 constexpr RowKind kKind = {
-    sizeof(typename Function::RawPack) == 16 ? Direction::forward : Direction::backward,
-    sizeof(typename Function::T),
-    !Function::kRules && std::is_same_v<typename Function::KeepMask, NoKeepMask>, Function::kRules,
-    !std::is_same_v<typename Function::KeepMask, NoKeepMask> && !Function::kAltersBits};
+    Function::kInputs == 1 ? Direction::forward : Direction::backward, sizeof(typename Function::T),
+    !kHasRules<Function> && std::is_empty_v<typename Function::KeepMask>, kHasRules<Function>,
+    !std::is_empty_v<typename Function::KeepMask> &&
+        !(kPrepares<Function> && !kFragmentFitsRaw<Function>)};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -44,7 +49,7 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
-          function.spans(rows),
+          IntervalTraits<Function>::fits(function, rows),
           lines ? 0 : kLinePacks - 1};
 }
 
@@ -88,17 +93,23 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   const int64_t rows_of_block = warps ? plan.threads / 32 : 1;
   const LaunchShape shape{Tier::span, plan.lane_packs, (rows + rows_of_block - 1) / rows_of_block,
                           plan.threads};
-  const auto spans = function.for_spans();
-  using Spans = std::remove_const_t<decltype(spans)>;
+  using Traits = IntervalTraits<Function>;
+  static_assert(kHasRules<Function>,
+                "without the type Mask, the kernel set has no interval kernels");
+  const auto interval_function = Traits::make(function);
+  using IntervalFunction = std::remove_const_t<decltype(interval_function)>;
   const auto launch = [&](auto kernel) {
-    return launch_kernel(kernel, shape, stream, spans, IntervalOrder(function.rules(), rows));
+    return launch_kernel(kernel, shape, stream, interval_function,
+                         IntervalOrder(Traits::rules(function), rows));
   };
   if (warps) {
-    return with_lane_packs<kKernels<Function>.span_warp>(
-        plan.lane_packs, [&](auto packs) { return launch(interval_warp_kernel<packs, Spans>); });
+    return with_lane_packs<kKernels<Function>.span_warp>(plan.lane_packs, [&](auto packs) {
+      return launch(interval_warp_kernel<packs, IntervalFunction>);
+    });
   }
-  return with_lane_packs<kKernels<Function>.span_block>(
-      plan.lane_packs, [&](auto packs) { return launch(interval_block_kernel<packs, Spans>); });
+  return with_lane_packs<kKernels<Function>.span_block>(plan.lane_packs, [&](auto packs) {
+    return launch(interval_block_kernel<packs, IntervalFunction>);
+  });
 }
 
 /// Launches as many blocks as run at once: they stay for all rows.
@@ -113,7 +124,7 @@ cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan&
   return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
     if constexpr (packs == 0) {
       return launch(shared_kernel<Function>,
-                    static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
+                    static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                                      static_cast<size_t>(plan.threads)));
     } else {
       return launch(persistent_kernel<packs, Function>);
@@ -133,8 +144,9 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
   };
-  if constexpr (Function::kDrawsBeforeWait) {
-    // Blocks that have no room at first had better have their data on its way while they draw.
+  if constexpr (kDrawsBeforeWait<Function>) {
+    // Draw before the wait only if the grid is one wave; later waves should issue their loads
+    // first.
     if (plan.lane_packs == 4 && function.draws_before_wait() && device_limits().dependent_launch &&
         shape.blocks <= device_limits().rows.multiprocessors) {
       draws_ahead_counter().add();
@@ -149,12 +161,12 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
 template <typename Function>
 cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
                           Workspace& workspace, cudaStream_t stream) {
-  using Summary = typename Function::Summary;
-  static_assert(sizeof(Summary) <= kSplitPartBytes);
+  using Partial = typename Function::Partial;
+  static_assert(sizeof(Partial) <= kSplitPartBytes);
   const int64_t steps = function.arrange(rows, 1);
   LaunchShape shape{Tier::stream, 0, steps * plan.blocks, plan.threads};
-  auto* summaries = static_cast<Summary*>(
-      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Summary))));
+  auto* partials = static_cast<Partial*>(
+      workspace.allocate(shape.blocks * static_cast<int64_t>(sizeof(Partial))));
   if constexpr (kKernels<Function>.cooperative) {
     if (plan.ahead) {
       const auto kernel = cooperative_kernel<Function>;
@@ -166,17 +178,17 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
       if (max_active_clusters(kernel, resident) >= resident.blocks) {
         return launch_kernel(
             kernel, resident, stream, function, plan.blocks,
-            static_cast<int>(plan.shared_bytes / sizeof(typename Function::RawPack) /
+            static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                              static_cast<size_t>(plan.threads)),
-            summaries);
+            partials);
       }
     }
   }
   const cudaError_t error =
-      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, summaries);
+      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, partials);
   return error != cudaSuccess ? error
                               : launch_kernel(split_write_kernel<Function>, shape, stream, function,
-                                              plan.blocks, static_cast<const Summary*>(summaries));
+                                              plan.blocks, static_cast<const Partial*>(partials));
 }
 
 /// Runs the function over [0, rows) as the plan says. The launch's error is the result.
@@ -187,7 +199,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
     case Tier::span:
-      if constexpr (Function::kSpans) {
+      if constexpr (IntervalTraits<Function>::kSupported) {
         return launch_span(function, rows, plan, stream);
       }
       return cudaErrorInvalidConfiguration;
@@ -198,7 +210,7 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   }
 }
 
-/// The same with the plan that the tuning gives for this shape.
+/// launch_rows() with the plan that the tuning gives for this shape.
 template <typename Function>
 cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {

@@ -6,29 +6,36 @@
 
 namespace warpfuse::cuda {
 
-/// What is drawn for a pack of a function without random numbers.
+// --- masks: which keys of a row are visible ---------------------------------------------------
+
+/// Where dropout stands to the softmax.
+enum class DropoutOrder { none, before_softmax, after_softmax };
+
+/// The keep mask of a function without dropout.
 struct NoKeepMask {};
 
-/// Nothing is hidden: the mask of plain softmax.
+/// No key is hidden: the mask of plain softmax.
 struct NoMask {
-  static constexpr bool kRules = false;
-  static constexpr bool kTensor = false;
+  static constexpr bool kRules = false;   // a row may have an interval of visible keys
+  static constexpr bool kTensor = false;  // a tensor hides keys too
+  static constexpr bool kReads = false;   // row() reads memory
+
   struct Row {
-    int64_t index;       // of the row; -1 where the step has none
-    int64_t begin, end;  // keys that the rules leave visible
+    int64_t index;       // in the tensors; -1 for a step without a row
+    int64_t begin, end;  // visible keys
   };
 
-  /// Steps of work for `rows` rows, `rows_of_block` of them in a block; called before a launch.
-  int64_t arrange(int64_t rows, int /*rows_of_block*/) { return rows; }
+  /// The number of steps for `rows` rows, `block_rows` of them in a block. Called on the host
+  /// before the launch.
+  int64_t arrange(int64_t rows, int /*block_rows*/) { return rows; }
 
-  /// row() calls wait() before it reads memory, if it reads any.
-  static constexpr bool kReads = false;
+  /// Calls wait() before the first read, where there is one.
   template <typename Wait>
   __device__ Row row(int64_t step, int64_t columns, const Wait&) const {
     return {step, 0, columns};
   }
   template <typename T>
-  __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row&) const {
+  __device__ PackedRow<T> packed(const T* start, int64_t columns, const Row&) const {
     return PackedRow<T>(start, columns);
   }
   __device__ bool any_visible(const Row&) const { return true; }
@@ -36,27 +43,28 @@ struct NoMask {
   __device__ bool fills() const { return false; }
 };
 
-/// The rules of scaled_masked_softmax, and its mask tensor where kWithTensor.
+/// The rules of scaled_masked_softmax and, where kTensor, its mask tensor.
 template <typename T, bool kWithTensor>
 struct KeyMask {
   static constexpr bool kRules = true;
   static constexpr bool kTensor = kWithTensor;
+  static constexpr bool kReads = true;
+
   struct Row {
     int64_t index;
     int64_t begin, end;
-    int64_t offset;  // of the row in the mask tensor
+    int64_t offset;  // in the mask tensor
   };
 
   KeyRules rules;
   MaskView mask;
   RowOrder order;
 
-  int64_t arrange(int64_t rows, int rows_of_block) {
-    order = RowOrder(rules, rows, rows_of_block);
+  int64_t arrange(int64_t rows, int block_rows) {
+    order = RowOrder(rules, rows, block_rows);
     return order.steps();
   }
 
-  static constexpr bool kReads = true;
   template <typename Wait>
   __device__ Row row(int64_t step, int64_t, const Wait& wait) const {
     const bool small = order.is_small();
@@ -68,11 +76,11 @@ struct KeyMask {
     return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
   }
 
-  __device__ PackedRow<T> layout(const T* start, int64_t columns, const Row& row) const {
+  __device__ PackedRow<T> packed(const T* start, int64_t columns, const Row& row) const {
     return PackedRow<T>(start, columns, row.begin, row.end);
   }
 
-  /// Before any mask element was seen.
+  /// Whether a key is visible as far as is known before the mask tensor is read.
   __device__ bool any_visible(const Row& row) const {
     return (!kTensor || fills()) && row.begin < row.end;
   }
@@ -85,8 +93,8 @@ struct KeyMask {
            !boolean()[row.offset + key * mask.key_stride];
   }
 
-  /// Which of the keys [key, key + kCount) the boolean mask leaves visible, a bit each; 0 for keys
-  /// outside the row's interval.
+  /// A bit for each of the keys [key, key + kCount): set where the boolean mask and the row's
+  /// interval leave it visible. full: all of them are inside the interval.
   template <int kCount>
   __device__ unsigned visible_keys(const Row& row, int64_t key, bool full) const {
     const bool* at = boolean() + row.offset + key * mask.key_stride;
@@ -118,8 +126,8 @@ struct KeyMask {
     return visible;
   }
 
-  /// The mask on the scores of the keys [key, key + kCount); any_visible is set where one is. What
-  /// lies outside the row's interval comes out as anything.
+  /// Applies the mask tensor to the scores of the keys [key, key + kCount) and sets any_visible
+  /// where one of them is visible. Scores outside the interval come out undefined.
   template <int kCount>
   __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kCount],
                         bool& any_visible) const {
@@ -136,9 +144,9 @@ struct KeyMask {
     }
     C added[kCount];
     if (mask.kind == MaskKind::additive) {
-      additive(static_cast<const T*>(mask.data), row, key, full, added);
+      load_additive(static_cast<const T*>(mask.data), row, key, full, added);
     } else {
-      additive(static_cast<const float*>(mask.data), row, key, full, added);
+      load_additive(static_cast<const float*>(mask.data), row, key, full, added);
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -150,10 +158,10 @@ struct KeyMask {
  private:
   __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
 
-  /// added = the additive mask of [key, key + kCount), -inf outside the row's interval.
+  /// Loads the additive mask of the keys [key, key + kCount); -inf outside the interval.
   template <typename M, int kCount>
-  __device__ void additive(const M* data, const Row& row, int64_t key, bool full,
-                           Compute<T> (&added)[kCount]) const {
+  __device__ void load_additive(const M* data, const Row& row, int64_t key, bool full,
+                                Compute<T> (&added)[kCount]) const {
     using C = Compute<T>;
     const M* at = data + row.offset + key * mask.key_stride;
     if constexpr (kCount % kPack<M> == 0) {
@@ -179,20 +187,21 @@ struct KeyMask {
   }
 };
 
-/// A Load functor makes scores of kCount neighbouring elements, the first of them at `column`; -inf
-/// outside the visible interval. full: all lie in it. One that kAlters changes the elements first,
-/// within their type, by what its `drop` has drawn for them; the scores of one that
-/// kScales are to be multiplied by scale_of_exponent() yet.
+// --- loads: from elements to scores -----------------------------------------------------------
+
+// A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`.
+// Hidden ones become -inf, and `visible` is set where the mask tensor shows one. full: all elements
+// are inside the row's interval. With kDropout the Load also has a `dropout` that elements are
+// multiplied by first, and exponent_scale() for the exponents.
 
 /// Scores as they are.
 template <typename T, typename Mask_ = NoMask>
 struct PlainLoad {
   using Element = T;
   using Mask = Mask_;
-  static constexpr bool kPlain = true;
-  static constexpr bool kAlters = false;
-  static constexpr bool kScales = false;
   using KeepMask = NoKeepMask;
+  static constexpr bool kPlain = true;  // scores are values of T
+  static constexpr bool kDropout = false;
   Mask mask;
 
   template <int kCount>
@@ -200,15 +209,14 @@ struct PlainLoad {
                          bool&) const {}
 };
 
-/// Scores times scale, with the mask.
+/// Scores times `scale`, with the mask.
 template <typename T, bool kTensor, typename Mask_ = KeyMask<T, kTensor>>
 struct MaskedLoad {
   using Element = T;
   using Mask = Mask_;
-  static constexpr bool kPlain = false;
-  static constexpr bool kAlters = false;
-  static constexpr bool kScales = false;
   using KeepMask = NoKeepMask;
+  static constexpr bool kPlain = false;
+  static constexpr bool kDropout = false;
   Mask mask;
   Compute<T> scale;
 

@@ -8,11 +8,11 @@
 
 namespace warpfuse::cuda {
 
-/// Elements in 16 bytes.
+/// Elements of a pack, the 16 bytes of one vectorised access.
 template <typename T>
 constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
-/// Elements of a row at most that lie in no pack of it.
+/// Elements of a row that lie in none of its packs: at most kPack - 1 at each end.
 template <typename T>
 constexpr int kMaxEdges = 2 * (kPack<T> - 1);
 
@@ -54,7 +54,7 @@ __device__ __forceinline__ void unpack(const uint4& bits, Compute<T> (&values)[k
   }
 }
 
-/// The bits of the values, each rounded once.
+/// Rounds each value once to T.
 template <typename T>
 __device__ __forceinline__ uint4 pack_bits(const Compute<T> (&values)[kPack<T>]) {
   if constexpr (sizeof(T) == 2) {
@@ -67,7 +67,21 @@ __device__ __forceinline__ uint4 pack_bits(const Compute<T> (&values)[kPack<T>])
   }
 }
 
-/// Zeros the elements i of a pack that keep(i) does not name.
+/// The largest value of a half precision pack, by packed instructions.
+template <typename T>
+__device__ __forceinline__ PairOf<T> max_pair(const uint4& bits) {
+  PairOf<T> pairs[4];
+  memcpy(pairs, &bits, sizeof(bits));
+  return __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
+}
+template <typename Pair>
+__device__ __forceinline__ float max_of_pair(const Pair& pair) {
+  return larger(to_compute(pair.x), to_compute(pair.y));
+}
+
+// --- parts of a pack --------------------------------------------------------------------------
+
+/// Zeros the elements i of a pack for which keep(i) is false.
 template <typename T, typename Keep>
 __device__ __forceinline__ void zero_elements(uint4& bits, const Keep& keep) {
   unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
@@ -82,20 +96,53 @@ __device__ __forceinline__ void zero_elements(uint4& bits, const Keep& keep) {
   bits = {words[0], words[1], words[2], words[3]};
 }
 
+/// Selects the first `elements` elements of a pack, clamped to [0, kPack]: the visible interval of
+/// a row begins or ends inside a pack.
+template <typename T>
+class PackMask {
+ public:
+  __device__ explicit PackMask(int elements)
+      : first_{bits(elements, 0), bits(elements, 1), bits(elements, 2), bits(elements, 3)} {}
+
+  /// Replaces the words of all other elements by `other`.
+  __device__ void keep_first(uint4& pack, unsigned other) const { mix(pack, first_, other); }
+  /// Replaces the words of the first elements by `other`.
+  __device__ void keep_rest(uint4& pack, unsigned other) const {
+    mix(pack, {~first_.x, ~first_.y, ~first_.z, ~first_.w}, other);
+  }
+
+ private:
+  __device__ static unsigned bits(int elements, int word) {
+    unsigned mask;  // low bits, clamped to 32
+    asm("bmsk.clamp.b32 %0, 0, %1;"
+        : "=r"(mask)
+        : "r"(max(elements * 8 * static_cast<int>(sizeof(T)) - 32 * word, 0)));
+    return mask;
+  }
+  __device__ static void mix(uint4& pack, const uint4& kept, unsigned other) {
+    pack.x = (pack.x & kept.x) | (other & ~kept.x);
+    pack.y = (pack.y & kept.y) | (other & ~kept.y);
+    pack.z = (pack.z & kept.z) | (other & ~kept.z);
+    pack.w = (pack.w & kept.w) | (other & ~kept.w);
+  }
+
+  uint4 first_;
+};
+
 // --- where packs lie --------------------------------------------------------------------------
 
-/// A row as 16-byte packs, which start where memory allows one access, and the few elements before
-/// and after them, its edges. A row may start anywhere.
+/// A row as packs, aligned in memory wherever the row starts, and edges, the elements of its head
+/// and tail that no pack holds.
 template <typename T>
 struct PackedRow {
   int head;                   // edges before the first pack
-  int edges;                  // before and after the packs
+  int edges;                  // head and tail
   int packs;                  // of the row
-  int line;                   // packs from the start of a line of the cache to the first pack
-  int first, last;            // packs to be read
-  int full_first, full_last;  // packs that are to be read entirely
+  int line;                   // packs from the start of a 128-byte cache line to the first pack
+  int first, last;            // the packs [first, last) are read
+  int full_first, full_last;  // all elements of the packs [full_first, full_last) are read
 
-  /// All of the row is to be read.
+  /// All of the row is read.
   __device__ PackedRow(const T* row, int64_t columns) {
     const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T)) % kPack<T>;
     head = static_cast<int>(min(columns, static_cast<int64_t>((kPack<T> - shift) % kPack<T>)));
@@ -106,16 +153,16 @@ struct PackedRow {
     last = full_last = packs;
   }
 
-  /// Columns [begin, end) are.
+  /// Columns [begin, end) are read.
   __device__ PackedRow(const T* row, int64_t columns, int64_t begin, int64_t end)
       : PackedRow(row, columns) {
-    first = pack_at(begin);
-    last = begin < end ? pack_at(end + kPack<T> - 1) : first;
-    full_first = pack_at(begin + kPack<T> - 1);
-    full_last = pack_at(end);
+    first = clamped_pack(begin);
+    last = begin < end ? clamped_pack(end + kPack<T> - 1) : first;
+    full_first = clamped_pack(begin + kPack<T> - 1);
+    full_last = clamped_pack(end);
   }
 
-  /// Makes it a row of nothing.
+  /// Makes it a row without elements.
   __device__ void clear() { edges = packs = first = last = 0; }
 
   __device__ int64_t column(int pack) const { return head + static_cast<int64_t>(pack) * kPack<T>; }
@@ -126,21 +173,21 @@ struct PackedRow {
   __device__ bool full(int pack) const { return pack >= full_first && pack < full_last; }
 
  private:
-  /// The pack of a column, or the nearest border of the packs.
-  __device__ int pack_at(int64_t column) const {
+  /// The pack of a column, clamped to [0, packs].
+  __device__ int clamped_pack(int64_t column) const {
     constexpr int kShift = kPack<T> == 8 ? 3 : kPack<T> == 4 ? 2 : 1;
     return min(max(static_cast<int>((column - head) >> kShift), 0), packs);
   }
 };
 
-/// Whether rows that are `stride` elements apart all start at a pack.
+/// Whether rows `stride` elements apart all start at a pack.
 template <typename T>
 __host__ __device__ inline bool is_aligned(const T* rows, int64_t stride) {
   return reinterpret_cast<uintptr_t>(rows) % 16 == 0 && stride % kPack<T> == 0;
 }
 
-/// Whether packs of two tensors whose rows are `stride_a` and `stride_b` elements apart are aligned
-/// alike in every row.
+/// Whether each row of `a` starts at the same offset from a 16-byte boundary as that of `b`, for
+/// rows `stride_a` and `stride_b` elements apart.
 template <typename T>
 __host__ __device__ inline bool same_alignment(const T* a, int64_t stride_a, const T* b,
                                                int64_t stride_b) {
@@ -148,7 +195,6 @@ __host__ __device__ inline bool same_alignment(const T* a, int64_t stride_a, con
          (stride_a - stride_b) % kPack<T> == 0;
 }
 
-/// The bits of the kPack elements at `from`, which need not be aligned.
 template <typename T>
 __device__ __forceinline__ uint4 load_unaligned(const T* from) {
   T elements[kPack<T>];
@@ -171,37 +217,13 @@ __device__ __forceinline__ void store_unaligned(T* to, const uint4& bits) {
   }
 }
 
-/// The first elements of a pack: where the visible part of a row begins or ends inside one.
 template <typename T>
-class PackMask {
- public:
-  /// So many; fewer than none are none, and more than a pack holds are all.
-  __device__ explicit PackMask(int elements)
-      : first_{bits(elements, 0), bits(elements, 1), bits(elements, 2), bits(elements, 3)} {}
-
-  /// `pack` with every word of the elements after the first ones that of `other`.
-  __device__ void keep_first(uint4& pack, unsigned other) const { mix(pack, first_, other); }
-  /// The same with the first ones.
-  __device__ void keep_rest(uint4& pack, unsigned other) const {
-    mix(pack, {~first_.x, ~first_.y, ~first_.z, ~first_.w}, other);
+__device__ __forceinline__ void store_pack(T* to, const uint4& bits, bool aligned) {
+  if (aligned) {
+    store_16_bytes(to, bits);
+  } else {
+    store_unaligned(to, bits);
   }
-
- private:
-  __device__ static unsigned bits(int elements, int word) {
-    unsigned mask;  // as many low bits; 32 are all
-    asm("bmsk.clamp.b32 %0, 0, %1;"
-        : "=r"(mask)
-        : "r"(max(elements * 8 * static_cast<int>(sizeof(T)) - 32 * word, 0)));
-    return mask;
-  }
-  __device__ static void mix(uint4& pack, const uint4& kept, unsigned other) {
-    pack.x = (pack.x & kept.x) | (other & ~kept.x);
-    pack.y = (pack.y & kept.y) | (other & ~kept.y);
-    pack.z = (pack.z & kept.z) | (other & ~kept.z);
-    pack.w = (pack.w & kept.w) | (other & ~kept.w);
-  }
-
-  uint4 first_;
-};
+}
 
 }  // namespace warpfuse::cuda

@@ -2,16 +2,15 @@
 
 #include <cstdint>
 
-#include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
 
-// What a block does before wait_for_previous_kernel(), while the kernel before its own still runs:
-// it works out where its first row lies, and has it brought to the L2 cache. That is where whatever
-// that kernel still writes ends up too, so that nothing stale is read later.
+// The prologue under programmatic dependent launch: while the previous kernel still runs, a block
+// computes the address of its first row and prefetches the row into the L2 cache. Later writes of
+// the previous kernel reach the same L2 cache, so nothing stale is read.
 
-/// Starts to bring what lies there of whole 16 bytes, as it must, to the L2 cache.
+/// Prefetches the range into L2, shrunk to whole 16-byte units as cp.async.bulk requires.
 __device__ __forceinline__ void prefetch_bytes(const void* address, int64_t bytes) {
 #if __CUDA_ARCH__ >= 900
   constexpr uintptr_t kUnit = 16;
@@ -27,54 +26,65 @@ __device__ __forceinline__ void prefetch_bytes(const void* address, int64_t byte
 #endif
 }
 
-/// Whether this thread does so for its block. About so many blocks run at once, and for later ones
-/// nothing is left to wait for: to prefetch then takes longer than not to.
+/// True in thread 0 of blocks of the first wave (estimate: 1024 threads of 64 registers a
+/// multiprocessor). Blocks of later waves start after the previous kernel has ended and would only
+/// pay for the prefetch.
 __device__ __forceinline__ bool should_prefetch() {
-  constexpr unsigned kThreads = 1024;  // of a multiprocessor, with 64 registers each
+  constexpr unsigned kThreads = 1024;
   unsigned multiprocessors;
   asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
   return threadIdx.x == 0 && blockIdx.x < multiprocessors * (kThreads / blockDim.x);
 }
 
-/// A row of a group, each of its blocks a part of it.
-template <typename Function, typename Group>
-__device__ __forceinline__ void prefetch_row(const Function& function,
-                                             const typename Function::Row& row,
+/// Prefetches `elements` elements of each input from a pack on.
+template <RowFunction F>
+__device__ __forceinline__ void prefetch(const F& function, const typename F::Row& row, int pack,
+                                         int64_t elements) {
+  using T = typename F::T;
+  for_inputs<F::kInputs>([&](auto i) {
+    if (i == 0 || function.inputs_aligned) {
+      prefetch_bytes(row.packs[i] + static_cast<int64_t>(pack) * kPack<T>,
+                     elements * static_cast<int64_t>(sizeof(T)));
+    }
+  });
+}
+
+/// Prefetches this block's part of a row that the blocks of a group share.
+template <RowFunction F, typename Group>
+__device__ __forceinline__ void prefetch_row(const F& function, const typename F::Row& row,
                                              const Group& group) {
   if (should_prefetch()) {
-    const int first = row.layout.first, packs = row.layout.last - first;
+    const int first = row.packed.first, packs = row.packed.last - first;
     const int begin = first + packs / group.blocks() * group.block();
     const int end =
-        group.block() + 1 == group.blocks() ? row.layout.last : begin + packs / group.blocks();
-    function.prefetch(row, begin, int64_t{end - begin} * kPack<typename Function::T>);
+        group.block() + 1 == group.blocks() ? row.packed.last : begin + packs / group.blocks();
+    prefetch(function, row, begin, int64_t{end - begin} * kPack<typename F::T>);
   }
 }
 
-/// Waits, at one place on all ways: the compiler moves loads that it takes for those of constants
-/// before a wait in a branch. Returns the row of a step. Where rows read no memory to be made,
-/// prefetch(row) is called before.
-template <typename Function, typename Prefetch>
-__device__ __forceinline__ typename Function::Row first_row(const Function& function, int64_t step,
-                                                            const Prefetch& prefetch) {
-  if constexpr (Function::kRowReads) {
+/// Prefetches the `rows` consecutive rows of a block.
+template <RowFunction F>
+__device__ __forceinline__ void prefetch_rows(const F& function, const typename F::Row& first,
+                                              int64_t rows) {
+  if (should_prefetch() && rows > 0) {
+    prefetch(function, first, 0,
+             (rows - 1) * function.columns + int64_t{first.packed.packs} * kPack<typename F::T>);
+  }
+}
+
+/// Returns the row for `step` after griddepcontrol.wait. The wait must dominate all loads: ptxas
+/// hoists ld.global.nc above a wait that sits in a branch. If building the row reads no memory,
+/// prefetch(row) runs before the wait.
+template <RowFunction F, typename Prefetch>
+__device__ __forceinline__ typename F::Row first_row(const F& function, int64_t step,
+                                                     const Prefetch& prefetch) {
+  if constexpr (F::kRowReads) {
     return function.row(step, [] { wait_for_previous_kernel(); });
   } else {
-    const auto row = function.row(step);
+    const auto row = function.row(step, NoWait());
     prefetch(row);
     wait_for_previous_kernel();
     return row;
-  }
-}
-
-/// `rows` rows of a block, the first alone where they do not lie one after the other.
-template <typename Function>
-__device__ __forceinline__ void prefetch_rows(const Function& function,
-                                              const typename Function::Row& first, int64_t rows) {
-  if (should_prefetch() && rows > 0) {
-    const int64_t further = function.stride() == function.columns ? rows - 1 : 0;
-    function.prefetch(
-        first, 0,
-        further * function.columns + int64_t{first.layout.packs} * kPack<typename Function::T>);
   }
 }
 

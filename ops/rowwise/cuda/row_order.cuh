@@ -17,7 +17,7 @@ struct FastDivisor {
   FastDivisor() = default;
   explicit FastDivisor(int64_t value) : divisor(value) {
     if (value > INT_MAX) {
-      return;  // only a wide division is right then
+      return;  // quotient() is not valid; callers divide 64-bit integers
     }
     while ((int64_t{1} << shift) < divisor) {
       ++shift;
@@ -37,21 +37,21 @@ struct FastDivisor {
   }
 };
 
-/// The order in which the rows of attention's scores are worked on. Where later queries see more
-/// keys, the last queries of all heads come first, so that no long row is left for the end; `group`
-/// neighbouring queries, the rows of a block, a power of two, stay together.
+/// The order in which blocks take the rows of attention's scores. Where later queries see more
+/// keys, the last queries of all heads come first, so that no long row is left for the last wave.
+/// The `block_rows` rows of a block, a power of two, are neighbouring queries.
 class RowOrder {
  public:
   RowOrder() = default;
-  RowOrder(const KeyRules& rules, int64_t rows, int group)
+  RowOrder(const KeyRules& rules, int64_t rows, int block_rows)
       : queries_(rules.queries),
         longest_first_(rules.causal || rules.query_positions.data != nullptr) {
-    groups_ = (queries_ + group - 1) / group;
+    blocks_ = (queries_ + block_rows - 1) / block_rows;
     const int64_t head_rows = rows / queries_;
-    steps_ = longest_first_ ? head_rows * groups_ * group : rows;
-    group_shift_ = 0;
-    while ((1 << group_shift_) < group) {
-      ++group_shift_;
+    steps_ = longest_first_ ? head_rows * blocks_ * block_rows : rows;
+    block_shift_ = 0;
+    while ((1 << block_shift_) < block_rows) {
+      ++block_shift_;
     }
     small_ = steps_ < INT_MAX && rows < INT_MAX && rules.fits_in_32_bits();
     by_head_rows_ = FastDivisor(head_rows);
@@ -59,24 +59,24 @@ class RowOrder {
     by_heads_ = FastDivisor(rules.heads);
   }
 
-  /// Steps in all: the rows, and a few that have none.
+  /// The number of rows, and of padding steps that have no row.
   int64_t steps() const { return steps_; }
 
-  /// All numbers fit in 32 bits, which GPUs reckon with much quicker.
+  /// All indices fit in 32 bits; 64-bit arithmetic is slower on GPUs.
   WARPFUSE_HOST_DEVICE bool is_small() const { return small_; }
 
-  /// The row of a step and its place. Where the step has none, index is -1 and the place that of
-  /// the last query: what the rules read of it must lie in their tensors.
+  /// The row of a step and its place. A padding step gets index -1 and the place of the last query,
+  /// because the rules read tensors at the place.
   template <typename Int>
   WARPFUSE_HOST_DEVICE RowPlace place(int64_t at, int64_t& index) const {
     const Int step = static_cast<Int>(at), queries = static_cast<Int>(queries_);
     Int head_row, query;
     if (longest_first_) {
-      const Int block = step >> group_shift_;
+      const Int block = step >> block_shift_;
       const Int from_last = divide(block, by_head_rows_);
       head_row = block - from_last * static_cast<Int>(by_head_rows_.divisor);
-      query = ((static_cast<Int>(groups_) - 1 - from_last) << group_shift_) + step -
-              (block << group_shift_);
+      query = ((static_cast<Int>(blocks_) - 1 - from_last) << block_shift_) + step -
+              (block << block_shift_);
     } else {
       head_row = divide(step, by_queries_);
       query = step - head_row * queries;
@@ -93,8 +93,8 @@ class RowOrder {
     return n / by.divisor;
   }
 
-  int64_t queries_ = 1, groups_ = 1, steps_ = 0;
-  int group_shift_ = 0;
+  int64_t queries_ = 1, blocks_ = 1, steps_ = 0;  // blocks_: of one head
+  int block_shift_ = 0;
   bool longest_first_ = false;
   bool small_ = true;
   FastDivisor by_head_rows_, by_queries_, by_heads_;
@@ -105,8 +105,8 @@ struct Interval {
   int begin, end;
 };
 
-/// Which row is worked on when: long rows and short ones in turn, from both ends of the queries, so
-/// that a multiprocessor has some of each, and so that neighbours in memory are neighbours in time.
+/// The order of the interval tier: long and short rows in turn, from both ends of the queries, so
+/// that each multiprocessor has some of both, and neighbours in memory are neighbours in time.
 class IntervalOrder {
  public:
   IntervalOrder(const KeyRules& rules, int64_t rows)
@@ -115,7 +115,7 @@ class IntervalOrder {
         by_queries_(rules.queries),
         by_heads_(rules.heads) {}
 
-  /// All numbers but offsets are of 32 bits.
+  /// All numbers but offsets fit in 32 bits.
   static bool fits(const KeyRules& rules, int64_t rows) {
     return rows < (int64_t{1} << 30) && rules.fits_in_32_bits();
   }
@@ -123,7 +123,7 @@ class IntervalOrder {
   WARPFUSE_HOST_DEVICE int rows() const { return rows_; }
   WARPFUSE_HOST_DEVICE int keys() const { return static_cast<int>(rules_.keys); }
 
-  /// Where a row lies; needs nothing from memory.
+  /// Reads no memory.
   struct Place {
     int64_t offset;  // of the row in the tensors
     int batch, query;
@@ -136,7 +136,7 @@ class IntervalOrder {
             query};
   }
 
-  WARPFUSE_HOST_DEVICE Interval span(const Place& place) const {
+  WARPFUSE_HOST_DEVICE Interval interval(const Place& place) const {
     const KeyInterval visible = rules_.visible<int>({place.batch, 0, place.query});
     return {static_cast<int>(visible.begin), static_cast<int>(visible.end)};
   }

@@ -1,202 +1,208 @@
 #pragma once
 
 #include "common/cascade_sum.h"
-#include "rowwise/cuda/strided_tile.cuh"
+#include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/strided_functions.cuh"
 
 namespace warpfuse::cuda {
 
-// Tier column: softmax over a dimension that is not the last, a tile of neighbouring rows at a
-// time.
+// Tier column: softmax over a dimension that is not the last, one tile of neighbouring rows at a
+// time. Function is StridedForward or StridedBackward.
 
-template <typename C>
-__device__ __forceinline__ C add_values(C a, C b) {
-  return a + b;
+/// Reduces the elements of a tile that a thread holds in x. kHasMax: lane.max is done.
+template <bool kHasMax, typename Function, int kSlots>
+__device__ __forceinline__ typename Function::Partial reduce_tile(
+    const Function& function, StridedTileGroup& group, int count,
+    typename Function::Vector (&x)[kSlots][Function::kInputs], typename Function::Partial lane) {
+  if constexpr (Function::kMax) {
+    if constexpr (!kHasMax) {
+#pragma unroll
+      for (int i = 0; i < kSlots; ++i) {
+        if (!Function::kSkips || i < count) {
+          Function::update_max(x[i], lane);
+        }
+      }
+    }
+    group.warp_max(lane.max);
+  }
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    if (!Function::kSkips || i < count) {
+      Function::add(x[i], lane);
+    }
+  }
+  group.warp_sum(lane.sum);
+  auto total = group.template total<Function::kMax>(lane);
+  function.finish(lane, total);
+  return total;
 }
 
-/// One tile that is in registers: x[i] holds column place.depth + i * place.depths. softmax is
-/// multiplied by `scale` before it is rounded.
-template <bool kLog, int kVector, int kSlots, typename T>
-__device__ __forceinline__ void strided_forward(const RowVector<T, kVector> (&x)[kSlots], T* output,
-                                                const RowLayout& layout,
-                                                const StridedTilePlace& place,
-                                                StridedTileGroup& group, Compute<T> scale) {
-  using C = Compute<T>;
-  const int64_t columns = place.inside ? layout.columns : 0;
-  const auto each = [&](const auto& visit) {
+/// One-shot: a block or a cluster holds one tile in registers, kSlots columns a thread.
+template <typename Function, int kSlots>
+__global__ void __launch_bounds__(512)
+    strided_kernel(Function function, RowLayout layout, int width, int blocks) {
+  wait_for_previous_kernel();
+  StridedTileGroup group(width, blocks);
+  const StridedTile tile(layout, group.index(), Function::kVector, group);
+  const int64_t apart = group.depths() * layout.inner;
+  typename Function::Vector x[kSlots][Function::kInputs];
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
-      if (j < columns) {
-        C values[kVector];
-        x[i].values(values);
-        visit(values, j);
+  for (int i = 0; i < kSlots; ++i) {
+#pragma unroll
+    for (int input = 0; input < Function::kInputs; ++input) {
+      if (i < tile.count) {
+        x[i][input].load(function.inputs[input] + tile.first + i * apart);
+      } else if constexpr (!Function::kSkips) {
+        x[i][input] = Function::neutral();
+      }
+    }
+  }
+  const auto total = reduce_tile<false>(function, group, tile.count, x, Function::Partial::none());
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    if (i < tile.count) {
+      function.write(x[i], total, tile.first + i * apart);
+    }
+  }
+}
+
+/// Persistent, double-buffered: while a tile is in registers, the next one is copied to shared
+/// memory. As slots of a tile are written, those of the next tile take their registers, and the
+/// copies of the tile after that start.
+template <typename Function, int kSlots>
+__global__ void __launch_bounds__(512)
+    strided_persistent_kernel(Function function, RowLayout layout, int width, int blocks,
+                              int64_t tiles) {
+  constexpr int kInputs = Function::kInputs;
+  constexpr int kGroup = kSlots / kCopyGroups;
+  extern __shared__ uint4 memory[];
+  wait_for_previous_kernel();
+  StridedTileGroup group(width, blocks);
+  const Staging staging(memory, kSlots);
+  const int64_t stride = group.groups();
+  const int64_t apart = group.depths() * layout.inner;
+
+  const auto tile_at = [&](int64_t index) {
+    return index < tiles ? StridedTile(layout, index, Function::kVector, group) : StridedTile();
+  };
+  const auto start_copy = [&](const StridedTile& tile, int i) {
+    if (i < tile.count) {
+#pragma unroll
+      for (int input = 0; input < kInputs; ++input) {
+        copy_16_bytes_and_line(staging.at(i, input),
+                               function.inputs[input] + tile.first + i * apart);
       }
     }
   };
-  C max[kVector], sum[kVector];
-#pragma unroll
-  for (int v = 0; v < kVector; ++v) {
-    max[v] = negative_infinity<C>();
-    sum[v] = C(0);
-  }
-  each([&](C(&values)[kVector], int64_t) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      max[v] = larger(max[v], values[v]);
-    }
-  });
-  group.combine(max, negative_infinity<C>(), [](C a, C b) { return larger(a, b); });
-  each([&](C(&values)[kVector], int64_t) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      sum[v] += exponential<T>(values[v] - max[v]);
-    }
-  });
-  group.combine(sum, C(0), add_values<C>);
-#pragma unroll
-  for (int v = 0; v < kVector; ++v) {
-    sum[v] = kLog ? logarithm(sum[v] / kExponentialUnit<T>) : scale / sum[v];
-  }
-  each([&](C(&values)[kVector], int64_t j) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      const C shifted = values[v] - max[v];
-      values[v] = kLog ? shifted - sum[v] : exponential<T>(shifted) * sum[v];
-    }
-    RowVector<T, kVector>::store(output + place.offset + j * layout.inner, values);
-  });
-}
 
-/// A tile a block, or a cluster: kSlots columns in the registers of a thread.
-template <typename T, bool kLog, int kVector, int kSlots>
-__global__ void __launch_bounds__(512)
-    strided_forward_kernel(const T* input, T* output, RowLayout layout, int width, int blocks,
-                           Compute<T> scale) {
-  wait_for_previous_kernel();
-  StridedTileGroup group(width, blocks);
-  const StridedTilePlace place(layout, group.index(), kVector, group);
-  RowVector<T, kVector> x[kSlots];
+  auto lane = Function::Partial::none();
+  typename Function::Vector x[kSlots][kInputs];
+  // Moves a copy group of `tile` to registers and starts the copies of the next tile.
+  const auto load_next = [&](int first, const StridedTile& tile, const StridedTile& next) {
+    wait_for_copies<kCopyGroups - 1>();
 #pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
-    if (place.inside && j < layout.columns) {
-      x[i].load(input + place.offset + j * layout.inner);
-    }
-  }
-  strided_forward<kLog>(x, output, layout, place, group, scale);
-}
-
-template <typename T, bool kLog, int kVector, int kSlots>
-__global__ void __launch_bounds__(512)
-    strided_backward_kernel(const T* grad_output, const T* output, T* grad_input, RowLayout layout,
-                            int width, int blocks) {
-  using C = Compute<T>;
-  wait_for_previous_kernel();
-  StridedTileGroup group(width, blocks);
-  const StridedTilePlace place(layout, group.index(), kVector, group);
-  const int64_t columns = place.inside ? layout.columns : 0;
-  RowVector<T, kVector> g[kSlots], y[kSlots];
+    for (int i = first; i < first + kGroup; ++i) {
+      if (i < tile.count) {
 #pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
-    if (j < columns) {
-      g[i].load(grad_output + place.offset + j * layout.inner);
-      y[i].load(output + place.offset + j * layout.inner);
-    }
-  }
-  const auto each = [&](const auto& visit) {
+        for (int input = 0; input < kInputs; ++input) {
+          x[i][input].bits = staging.load(i, input);
+        }
+      } else if constexpr (!Function::kSkips) {
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      const int64_t j = place.depth + static_cast<int64_t>(i) * place.depths;
-      if (j < columns) {
-        C grads[kVector], outputs[kVector];
-        g[i].values(grads);
-        y[i].values(outputs);
-        visit(grads, outputs, j);
+        for (int input = 0; input < kInputs; ++input) {
+          x[i][input] = Function::neutral();
+        }
       }
+      if constexpr (Function::kMax) {
+        if (!Function::kSkips || i < tile.count) {
+          Function::update_max(x[i], lane);
+        }
+      }
+      start_copy(next, i);
+    }
+    commit_copies();
+  };
+
+  int64_t index = group.index();
+  StridedTile tile = tile_at(index), next = tile_at(index + stride);
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    start_copy(tile, i);
+    if (i % kGroup == kGroup - 1) {
+      commit_copies();
+    }
+  }
+#pragma unroll
+  for (int first = 0; first < kSlots; first += kGroup) {
+    load_next(first, tile, next);
+  }
+  while (true) {
+    const auto total = reduce_tile<true>(function, group, tile.count, x, lane);
+    const StridedTile written = tile;
+    tile = next;
+    index += stride;
+    next = tile_at(index + stride);
+    lane = Function::Partial::none();
+#pragma unroll
+    for (int first = 0; first < kSlots; first += kGroup) {
+#pragma unroll
+      for (int i = first; i < first + kGroup; ++i) {
+        if (i < written.count) {
+          function.write(x[i], total, written.first + i * apart);
+        }
+      }
+      load_next(first, tile, next);
+    }
+    if (index >= tiles) {
+      return;
+    }
+  }
+}
+
+/// Two passes, for more columns than registers hold: each element is read twice.
+template <typename Function>
+__global__ void __launch_bounds__(512)
+    strided_two_pass_kernel(Function function, RowLayout layout, int width) {
+  static_assert(Function::kVector == 1);
+  using T = typename Function::T;
+  wait_for_previous_kernel();
+  StridedTileGroup group(width, 1);
+  const StridedTile tile(layout, group.index(), 1, group);
+  const int64_t apart = group.depths() * layout.inner;
+  typename Function::Vector x[Function::kInputs];
+  const auto load = [&](int i) {
+#pragma unroll
+    for (int input = 0; input < Function::kInputs; ++input) {
+      x[input].load(function.inputs[input] + tile.first + i * apart);
     }
   };
-  C sum[kVector];
-#pragma unroll
-  for (int v = 0; v < kVector; ++v) {
-    sum[v] = C(0);
-  }
-  each([&](C(&grads)[kVector], C(&outputs)[kVector], int64_t) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      sum[v] += kLog ? grads[v] : grads[v] * outputs[v];
+  auto lane = Function::Partial::none();
+  CascadeSum<Compute<T>> sum(0);
+  for (int i = 0; i < tile.count; ++i) {
+    load(i);
+    if constexpr (Function::kMax) {
+      const auto before = lane.max[0];
+      Function::update_max(x, lane);
+      if (lane.max[0] > before) {
+        sum.scale(rescale_factor<T>(before - lane.max[0]));
+      }
     }
-  });
-  group.combine(sum, C(0), add_values<C>);
-  each([&](C(&grads)[kVector], C(&outputs)[kVector], int64_t j) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      grads[v] = kLog ? grads[v] - exponential<T>(outputs[v]) * (sum[v] / kExponentialUnit<T>)
-                      : outputs[v] * (grads[v] - sum[v]);
-    }
-    RowVector<T, kVector>::store(grad_input + place.offset + j * layout.inner, grads);
-  });
-}
-
-// Tier column for more columns than registers hold: each element is read twice.
-
-template <typename T, bool kLog>
-__global__ void __launch_bounds__(512)
-    strided_two_pass_forward_kernel(const T* input, T* output, RowLayout layout, int width,
-                                    Compute<T> scale) {
-  using C = Compute<T>;
-  wait_for_previous_kernel();
-  StridedTileGroup group(width, 1);
-  const StridedTilePlace place(layout, group.index(), 1, group);
-  const int64_t columns = place.inside ? layout.columns : 0;
-  const T* x = input + place.offset;
-  T* y = output + place.offset;
-  C max[1] = {negative_infinity<C>()};
-  CascadeSum<C> exponentials(C(0));
-  for (int64_t j = place.depth; j < columns; j += place.depths) {
-    const C value = to_compute(x[j * layout.inner]);
-    if (value > max[0]) {
-      exponentials.scale(rescale_factor<T>(max[0] - value));
-      max[0] = value;
-    }
-    exponentials.add(exponential<T>(value - (max[0] == negative_infinity<C>() ? C(0) : max[0])));
+    lane.sum[0] = 0;
+    Function::add(x, lane);
+    sum.add(lane.sum[0]);
   }
-  const C of_thread = max[0];
-  group.combine(max, negative_infinity<C>(), [](C a, C b) { return larger(a, b); });
-  C sum[1] = {exponentials.value() *
-              (of_thread == max[0] ? C(1) : rescale_factor<T>(of_thread - max[0]))};
-  group.combine(sum, C(0), add_values<C>);
-  const C last = kLog ? logarithm(sum[0] / kExponentialUnit<T>) : scale / sum[0];
-  for (int64_t j = place.depth; j < columns; j += place.depths) {
-    const C shifted = to_compute(x[j * layout.inner]) - max[0];
-    y[j * layout.inner] = from_compute<T>(kLog ? shifted - last : exponential<T>(shifted) * last);
+  auto warp = lane;
+  warp.sum[0] = sum.value();
+  if constexpr (Function::kMax) {
+    group.warp_max(warp.max);
+    warp.sum[0] = rescale<T>(warp.sum[0], lane.max[0], warp.max[0]);
   }
-}
-
-template <typename T, bool kLog>
-__global__ void __launch_bounds__(512)
-    strided_two_pass_backward_kernel(const T* grad_output, const T* output, T* grad_input,
-                                     RowLayout layout, int width) {
-  using C = Compute<T>;
-  wait_for_previous_kernel();
-  StridedTileGroup group(width, 1);
-  const StridedTilePlace place(layout, group.index(), 1, group);
-  const int64_t columns = place.inside ? layout.columns : 0;
-  const T* g = grad_output + place.offset;
-  const T* y = output + place.offset;
-  T* dx = grad_input + place.offset;
-  CascadeSum<C> products(C(0));
-  for (int64_t j = place.depth; j < columns; j += place.depths) {
-    const C grad = to_compute(g[j * layout.inner]);
-    products.add(kLog ? grad : grad * to_compute(y[j * layout.inner]));
-  }
-  C sum[1] = {products.value()};
-  group.combine(sum, C(0), add_values<C>);
-  for (int64_t j = place.depth; j < columns; j += place.depths) {
-    const C grad = to_compute(g[j * layout.inner]), value = to_compute(y[j * layout.inner]);
-    dx[j * layout.inner] =
-        from_compute<T>(kLog ? grad - exponential<T>(value) * (sum[0] / kExponentialUnit<T>)
-                             : value * (grad - sum[0]));
+  group.warp_sum(warp.sum);
+  auto total = group.template total<Function::kMax>(warp);
+  function.finish(warp, total);
+  for (int i = 0; i < tile.count; ++i) {
+    load(i);
+    function.write(x, total, tile.first + i * apart);
   }
 }
 

@@ -3,24 +3,69 @@
 #include <type_traits>
 
 #include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack.cuh"
 #include "rowwise/layout.h"
 
 namespace warpfuse::cuda {
 
-// The tile of the tier column: kVector * width neighbouring rows. `width` threads read its elements
-// of one column, and the other threads of the block, and the other blocks of the cluster, have
-// other columns of it.
+// The tile of the tier column: kVector * width neighbouring rows of a dimension that is not the
+// last. `width` threads read its elements of one column; the other threads of the block, and the
+// other blocks of the cluster, read other columns.
 
-/// What a thread, a warp or a tile found of kVector rows: sums, and where they are of exponentials
-/// the maxima that these are relative to.
-template <typename T>
-struct TilePartial {
-  Compute<T> max[kPack<T>], sum[kPack<T>];
+/// kVector elements of neighbouring rows: a pack, or one element.
+template <typename T, int kVector>
+struct RowVector {
+  using C = Compute<T>;
+  std::conditional_t<(kVector > 1), uint4, T> bits;
+
+  __device__ void load(const T* from) {
+    if constexpr (kVector > 1) {
+      bits = load_16_bytes(from);
+    } else {
+      bits = *from;
+    }
+  }
+  __device__ void store(T* to) const {
+    if constexpr (kVector > 1) {
+      store_16_bytes(to, bits);
+    } else {
+      *to = bits;
+    }
+  }
+  __device__ void get(C (&values)[kVector]) const {
+    if constexpr (kVector > 1) {
+      unpack<T>(bits, values);
+    } else {
+      values[0] = to_compute(bits);
+    }
+  }
+  __device__ void set(const C (&values)[kVector]) {
+    if constexpr (kVector > 1) {
+      bits = pack_bits<T>(values);
+    } else {
+      bits = from_compute<T>(values[0]);
+    }
+  }
 };
 
-/// All threads of a tile; those that are `width` apart have the same rows.
+/// The reduction of a part of kVector rows: sums and, of exponentials, the maxima they are relative
+/// to.
+template <typename T, int kVector>
+struct StridedPartial {
+  Compute<T> max[kVector], sum[kVector];
+
+  __device__ static StridedPartial none() {
+    StridedPartial partial;
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      partial.max[v] = negative_infinity<Compute<T>>();
+      partial.sum[v] = 0;
+    }
+    return partial;
+  }
+};
+
+/// All threads of a tile. Those that are `width` apart have the same rows.
 class StridedTileGroup {
  public:
   __device__ StridedTileGroup(int width, int blocks) : width_(width), group_(blocks) {}
@@ -28,13 +73,91 @@ class StridedTileGroup {
   __device__ int width() const { return width_; }
   __device__ int blocks() const { return group_.blocks(); }
   __device__ int block() const { return group_.block(); }
-  /// Which of the grid's groups this is, and how many there are.
   __device__ int index() const { return group_.index(); }
   __device__ int groups() const { return group_.groups(); }
 
-  /// Combines the values of the lanes of a warp that have the same rows; each gets the results.
+  /// The columns that all threads of the tile read at once.
+  __device__ int depths() const { return static_cast<int>(blockDim.x) / width_ * blocks(); }
+
+  /// Maxima and sums over the lanes of a warp that have the same rows; each lane gets the results.
+  template <int kVector, typename C>
+  __device__ void warp_max(C (&values)[kVector]) const {
+    reduce_warp(values, [](C a, C b) { return larger(a, b); });
+  }
+  template <int kVector, typename C>
+  __device__ void warp_sum(C (&values)[kVector]) const {
+    reduce_warp(values, [](C a, C b) { return a + b; });
+  }
+
+  /// The total of the partials of all warps: one exchange for maxima and sums. Without kMax the
+  /// sums are added as they are.
+  template <bool kMax, typename T, int kVector>
+  __device__ StridedPartial<T, kVector> total(const StridedPartial<T, kVector>& warp_partial) {
+    using C = Compute<T>;
+    // A vector tile is at most a 128-byte cache line wide, a tile of elements a warp.
+    constexpr int kRows = kVector > 1 ? 128 / static_cast<int>(sizeof(T)) : 32;
+    __shared__ C warp_maxima[kMax ? 16 : 1][kRows + 1], warp_sums[16][kRows + 1];
+    // Double-buffered: a block that is one tile further writes where none still reads.
+    __shared__ C block_maxima[2][kMax ? 16 : 1][kRows], block_sums[2][16][kRows];
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int column = thread % width_ * kVector;
+    if (lane < width_) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        if constexpr (kMax) {
+          warp_maxima[thread / 32][column + v] = warp_partial.max[v];
+        }
+        warp_sums[thread / 32][column + v] = warp_partial.sum[v];
+      }
+    }
+    if (blocks() > 1) {
+      group_.wait_for_start();
+    }
+    __syncthreads();
+    // A warp reduces a row: lane i takes the partial of warp i, then sends the total to block i.
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    for (int row = thread / 32; row < width_ * kVector; row += warps) {
+      C sum = lane < warps ? warp_sums[lane][row] : C(0), max = negative_infinity<C>();
+      if constexpr (kMax) {
+        const C lane_max = lane < warps ? warp_maxima[lane][row] : negative_infinity<C>();
+        max = group_.lanes().max(lane_max);
+        sum = rescale<T>(sum, lane_max, max);
+      }
+      sum = group_.lanes().sum(sum);
+      if (lane < blocks()) {
+        const auto send = [&](C* to, C value) {
+          *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = value;
+        };
+        if constexpr (kMax) {
+          send(&block_maxima[turn_][block()][row], max);
+        }
+        send(&block_sums[turn_][block()][row], sum);
+      }
+    }
+    group_.sync();
+    auto total = StridedPartial<T, kVector>::none();
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      if constexpr (kMax) {
+        for (int i = 0; i < blocks(); ++i) {
+          total.max[v] = larger(total.max[v], block_maxima[turn_][i][column + v]);
+        }
+      }
+      for (int i = 0; i < blocks(); ++i) {
+        C sum = block_sums[turn_][i][column + v];
+        if constexpr (kMax) {
+          sum = rescale<T>(sum, block_maxima[turn_][i][column + v], total.max[v]);
+        }
+        total.sum[v] += sum;
+      }
+    }
+    turn_ ^= 1;
+    return total;
+  }
+
+ private:
   template <int kVector, typename C, typename Combine>
-  __device__ void of_warp(C (&values)[kVector], const Combine& combine) const {
+  __device__ void reduce_warp(C (&values)[kVector], const Combine& combine) const {
     for (int offset = 16; offset >= width_; offset /= 2) {
 #pragma unroll
       for (int v = 0; v < kVector; ++v) {
@@ -43,200 +166,28 @@ class StridedTileGroup {
     }
   }
 
-  /// Makes what the warps found, which their lanes have, what the tile found: one exchange for
-  /// maxima and sums together. Without maxima the sums are added as they are.
-  template <typename T, bool kMax>
-  __device__ void total(TilePartial<T>& found) {
-    using C = Compute<T>;
-    constexpr int kVector = kPack<T>, kRows = kWidestBytes / static_cast<int>(sizeof(T));
-    __shared__ C max_of_warps[kMax ? 16 : 1][kRows + 1], sum_of_warps[16][kRows + 1];
-    // In turn: a block that is ahead by a tile writes where none still reads.
-    __shared__ C max_of_blocks[2][kMax ? 16 : 1][kRows], sum_of_blocks[2][16][kRows];
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    const int column = thread % width_ * kVector;
-    if (lane < width_) {
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) {
-        if constexpr (kMax) {
-          max_of_warps[thread / 32][column + v] = found.max[v];
-        }
-        sum_of_warps[thread / 32][column + v] = found.sum[v];
-      }
-    }
-    if (blocks() > 1) {
-      group_.wait_for_start();
-    }
-    __syncthreads();
-    // A warp a row, a lane for what each warp found of it, and then for each block to tell.
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    for (int row = thread / 32; row < width_ * kVector; row += warps) {
-      C sum = lane < warps ? sum_of_warps[lane][row] : C(0), max = negative_infinity<C>();
-      if constexpr (kMax) {
-        const C mine = lane < warps ? max_of_warps[lane][row] : negative_infinity<C>();
-        max = group_.lanes().max(mine);
-        sum *= mine == max ? C(1) : rescale_factor<T>(mine - max);
-      }
-      sum = group_.lanes().sum(sum);
-      if (lane < blocks()) {
-        if constexpr (kMax) {
-          C* const to = &max_of_blocks[turn_][block()][row];
-          *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = max;
-        }
-        C* const to = &sum_of_blocks[turn_][block()][row];
-        *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = sum;
-      }
-    }
-    if (blocks() > 1) {
-      BlockGroup::arrive();
-      BlockGroup::wait();
-    } else {
-      __syncthreads();
-    }
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      C max = negative_infinity<C>(), sum = C(0);
-      if constexpr (kMax) {
-        for (int i = 0; i < blocks(); ++i) {
-          max = larger(max, max_of_blocks[turn_][i][column + v]);
-        }
-      }
-      for (int i = 0; i < blocks(); ++i) {
-        C of_block = sum_of_blocks[turn_][i][column + v];
-        if constexpr (kMax) {
-          const C block_max = max_of_blocks[turn_][i][column + v];
-          of_block *= block_max == max ? C(1) : rescale_factor<T>(block_max - max);
-        }
-        sum += of_block;
-      }
-      found.max[v] = max;
-      found.sum[v] = sum;
-    }
-    turn_ ^= 1;
-  }
-
-  /// Combines the values of the threads that have the same rows; each gets the result.
-  template <int kVector, typename C, typename Combine>
-  __device__ void combine(C (&values)[kVector], C identity, const Combine& combine) {
-    auto& [of_warps, of_block, of_blocks] = exchange<C>();
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    const int rows = width_ * kVector;
-    of_warp(values, combine);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      if (lane < width_) {
-        of_warps[thread / 32][lane * kVector + i] = values[i];
-      }
-    }
-    __syncthreads();
-    // A warp a row, a lane for what each warp found of it.
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    for (int row = thread / 32; row < rows; row += warps) {
-      C value = lane < warps ? of_warps[lane][row] : identity;
-#pragma unroll
-      for (int offset = 16; offset > 0; offset /= 2) {
-        value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
-      }
-      if (lane == 0) {
-        of_block[row] = value;
-      }
-    }
-    __syncthreads();
-    C total = thread < rows ? of_block[thread] : identity;
-    if (blocks() > 1) {
-      group_.wait_for_start();
-      if (thread < rows) {
-        for (int i = 0; i < blocks(); ++i) {
-          BlockGroup::remote(&of_blocks[turn_][0][0], i)[block() * kAcross + thread] = total;
-        }
-      }
-      BlockGroup::arrive();
-      BlockGroup::wait();
-      if (thread < rows) {
-        total = identity;
-        for (int i = 0; i < blocks(); ++i) {
-          total = combine(total, of_blocks[turn_][i][thread]);
-        }
-        of_block[thread] = total;
-      }
-      turn_ ^= 1;
-      __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      values[i] = of_block[thread % width_ * kVector + i];
-    }
-    __syncthreads();
-  }
-
- private:
-  static constexpr int kAcross = 64;  // rows of a tile at most
-
-  template <typename C>
-  struct Exchange {
-    C of_warps[32][kAcross + 1];
-    C of_block[kAcross];
-    C of_blocks[2][16][kAcross];  // in turn: a block ahead writes where none still reads
-  };
-  /// Of all calls of combine(), whatever they combine: two of float64 would be too large.
-  template <typename C>
-  __device__ static Exchange<C>& exchange() {
-    __shared__ Exchange<C> memory;
-    return memory;
-  }
-
-  static constexpr int kWidestBytes = 128;  // and bytes of them side by side
-
   int width_;
   BlockGroup group_;
   int turn_ = 0;
 };
 
-/// Where a thread stands in its tile.
-struct StridedTilePlace {
-  int64_t offset;     // of the thread's first row in the tensor
-  bool inside;        // there is such a row
-  int depth, depths;  // the thread's first column, and how far apart its columns are
+/// A thread's elements of a tile: `count` of them, `group.depths() * inner` apart.
+struct StridedTile {
+  int64_t first = 0;  // offset in the tensor
+  int count = 0;
 
-  __device__ StridedTilePlace(const RowLayout& layout, int64_t tile, int vector,
-                              const StridedTileGroup& group) {
+  StridedTile() = default;
+  __device__ StridedTile(const RowLayout& layout, int64_t tile, int vector,
+                         const StridedTileGroup& group) {
     const int width = group.width();
     const int64_t across = static_cast<int64_t>(width) * vector;
     const int64_t tiles = (layout.inner + across - 1) / across;
     const int64_t at = tile % tiles * across + static_cast<int64_t>(threadIdx.x) % width * vector;
-    const int depths_of_block = static_cast<int>(blockDim.x) / width;
-    offset = tile / tiles * layout.columns * layout.inner + at;
-    inside = at < layout.inner;
-    depth = group.block() * depths_of_block + static_cast<int>(threadIdx.x) / width;
-    depths = depths_of_block * group.blocks();
-  }
-};
-
-/// kVector elements of neighbouring rows: 16 bytes, or one element.
-template <typename T, int kVector>
-struct RowVector {
-  using C = Compute<T>;
-  std::conditional_t<(kVector > 1), uint4, T> held;
-
-  __device__ void load(const T* at) {
-    if constexpr (kVector > 1) {
-      held = load_16_bytes(at);
-    } else {
-      held = *at;
-    }
-  }
-  __device__ void values(C (&out)[kVector]) const {
-    if constexpr (kVector > 1) {
-      unpack<T>(held, out);
-    } else {
-      out[0] = to_compute(held);
-    }
-  }
-  __device__ static void store(T* at, const C (&values)[kVector]) {
-    if constexpr (kVector > 1) {
-      store_16_bytes(at, pack_bits<T>(values));
-    } else {
-      *at = from_compute<T>(values[0]);
-    }
+    const int depth =
+        (group.block() * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) / width;
+    first = tile / tiles * layout.columns * layout.inner + at + depth * layout.inner;
+    const int64_t left = at < layout.inner ? layout.columns - depth : 0;
+    count = left > 0 ? static_cast<int>((left + group.depths() - 1) / group.depths()) : 0;
   }
 };
 

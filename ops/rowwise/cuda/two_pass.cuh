@@ -1,170 +1,155 @@
 #pragma once
 
-#include "rowwise/cuda/group.cuh"
-#include "rowwise/cuda/memory.cuh"
+#include "rowwise/cuda/row_function.cuh"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
 
-// Rows that are kept nowhere: they are read twice.
+// Tier stream: rows that no tier holds are read twice, to reduce them and to write the result. The
+// blocks of a row, if there are several, exchange partials between two kernels.
 
-/// One of `parts` of a row: a range of its packs, and the edges in the first part. Parts begin
-/// where cache lines do: warps that read across lines make many more requests of the L2 cache.
+/// One of `parts` ranges of a row's packs; the first also has the edges. Ranges begin at cache
+/// lines: warps that read across lines make many more L2 requests.
 struct PackRange {
-  int line;  // the pack at the start of the line in which the part begins; not above 0 in the first
+  int line;  // the pack at the start of the first cache line; at most 0 in the first range
   int begin, end, edges;
 
-  template <typename Layout>
-  __device__ PackRange(const Layout& layout, int part, int parts) {
-    const int lines = (layout.line + layout.packs + kLinePacks - 1) / kLinePacks;
-    const int of_part = (lines + parts - 1) / parts * kLinePacks;
-    line = min(layout.packs, part * of_part - layout.line);
+  template <typename T>
+  __device__ PackRange(const PackedRow<T>& packed, int part, int parts) {
+    const int lines = (packed.line + packed.packs + kLinePacks - 1) / kLinePacks;
+    const int part_packs = (lines + parts - 1) / parts * kLinePacks;
+    line = min(packed.packs, part * part_packs - packed.line);
     begin = max(0, line);
-    end = min(layout.packs, line + of_part);
-    edges = part == 0 ? layout.edges : 0;
+    end = min(packed.packs, line + part_packs);
+    edges = part == 0 ? packed.edges : 0;
   }
 };
 
-/// Adds what a thread has of the packs [from, to): pack i * size + pack in bits[i].
-template <typename Function>
-__device__ __forceinline__ void add_packs(
-    const Function& function, typename Function::Row& row, typename Function::Partial& partial,
-    const typename Function::RawPack (&bits)[kStreamLanePacks], int pack, int size, int from,
-    int to) {
-  typename Function::KeepMask drawn[kStreamLanePacks];
-  function.draw(row, pack, size, drawn);
-  typename Function::Fragment kept;
-  bool raised = false;
-  if constexpr (Function::kMaxOfRaw) {
-    raised = pack >= from && pack + (kStreamLanePacks - 1) * size < to;
-    if (raised) {
-      function.raise(partial, bits);
+/// Adds raws[i], pack + i * size of the row, where it is in [from, to).
+template <RowFunction F>
+__device__ __forceinline__ void add_packs(const F& function, typename F::Row& row,
+                                          typename F::Accumulator& accumulator,
+                                          const RawPack<F::kInputs> (&raws)[kStreamLanePacks],
+                                          int pack, int size, int from, int to) {
+  typename F::KeepMask masks[kStreamLanePacks];
+  function.draw(row, pack, size, masks);
+  typename F::Fragment fragment;
+  bool max_known = false;
+  if constexpr (kMaxOfRaw<F>) {
+    max_known = pack >= from && pack + (kStreamLanePacks - 1) * size < to;
+    if (max_known) {
+      function.update_max(accumulator, raws);
     }
   }
 #pragma unroll
   for (int i = 0; i < kStreamLanePacks; ++i) {
     if (pack + i * size >= from && pack + i * size < to) {
-      function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
-      if constexpr (Function::kMaxOfRaw) {
-        if (raised) {
-          function.accumulate(partial, kept);
+      prepare_fragment(function, row, pack + i * size, raws[i], masks[i], fragment);
+      if constexpr (kMaxOfRaw<F>) {
+        if (max_known) {
+          function.add(accumulator, fragment, std::true_type());
           continue;
         }
       }
-      function.add(partial, kept);
+      function.add(accumulator, fragment);
     }
   }
 }
 
-/// What the lanes of a group find in a part of a row.
-template <typename Function, typename Group>
-__device__ typename Function::Partial read_part(const Function& function,
-                                                typename Function::Row& row, const PackRange& part,
-                                                const Group& group) {
-  typename Function::Partial partial{};
-  typename Function::RawPack bits[kStreamLanePacks];
+/// Reduces what a lane reads of a range.
+template <RowFunction F, typename Group>
+__device__ typename F::Accumulator read_range(const F& function, typename F::Row& row,
+                                              const PackRange& range, const Group& group) {
+  typename F::Accumulator accumulator{};
+  RawPack<F::kInputs> raws[kStreamLanePacks];
   const int size = group.size();
-  const int last = min(part.end, row.layout.last);
-  for (int pack = max(part.begin, row.layout.first) + group.rank(); pack < last;
+  const int last = min(range.end, row.packed.last);
+  for (int pack = max(range.begin, row.packed.first) + group.rank(); pack < last;
        pack += kStreamLanePacks * size) {
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
       if (pack + i * size < last) {
-        function.fetch(row, pack + i * size, bits[i]);
+        load(function, row, pack + i * size, raws[i]);
       }
     }
-    add_packs(function, row, partial, bits, pack, size, 0, last);
+    add_packs(function, row, accumulator, raws, pack, size, 0, last);
   }
-  if (group.rank() < part.edges) {
-    function.add(partial, function.edge(row, group.rank()));
+  if (group.rank() < range.edges) {
+    function.add(accumulator, function.edge(row, group.rank()));
   }
-  return partial;
+  return accumulator;
 }
 
-/// Reads the part again and writes it.
-template <typename Function, typename Group>
-__device__ void write_part(const Function& function, typename Function::Row& row,
-                           const PackRange& part, const Group& group,
-                           const typename Function::Result& result) {
-  typename Function::RawPack bits[kStreamLanePacks];
-  typename Function::Fragment kept;
+/// Reads the range again and writes it.
+template <RowFunction F, typename Group>
+__device__ void write_range(const F& function, typename F::Row& row, const PackRange& range,
+                            const Group& group, const typename F::Result& result) {
+  RawPack<F::kInputs> raws[kStreamLanePacks];
+  typename F::Fragment fragment;
   const int size = group.size();
-  for (int pack = part.begin + group.rank(); pack < part.end; pack += kStreamLanePacks * size) {
+  for (int pack = range.begin + group.rank(); pack < range.end; pack += kStreamLanePacks * size) {
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * size < part.end && row.layout.read(pack + i * size)) {
-        function.fetch(row, pack + i * size, bits[i]);
+      if (pack + i * size < range.end && row.packed.read(pack + i * size)) {
+        load(function, row, pack + i * size, raws[i]);
       }
     }
-    typename Function::KeepMask drawn[kStreamLanePacks];
-    function.draw(row, pack, size, drawn);
+    typename F::KeepMask masks[kStreamLanePacks];
+    function.draw(row, pack, size, masks);
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * size < part.end) {
-        if (row.layout.read(pack + i * size)) {
-          function.keep(row, pack + i * size, bits[i], kept, drawn[i]);
-          function.prepare(kept, result);
+      if (pack + i * size < range.end) {
+        if (row.packed.read(pack + i * size)) {
+          prepare_fragment(function, row, pack + i * size, raws[i], masks[i], fragment);
         }
-        function.write(row, pack + i * size, kept, result, drawn[i]);
+        function.write(row, pack + i * size, fragment, result, masks[i], kAsRead);
       }
     }
   }
-  if (group.rank() < part.edges) {
-    auto edge = function.edge(row, group.rank());
-    function.prepare(edge, result);
-    function.write_edge(row, group.rank(), edge, result);
+  if (group.rank() < range.edges) {
+    function.write(row, group.rank(), function.edge(row, group.rank()), result, kAsRead);
   }
 }
 
-/// All of a row by one group.
-template <typename Function, typename Group>
-__device__ __forceinline__ void read_and_write(const Function& function,
-                                               typename Function::Row& row, Group& group) {
-  const PackRange all(row.layout, 0, 1);
-  const auto partial = read_part(function, row, all, group);
-  write_part(function, row, all, group, function.finish(row, function.total(row, group, partial)));
-}
-
-/// Tier stream for few rows: `parts` blocks a row leave what they found in `summaries` [rows,
-/// parts], and the next kernel adds that up before it reads the row again.
-template <typename Function>
+/// `parts` blocks a row: this kernel stores partials[rows][parts], and
+/// split_write_kernel merges them before it reads the row again.
+template <RowFunction F>
 __global__ void __launch_bounds__(512)
-    split_read_kernel(Function function, int parts, typename Function::Summary* summaries) {
+    split_read_kernel(F function, int parts, typename F::Partial* partials) {
   wait_for_previous_kernel();
   BlockGroup group(1);
-  auto row = function.row(blockIdx.x / parts);
-  const PackRange part(row.layout, static_cast<int>(blockIdx.x) % parts, parts);
-  const auto partial = read_part(function, row, part, group);
-  const auto total = function.total(row, group, partial);
+  auto row = function.row(blockIdx.x / parts, NoWait());
+  const PackRange range(row.packed, static_cast<int>(blockIdx.x) % parts, parts);
+  const auto accumulator = read_range(function, row, range, group);
+  const auto total = function.total(row, group, accumulator);
   if (threadIdx.x == 0) {
-    summaries[blockIdx.x] = total;
+    partials[blockIdx.x] = total;
   }
 }
 
-/// What all parts of a row found.
-template <typename Function>
-__device__ typename Function::Summary total_of_parts(const Function& function, BlockGroup& group,
-                                                     const typename Function::Summary* summaries,
-                                                     int parts) {
-  auto of_thread = Function::nothing();
+/// Merges the partials [parts] of a row.
+template <RowFunction F>
+__device__ typename F::Partial merge_parts(const F& function, BlockGroup& group,
+                                           const typename F::Partial* partials, int parts) {
+  auto merged = F::Partial::none();
   for (int part = group.rank(); part < parts; part += group.size()) {
-    of_thread = function.join(of_thread, summaries[part]);
+    merged = function.merge(merged, partials[part]);
   }
-  return group.total(function, function.merge(group.lanes(), of_thread));
+  return group.total(function, function.merge(group.lanes(), merged));
 }
 
-template <typename Function>
+template <RowFunction F>
 __global__ void __launch_bounds__(512)
-    split_write_kernel(Function function, int parts, const typename Function::Summary* summaries) {
+    split_write_kernel(F function, int parts, const typename F::Partial* partials) {
   wait_for_previous_kernel();
   BlockGroup group(1);
-  // What was read last is still in the cache: the blocks of this kernel come in reverse.
+  // In reverse: the ranges that were read last are still in the L2 cache.
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int index = block / parts;
-  auto row = function.row(index);
-  const auto total = total_of_parts(function, group, summaries + index * parts, parts);
-  write_part(function, row, PackRange(row.layout, block % parts, parts), group,
-             function.finish(row, total));
+  auto row = function.row(index, NoWait());
+  const auto total = merge_parts(function, group, partials + index * parts, parts);
+  write_range(function, row, PackRange(row.packed, block % parts, parts), group,
+              function.finish(row, total));
 }
 
 }  // namespace warpfuse::cuda

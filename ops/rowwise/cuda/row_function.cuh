@@ -1,0 +1,212 @@
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include "common/cascade_sum.h"
+#include "rowwise/cuda/group.cuh"
+#include "rowwise/cuda/pack.cuh"
+
+namespace warpfuse::cuda {
+
+// A row function says what is computed of a row: it reduces the row and writes a result of the same
+// shape. A tier (in_registers.cuh, in_shared.cuh, two_pass.cuh, cooperative.cuh) says where the row
+// lives between its read and its write. tests/support/l2_normalise.cuh is an example.
+
+// --- what tiers and row functions exchange ----------------------------------------------------
+
+/// A pack of each input, as loaded.
+template <int kInputs>
+struct RawPack {
+  uint4 inputs[kInputs];
+};
+
+/// The base of a row function's Row.
+template <typename T, int kInputs>
+struct InputRow {
+  PackedRow<T> packed;
+  const T* rows[kInputs];   // column 0 of each input
+  const T* packs[kInputs];  // the first pack of each input
+};
+
+/// The stage of what is written: a fragment or edge as it was read, or as reduce() has left it.
+template <bool kIsReduced>
+using Stage = std::bool_constant<kIsReduced>;
+inline constexpr Stage<false> kAsRead{};
+inline constexpr Stage<true> kReduced{};
+
+/// row()'s wait for callers that have waited already.
+struct NoWait {
+  __device__ void operator()() const {}
+};
+
+// --- the interface ----------------------------------------------------------------------------
+
+namespace detail {
+struct VisitAll {
+  template <typename... Arguments>
+  __device__ void operator()(Arguments&&...) const {}
+};
+}  // namespace detail
+
+/// The interface: 8 types, 2 constants, 2 data members, 11 functions and 2 optional functions.
+template <typename F>
+concept RowFunction =
+    // T            the dtype of inputs and output
+    // kInputs      how many tensors are read
+    // Row          a row: its packs, interval of visible keys, output; one object a lane
+    std::derived_from<typename F::Row, InputRow<typename F::T, F::kInputs>> &&
+    // Fragment     a pack between its read and its write
+    // Edge         an edge element between its read and its write
+    // KeepMask     the dropout mask of a pack, which draw() makes; empty without dropout
+    // Accumulator  the running reduction of one lane
+    // Partial      the reduction of part of a row, as lanes, warps and blocks exchange it
+    std::is_trivially_copyable_v<typename F::Partial> &&
+    requires(const F f, F host, typename F::Row row, RawPack<F::kInputs> raw,
+             typename F::Fragment fragment, typename F::Edge edge, typename F::KeepMask (&masks)[1],
+             typename F::Accumulator accumulator, typename F::Partial partial,
+             typename F::Result result, BlockGroup group, const Warp warp, int i, int64_t n) {
+      // Result       what write() needs of the whole row
+      // columns      elements of a row
+      { f.columns } -> std::convertible_to<int64_t>;
+      // inputs_aligned: the packs of all inputs are aligned where those of the first are
+      { f.inputs_aligned } -> std::convertible_to<bool>;
+      // kRowReads    row() reads memory
+      { F::kRowReads } -> std::convertible_to<bool>;
+      // arrange(rows, block_rows): on the host, before a launch; the number of steps
+      { host.arrange(n, i) } -> std::same_as<int64_t>;
+      // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
+      // before its first read
+      { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;
+      // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
+      f.draw(row, i, i, masks);
+      // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
+      // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
+      f.to_fragment(row, i, raw, fragment);
+      // edge(row, i): edge element i of the row; past the last one, the neutral element
+      { f.edge(row, i) } -> std::same_as<typename F::Edge>;
+      // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
+      // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
+      // std::true_type the first time
+      { f.reduce(row, group, detail::VisitAll()) } -> std::same_as<typename F::Result>;
+      // update_max(accumulator, raws), optional: a cheap maximum of raw packs; reduce() takes raw
+      // packs the first time, and add(..., std::true_type()) fragments whose maximum is known
+      // add, total, finish: reduce() in three steps, for rows that no tier holds
+      f.add(accumulator, fragment);
+      f.add(accumulator, edge);
+      { f.total(row, group, accumulator) } -> std::same_as<typename F::Partial>;
+      { f.finish(row, partial) } -> std::same_as<typename F::Result>;
+      // merge(a, b), and merge(warp, partial) over the lanes of a warp; Partial::none() is neutral
+      { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
+      { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
+      { F::Partial::none() } -> std::same_as<typename F::Partial>;
+      // write(row, pack, fragment, result, mask, stage), write(row, i, edge, result, stage)
+      f.write(row, i, fragment, result, masks[0], kReduced);
+      f.write(row, i, edge, result, kAsRead);
+    };
+
+// --- what follows from it ---------------------------------------------------------------------
+
+template <RowFunction F>
+constexpr bool kPrepares = requires(const F f, const typename F::Row row, typename F::KeepMask mask,
+                                    RawPack<F::kInputs> raw) { f.prepare(row, 0, mask, raw); };
+
+template <RowFunction F>
+constexpr bool kMaxOfRaw =
+    requires(const F f, typename F::Accumulator accumulator, const RawPack<F::kInputs> (&raws)[1]) {
+      f.update_max(accumulator, raws);
+    };
+
+/// A fragment has room where its raw pack was.
+template <RowFunction F>
+constexpr bool kFragmentFitsRaw = sizeof(typename F::Fragment) == sizeof(RawPack<F::kInputs>);
+
+/// A fragment is the raw pack, which reduce() does not change.
+template <RowFunction F>
+constexpr bool kFragmentIsRaw = std::is_same_v<typename F::Fragment, RawPack<F::kInputs>>;
+
+/// Makes a fragment of a pack that was just loaded.
+template <RowFunction F>
+__device__ __forceinline__ void prepare_fragment(const F& function, typename F::Row& row, int pack,
+                                                 RawPack<F::kInputs> raw,
+                                                 const typename F::KeepMask& mask,
+                                                 typename F::Fragment& fragment) {
+  if constexpr (kPrepares<F>) {
+    function.prepare(row, pack, mask, raw);
+  }
+  function.to_fragment(row, pack, raw, fragment);
+}
+
+// --- loads ------------------------------------------------------------------------------------
+
+/// Calls visit(i) for each input, with i a constant: pointers and packs that a loop variable
+/// indexes would live in local memory.
+template <int kInputs, typename Visit>
+__device__ __forceinline__ void for_inputs(const Visit& visit) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (visit(std::integral_constant<int, i>()), ...);
+  }(std::make_integer_sequence<int, kInputs>());
+}
+
+/// `policy` is an L2 cache policy (memory.cuh) or nothing.
+template <RowFunction F, typename... Policy>
+__device__ __forceinline__ void load(const F& function, const typename F::Row& row, int pack,
+                                     RawPack<F::kInputs>& raw, Policy... policy) {
+  for_inputs<F::kInputs>([&](auto i) {
+    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
+    raw.inputs[i] =
+        i == 0 || function.inputs_aligned ? load_16_bytes(from, policy...) : load_unaligned(from);
+  });
+}
+
+/// Starts the copy of a pack to shared memory.
+template <RowFunction F, typename... Policy>
+__device__ __forceinline__ void load_async(const F& function, const typename F::Row& row, int pack,
+                                           const Staging& staging, int slot, Policy... policy) {
+  for_inputs<F::kInputs>([&](auto i) {
+    const auto* from = row.packs[i] + static_cast<int64_t>(pack) * kPack<typename F::T>;
+    if (i == 0 || function.inputs_aligned) {
+      copy_16_bytes(staging.at(slot, i), from, policy...);
+    } else {
+      staging.store(slot, i, load_unaligned(from));
+    }
+  });
+}
+
+template <int kInputs>
+__device__ __forceinline__ void load_staged(const Staging& staging, int slot,
+                                            RawPack<kInputs>& raw) {
+  for_inputs<kInputs>([&](auto i) { raw.inputs[i] = staging.load(slot, i); });
+}
+
+template <int kInputs>
+__device__ __forceinline__ void store_staged(const Staging& staging, int slot,
+                                             const RawPack<kInputs>& raw) {
+  for_inputs<kInputs>([&](auto i) { staging.store(slot, i, raw.inputs[i]); });
+}
+
+// --- a reduction that several row functions share ---------------------------------------------
+
+/// A sum over the row.
+template <typename C>
+struct SumReduction {
+  struct Partial {
+    C sum;
+    __device__ static Partial none() { return {C(0)}; }
+  };
+  struct Accumulator {
+    CascadeSum<C> sum{C(0)};
+  };
+
+  __device__ static Partial merge(const Partial& a, const Partial& b) { return {a.sum + b.sum}; }
+  __device__ static Partial merge(const LaneGroup& lanes, const Partial& lane_partial) {
+    return {lanes.sum(lane_partial.sum)};
+  }
+  template <typename Row, typename Group>
+  __device__ Partial total(const Row&, Group& group, const Accumulator& accumulator) const {
+    return group.total(*this, merge(group.lanes(), {accumulator.sum.value()}));
+  }
+};
+
+}  // namespace warpfuse::cuda

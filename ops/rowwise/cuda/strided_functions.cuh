@@ -1,0 +1,133 @@
+#pragma once
+
+#include "rowwise/cuda/strided_tile.cuh"
+
+namespace warpfuse::cuda {
+
+// Functions of a tile of kVector * width rows. kHeld: the elements stay in registers between
+// their read and their write; else they are read twice.
+
+/// softmax times `scale`, or log_softmax.
+template <typename T_, bool kLog, int kVector_, bool kHeld = true>
+struct StridedForward {
+  using T = T_;
+  using C = Compute<T>;
+  static constexpr int kInputs = 1;
+  static constexpr int kVector = kVector_;
+  using Vector = RowVector<T, kVector>;
+  using Partial = StridedPartial<T, kVector>;
+  /// There is a maximum.
+  static constexpr bool kMax = true;
+  /// Slots without an element are skipped. The cheap exponentials of half precision cost less than
+  /// the branch, so such slots hold -inf.
+  static constexpr bool kSkips = sizeof(T) >= 4;
+  /// Exponentials replace the scores where they fit; else they are computed twice.
+  static constexpr bool kKeeps = kHeld && !kLog && sizeof(T) >= 4;
+
+  const T* inputs[1];
+  T* output;
+  C scale;
+
+  __device__ static Vector neutral() {
+    C values[kVector];
+    for (C& value : values) {
+      value = negative_infinity<C>();
+    }
+    Vector vector;
+    vector.set(values);
+    return vector;
+  }
+
+  __device__ static void update_max(const Vector (&x)[1], Partial& partial) {
+    C values[kVector];
+    x[0].get(values);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      partial.max[v] = larger(partial.max[v], values[v]);
+    }
+  }
+  __device__ static void add(Vector (&x)[1], Partial& partial) {
+    C values[kVector];
+    x[0].get(values);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      const C base = partial.max[v] == negative_infinity<C>() ? C(0) : partial.max[v];
+      values[v] = exponential<T>(values[v] - base);
+      partial.sum[v] += values[v];
+    }
+    if constexpr (kKeeps) {
+      x[0].set(values);
+    }
+  }
+  /// Turns the total's sum into what write() needs; elements are relative to the warp's maximum.
+  __device__ void finish(const Partial& warp, Partial& total) const {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      const C kept = kKeeps ? rescale_factor<T>(warp.max[v] - total.max[v]) : C(1);
+      total.sum[v] =
+          kLog ? logarithm(total.sum[v] / kExponentialUnit<T>) : scale * kept / total.sum[v];
+    }
+  }
+  __device__ void write(const Vector (&x)[1], const Partial& total, int64_t at) const {
+    C values[kVector];
+    x[0].get(values);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      values[v] = kKeeps ? values[v] * total.sum[v]
+                  : kLog ? (values[v] - total.max[v]) - total.sum[v]
+                         : exponential<T>(values[v] - total.max[v]) * total.sum[v];
+    }
+    Vector result;
+    result.set(values);
+    result.store(output + at);
+  }
+};
+
+/// The gradient of softmax or log_softmax.
+template <typename T_, bool kLog, int kVector_, bool kHeld = true>
+struct StridedBackward {
+  using T = T_;
+  using C = Compute<T>;
+  static constexpr int kInputs = 2;
+  static constexpr int kVector = kVector_;
+  using Vector = RowVector<T, kVector>;
+  using Partial = StridedPartial<T, kVector>;
+  static constexpr bool kMax = false;
+  static constexpr bool kSkips = false;
+
+  const T* inputs[2];  // the gradient of the output, and the output
+  T* grad_input;
+
+  __device__ static Vector neutral() { return {}; }
+
+  __device__ static void add(const Vector (&x)[2], Partial& partial) {
+    C grads[kVector], outputs[kVector];
+    x[0].get(grads);
+    x[1].get(outputs);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      partial.sum[v] += kLog ? grads[v] : grads[v] * outputs[v];
+    }
+  }
+  __device__ static void finish(const Partial&, Partial& total) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      total.sum[v] /= kLog ? kExponentialUnit<T> : 1;
+    }
+  }
+  __device__ void write(const Vector (&x)[2], const Partial& total, int64_t at) const {
+    C grads[kVector], outputs[kVector];
+    x[0].get(grads);
+    x[1].get(outputs);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      grads[v] = kLog ? grads[v] - exponential<T>(outputs[v]) * total.sum[v]
+                      : outputs[v] * (grads[v] - total.sum[v]);
+    }
+    Vector result;
+    result.set(grads);
+    result.store(grad_input + at);
+  }
+};
+
+}  // namespace warpfuse::cuda
