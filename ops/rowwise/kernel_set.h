@@ -47,9 +47,10 @@ struct LanePacks {
 struct RowKind {
   Direction direction;
   int element_bytes;
-  bool plain;    // softmax or log_softmax
-  bool masked;   // keys may be hidden
-  bool dropout;  // it follows the table's lines for dropout
+  bool plain;           // softmax or log_softmax
+  bool masked;          // keys may be hidden
+  bool dropout;         // it follows the table's lines for dropout
+  bool tensor = false;  // a mask tensor hides keys
 
   /// Bytes of a pack of each input of a row.
   constexpr int pack_bytes() const { return direction == Direction::forward ? 16 : 32; }
@@ -76,6 +77,7 @@ struct KernelSet {
   LanePacks block;           // tiers block and cluster, one row per block or cluster
   LanePacks persistent;      // tiers block and cluster, double-buffered; 0: rows in shared memory
   bool cooperative = false;  // tier stream, all blocks resident
+  bool chunk = false;        // tier chunk
 };
 
 /// float64 has one kernel per tier. Attention's rows need no persistent kernels: up to 512K keys
@@ -88,6 +90,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     set.block = {4};
     return set;
   }
+  set.chunk = !kind.dropout && (kind.plain || kind.masked);
   set.warp = {1, 2, 3, 4};
   if (kind.plain && forward) {
     set.warp = {0, 1, 2, 3, 4};

@@ -10,6 +10,8 @@ namespace warpfuse {
 struct KeyInterval {
   int64_t begin;
   int64_t end;
+
+  WARPFUSE_HOST_DEVICE bool contains(int64_t key) const { return key >= begin && key < end; }
 };
 
 /// An int32 or int64 tensor of positions or lengths, [B, Tq] or [B]; data is null where absent.

@@ -53,6 +53,14 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
           kernels.warp.at_least(std::max<int64_t>(1, ceil_divide(shape.packs, lanes)));
       return plan->lane_packs > 0;
     }
+    case Tier::chunk: {
+      const int64_t pack = 16 / shape.kind.element_bytes;
+      const int64_t columns = (shape.packs + 1) * pack - 1;  // at most
+      // One element per lane less than there is room for: an odd number avoids bank conflicts.
+      plan->lanes = static_cast<int>(
+          std::bit_ceil(static_cast<uint64_t>(ceil_divide(columns, entry.lane_packs - 1))));
+      return kernels.chunk && shape.edges > 0 && plan->lanes <= 32;
+    }
     case Tier::span: {
       const bool warp = kernels.span_warp.contains(entry.lane_packs) &&
                         shape.packs <= int64_t{32} * entry.lane_packs;
@@ -119,8 +127,7 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
   const KernelSet kernels = kernel_set(shape.kind);
   RowPlan plan{};
   for (const TuningEntry& entry : tuning.lines(shape.kind.direction, shape.kind.element_bytes)) {
-    if (shape.packs <= entry.packs && shape.rows <= entry.rows &&
-        (shape.kind.dropout || !entry.dropout) &&
+    if (shape.packs <= entry.packs && shape.rows <= entry.rows && entry.is_for(shape.kind) &&
         plan_entry(entry, shape, kernels, lowered, &plan)) {
       break;
     }
@@ -133,7 +140,7 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
   const RowLimits lowered = lower(limits, tuning);
   const KernelSet kernels = kernel_set(shape.kind);
   for (const TuningEntry& entry : tuning.lines(shape.kind.direction, shape.kind.element_bytes)) {
-    if (entry.tier == tier && (shape.kind.dropout || !entry.dropout) &&
+    if (entry.tier == tier && entry.is_for(shape.kind) &&
         plan_entry(entry, shape, kernels, lowered, plan)) {
       return true;
     }

@@ -4,9 +4,10 @@ namespace warpfuse {
 namespace {
 
 // In the order of Tier.
-Counter counters[] = {Counter("tier.warp"),    Counter("tier.span"),     Counter("tier.block"),
-                      Counter("tier.cluster"), Counter("tier.stream"),   Counter("tier.column"),
-                      Counter("tier.naive"),   Counter("tier.elements"), Counter("tier.tile")};
+Counter counters[] = {Counter("tier.warp"),   Counter("tier.chunk"),   Counter("tier.span"),
+                      Counter("tier.block"),  Counter("tier.cluster"), Counter("tier.stream"),
+                      Counter("tier.column"), Counter("tier.naive"),   Counter("tier.elements"),
+                      Counter("tier.tile")};
 Counter draws_ahead("draws.ahead");
 
 }  // namespace

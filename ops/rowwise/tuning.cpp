@@ -16,9 +16,22 @@ namespace warpfuse {
 namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr const char* kDropoutSuffix = "_dropout";  // of a direction
-constexpr std::array kTiers = {Tier::warp,    Tier::span,   Tier::block,
+// Of a direction.
+constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 3> kSuffixes = {
+    {{TuningEntry::Functions::plain, "_plain"},
+     {TuningEntry::Functions::no_tensor, "_no_tensor"},
+     {TuningEntry::Functions::dropout, "_dropout"}}};
+constexpr std::array kTiers = {Tier::warp,    Tier::chunk,  Tier::span,  Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
+
+std::string_view suffix_of(TuningEntry::Functions functions) {
+  for (const auto& [known, suffix] : kSuffixes) {
+    if (known == functions) {
+      return suffix;
+    }
+  }
+  return "";
+}
 
 // What entries are sorted by.
 std::pair<Direction, int> kind_of(const TuningEntry& entry) {
@@ -29,7 +42,7 @@ std::pair<Direction, int> kind_of(const TuningEntry& entry) {
 LanePacks kernels_for(const TuningEntry& entry) {
   LanePacks found;
   for (const RowKind& kind : row_kinds(entry.direction, entry.element_bytes)) {
-    if (kind.dropout || !entry.dropout) {
+    if (entry.is_for(kind)) {
       const KernelSet set = kernel_set(kind);
       found = found | (entry.tier == Tier::warp   ? set.warp
                        : entry.tier == Tier::span ? set.span_warp | set.span_block
@@ -69,7 +82,8 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.packs < 1 || entry.rows < 1) {
     return "packs and rows are positive, or *";
   }
-  if (entry.dropout && (entry.tier == Tier::span || entry.tier == Tier::column)) {
+  const bool dropout = entry.functions == TuningEntry::Functions::dropout;
+  if (dropout && (entry.tier == Tier::span || entry.tier == Tier::column)) {
     return "lines for dropout have no tier span or column";
   }
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
@@ -84,16 +98,24 @@ std::string refusal(const TuningEntry& entry) {
                            (registers && entry.tier == Tier::column) ||
                            (rows && !registers && entry.direction == Direction::backward) ||
                            (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
-  const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::span ||
+  const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::chunk ||
+                           entry.tier == Tier::span ||
                            (rows && !entry.ahead && entry.lane_packs > 4);
   const int most = at_most_256 ? 256 : at_most_512 ? 512 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
+  const int chunk_slots = entry.direction == Direction::forward ? kChunkSlots : kChunkSlots / 2;
   switch (entry.tier) {
     case Tier::warp:
       return entry.blocks != 1 || entry.ahead ? "the tier warp has one block, nothing ahead"
                                               : refused_packs(entry);
+    case Tier::chunk:
+      return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1 || dropout ||
+                     entry.lane_packs != chunk_slots
+                 ? "the tier chunk has one block, nothing ahead, " + std::to_string(chunk_slots) +
+                       " elements a lane, no dropout, and not 8 bytes"
+                 : "";
     case Tier::span:
       return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1
                  ? "the tier span has one block, nothing ahead, and not 8 bytes"
@@ -131,7 +153,7 @@ std::string refusal(const TuningEntry& entry) {
     case Tier::tile:
       break;
   }
-  return "the tier is warp, span, block, cluster, stream or column";
+  return "the tier is warp, chunk, span, block, cluster, stream or column";
 }
 
 template <typename Number>
@@ -153,20 +175,24 @@ std::string star(int64_t number) { return number == kAny ? "*" : std::to_string(
 
 // The entry in the words of a line.
 TuningEntry parse_entry(std::istringstream& words, std::string direction) {
-  const bool dropout = direction.ends_with(kDropoutSuffix);
-  if (dropout) {
-    direction.resize(direction.size() - std::string_view(kDropoutSuffix).size());
+  TuningEntry entry{};
+  for (const auto& [functions, suffix] : kSuffixes) {
+    if (direction.ends_with(suffix)) {
+      entry.functions = functions;
+      direction.resize(direction.size() - suffix.size());
+      break;
+    }
   }
   std::string bytes, packs, rows, tier, threads, lane_packs, blocks, ahead, more;
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward[_dropout] bytes packs rows tier threads lane_packs blocks "
+        "expected: forward|backward[_plain|_no_tensor|_dropout] bytes packs rows tier threads "
+        "lane_packs "
+        "blocks "
         "ahead");
   }
-  TuningEntry entry{};
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
-  entry.dropout = dropout;
   entry.element_bytes = number<int>(bytes);
   entry.packs = number_or_any(packs);
   entry.rows = number_or_any(rows);
@@ -241,6 +267,8 @@ const char* to_string(Tier tier) {
   switch (tier) {
     case Tier::warp:
       return "warp";
+    case Tier::chunk:
+      return "chunk";
     case Tier::span:
       return "span";
     case Tier::block:
@@ -271,10 +299,10 @@ std::string Tuning::to_string() const {
        << "\n# direction bytes packs rows tier threads lane_packs blocks ahead\n";
   for (const TuningEntry& entry : entries) {
     text << (entry.direction == Direction::forward ? "forward" : "backward")
-         << (entry.dropout ? kDropoutSuffix : "") << ' ' << entry.element_bytes << ' '
-         << star(entry.packs) << ' ' << star(entry.rows) << ' ' << warpfuse::to_string(entry.tier)
-         << ' ' << entry.threads << ' ' << entry.lane_packs << ' ' << entry.blocks << ' '
-         << entry.ahead << '\n';
+         << suffix_of(entry.functions) << ' ' << entry.element_bytes << ' ' << star(entry.packs)
+         << ' ' << star(entry.rows) << ' ' << warpfuse::to_string(entry.tier) << ' '
+         << entry.threads << ' ' << entry.lane_packs << ' ' << entry.blocks << ' ' << entry.ahead
+         << '\n';
   }
   return text.str();
 }
@@ -297,9 +325,10 @@ Tuning parse_tuning(const std::string& text) {
       // What holds nothing takes any shape, on any device.
       for (const Tier tier : {Tier::stream, Tier::column}) {
         const bool covered = std::ranges::any_of(tuning.entries, [&](const TuningEntry& entry) {
-          return entry.direction == direction && !entry.dropout && entry.element_bytes == bytes &&
-                 entry.packs == kAny && entry.rows == kAny && entry.tier == tier &&
-                 entry.lane_packs == 0 && (tier == Tier::stream ? !entry.ahead : entry.blocks == 1);
+          return entry.direction == direction && entry.functions == TuningEntry::Functions::all &&
+                 entry.element_bytes == bytes && entry.packs == kAny && entry.rows == kAny &&
+                 entry.tier == tier && entry.lane_packs == 0 &&
+                 (tier == Tier::stream ? !entry.ahead : entry.blocks == 1);
         });
         if (!covered) {
           throw std::invalid_argument(

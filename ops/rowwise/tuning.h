@@ -13,6 +13,7 @@ namespace warpfuse {
 /// Where a row lives while it is reduced.
 enum class Tier {
   warp,      // in registers of 1..32 lanes, several rows a warp
+  chunk,     // the same, element by element; a warp copies neighbouring rows in one piece
   span,      // what is visible of it, in registers of a warp or a block
   block,     // in registers or shared memory of one block
   cluster,   // in registers or shared memory of 2..16 blocks
@@ -27,13 +28,19 @@ const char* to_string(Tier tier);
 
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
 /// of them, are run so. The first line is taken that fits the shape, the device and the function's
-/// kernels (kernel_set.h). Lines for dropout are for functions that draw random numbers alone, the
-/// others for all. Lines of the tier span are for attention whose keys are hidden by position
-/// alone. Lines of the tier column are for softmax over a dimension that is not the last, and
-/// `packs` are its columns.
+/// kernels (kernel_set.h). Lines with `functions` are for these alone, the others for all. Lines of
+/// the tier span are for attention whose keys are hidden by position alone. Lines of the tier
+/// column are for softmax over a dimension that is not the last, and `packs` are its columns.
 struct TuningEntry {
+  enum class Functions {
+    all,
+    plain,      // softmax and log_softmax
+    no_tensor,  // without a mask tensor and dropout
+    dropout,    // that draw random numbers
+  };
+
   Direction direction;
-  bool dropout;
+  Functions functions;
   int element_bytes;
   int64_t packs;
   int64_t rows;
@@ -44,6 +51,18 @@ struct TuningEntry {
   bool ahead;      // the blocks stay, and the next row is on its way while one is worked on; in the
                    // tier stream, all blocks run at once and keep what they can of a few rows
 
+  bool is_for(const RowKind& kind) const {
+    switch (functions) {
+      case Functions::plain:
+        return kind.plain;
+      case Functions::no_tensor:
+        return !kind.tensor && !kind.dropout;
+      case Functions::dropout:
+        return kind.dropout;
+      default:
+        return true;
+    }
+  }
   bool operator==(const TuningEntry&) const = default;
 };
 
@@ -147,6 +166,10 @@ inline constexpr int kLinePacks = 128 / 16;
 
 /// Packs that a lane reads at once in the tier stream.
 inline constexpr int kStreamLanePacks = 4;
+
+/// Values in the registers of a lane, in the tier chunk: a forward has as many elements, a backward
+/// half of them.
+inline constexpr int kChunkSlots = 32;
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;

@@ -10,9 +10,14 @@ limit shared_bytes 232448
 limit cluster_blocks 16
 
 # A function follows the first line that it has a kernel for (kernel_set.h): attention has none of
-# the lines with 2 packs per lane or `ahead`, and goes on to the next.
+# the lines with 2 packs per lane or `ahead`, and goes on to the next. Lines with a suffix are for
+# some functions alone (tuning.h). The tier chunk is for rows that are not aligned; lane_packs are
+# elements there.
 # direction bytes packs rows  tier    threads lane_packs blocks ahead
 forward  2     32     264   warp     64      1          1      0
+forward  2     8      *     chunk    64      32         1      0
+forward_no_tensor 2 16     *     chunk    64      32         1      0
+forward_plain 2 30     *     chunk    64      32         1      0
 forward  2     32     *     warp     64      4          1      0
 forward  2     128    132   span     128     1          1      0
 forward  2     128    *     span     128     4          1      0
@@ -70,6 +75,8 @@ forward  2     *      *     column   512     8          16     0
 forward  2     *      *     column   512     0          1      0
 
 forward  4     32     264   warp     64      1          1      0
+forward_no_tensor 4 15     *     chunk    64      32         1      0
+forward_plain 4 31     *     chunk    64      32         1      0
 forward  4     32     *     warp     64      4          1      0
 forward  4     128    132   span     128     1          1      0
 forward  4     128    *     span     128     4          1      0
@@ -79,6 +86,7 @@ forward  4     1024   *     span     256     4          1      0
 forward  4     128    264   block    128     1          1      0
 forward  4     128    *     warp     64      4          1      0
 forward  4     256    132   block    256     1          1      0
+forward_plain 4 240    *     chunk    64      32         1      0
 forward_dropout 4 256  *     warp     64      8          1      0
 forward  4     256    *     block    64      4          1      0
 forward  4     512    132   block    256     2          1      0
@@ -147,6 +155,9 @@ forward  8     *      *     column   512     8          16     0
 forward  8     *      *     column   512     0          1      0
 
 backward 2     32     264   warp     64      1          1      0
+backward 2     8      *     chunk    64      16         1      0
+backward_no_tensor 2 15     *     chunk    64      16         1      0
+backward_plain 2 16     *     chunk    64      16         1      0
 backward 2     32     *     warp     64      4          1      0
 backward 2     128    132   span     128     1          1      0
 backward 2     128    *     span     128     4          1      0
@@ -197,6 +208,8 @@ backward 2     *      *     column   512     8          16     0
 backward 2     *      *     column   512     0          1      0
 
 backward 4     32     264   warp     64      1          1      0
+backward_no_tensor 4 15     *     chunk    64      16         1      0
+backward_plain 4 23     *     chunk    64      16         1      0
 backward 4     32     *     warp     64      4          1      0
 backward 4     128    132   span     128     1          1      0
 backward 4     128    *     span     128     4          1      0
@@ -204,6 +217,8 @@ backward 4     256    *     span     64      4          1      0
 backward 4     512    *     span     128     4          1      0
 backward 4     1024   *     span     256     4          1      0
 backward 4     128    264   block    128     1          1      0
+backward 4     63     *     chunk    64      16         1      0
+backward_no_tensor 4 95     *     chunk    64      16         1      0
 backward 4     128    *     block    128     1          1      0
 backward_dropout 4 256 *     block    64      4          1      0
 backward 4     512    132   block    256     2          1      0

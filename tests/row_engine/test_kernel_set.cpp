@@ -49,12 +49,13 @@ RowShape shape_of(const RowKind& kind, int64_t packs, int64_t rows) {
 /// The kernel of a plan joins the others.
 void add(const RowPlan& plan, KernelSet& kernels) {
   kernels.cooperative |= plan.tier == Tier::stream && plan.ahead;
+  kernels.chunk |= plan.tier == Tier::chunk;
   LanePacks* const packs = plan.tier == Tier::warp ? &kernels.warp
                            : plan.tier == Tier::span
                                ? plan.lanes == 32 ? &kernels.span_warp : &kernels.span_block
-                           : plan.tier == Tier::stream ? nullptr
-                           : plan.ahead                ? &kernels.persistent
-                                                       : &kernels.block;
+                           : plan.tier == Tier::stream || plan.tier == Tier::chunk ? nullptr
+                           : plan.ahead ? &kernels.persistent
+                                        : &kernels.block;
   if (packs != nullptr) {
     *packs = *packs | LanePacks{plan.lane_packs};
   }
@@ -120,13 +121,15 @@ TEST_CASE("each kernel is one that the library's table or a name launches", "[tu
     CHECK(to_string(compiled.span_warp) == to_string(used.span_warp));
     CHECK(to_string(compiled.span_block) == to_string(used.span_block));
     CHECK(compiled.cooperative == used.cooperative);
+    CHECK(compiled.chunk == used.chunk);
   }
 }
 
 TEST_CASE("no table plans what is not compiled", "[tuning]") {
   // All lines that are not refused, each before the library's table.
   int64_t plans = 0;
-  for (const std::string tier : {"warp 64", "span 32", "span 96", "block 96", "cluster 64"}) {
+  for (const std::string tier :
+       {"warp 64", "chunk 64", "span 32", "span 96", "block 96", "cluster 64"}) {
     for (int packs = 0; packs <= 9; ++packs) {
       for (const int ahead : {0, 1}) {
         std::string text;

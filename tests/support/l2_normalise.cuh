@@ -7,9 +7,7 @@ namespace warpfuse::cuda {
 /// The smallest row function: y = x / |x|, rows of float divided by their L2 norm.
 struct L2Normalise : SumReduction<float> {
   using T = float;
-  struct Row : InputRow<float, 1> {
-    float* out;
-  };
+  using Row = InputRow<float, 1>;
   using Fragment = RawPack<1>;
   using Edge = float;
   struct KeepMask {};
@@ -27,7 +25,10 @@ struct L2Normalise : SumReduction<float> {
   __device__ Row row(int64_t step, const Wait&) const {
     const float* in = input + step * columns;
     const PackedRow<float> packed(in, columns);
-    return {{packed, {in}, {in + packed.head}}, output + step * columns};
+    return {packed, {in}, {in + packed.head}, output + step * columns};
+  }
+  __device__ Row element_row(int64_t step) const {
+    return {PackedRow<float>(columns), {input + step * columns}, {}, output + step * columns};
   }
   template <int kPacks>
   __device__ void draw(const Row&, int, int, KeepMask (&)[kPacks]) const {}
@@ -35,8 +36,9 @@ struct L2Normalise : SumReduction<float> {
   __device__ void to_fragment(const Row&, int, const Fragment& raw, Fragment& fragment) const {
     fragment = raw;
   }
-  __device__ float edge(const Row& row, int i) const {
-    return i < row.packed.edges ? row.rows[0][row.packed.edge_column(i)] : 0.0f;
+  __device__ KeyInterval interval(const Row&) const { return {0, columns}; }
+  __device__ float element(const Row& row, int64_t column, bool inside) const {
+    return inside ? row.rows[0][column] : 0.0f;
   }
 
   template <typename Group, typename Each>
@@ -61,8 +63,9 @@ struct L2Normalise : SumReduction<float> {
     store_unaligned(row.out + row.packed.column(pack), pack_bits<float>(values));
   }
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int i, float edge, Result factor, Stage<kIsReduced>) const {
-    row.out[row.packed.edge_column(i)] = edge * factor;
+  __device__ void write_element(const Row& row, int64_t column, bool, float x, Result factor,
+                                Stage<kIsReduced>) const {
+    row.out[column] = x * factor;
   }
 
  private:

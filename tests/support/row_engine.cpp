@@ -92,12 +92,14 @@ warpfuse::RowKind row_kind(warpfuse::Direction direction, int64_t element_bytes)
           .dropout = false};
 }
 
-warpfuse::RowKind attention_kind(warpfuse::Direction direction, int64_t element_bytes) {
+warpfuse::RowKind attention_kind(warpfuse::Direction direction, int64_t element_bytes,
+                                 bool tensor) {
   return {.direction = direction,
           .element_bytes = static_cast<int>(element_bytes),
           .plain = false,
           .masked = true,
-          .dropout = false};
+          .dropout = false,
+          .tensor = tensor};
 }
 
 warpfuse::RowShape row_shape(const warpfuse::RowKind& kind, const at::Tensor& tensor, bool span) {

@@ -62,7 +62,8 @@ warpfuse::RowLimits row_limits();
 
 /// What softmax and log_softmax are for their plan, and attention without dropout.
 warpfuse::RowKind row_kind(warpfuse::Direction direction, int64_t element_bytes);
-warpfuse::RowKind attention_kind(warpfuse::Direction direction, int64_t element_bytes);
+warpfuse::RowKind attention_kind(warpfuse::Direction direction, int64_t element_bytes,
+                                 bool tensor = false);
 
 /// The rows of a contiguous tensor's last dimension. It is the forward's input, or the output that
 /// a backward takes. span: the tier span can take them.

@@ -98,9 +98,10 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
   for (const MaskArguments& made : mask_arguments(queries, keys, dtype, maker)) {
     const MaskArguments a = placed_at(offsets.second, made, device);
     const Expected expected = tensor_masked_softmax(made_x, made);
-    const bool rules = !a.attn_mask && dtype != at::kDouble;
-    functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size()), x,
-                         rules && are_packs(x), [=] { return masked_softmax(x, a); },
+    const bool tensor = a.attn_mask.has_value();
+    const bool rules = !tensor && dtype != at::kDouble;
+    functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size(), tensor),
+                         x, rules && are_packs(x), [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
@@ -108,7 +109,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back({mask_kind(a) + ", backward",
-                         attention_kind(Direction::backward, y.element_size()), y,
+                         attention_kind(Direction::backward, y.element_size(), tensor), y,
                          rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return tensor_masked_softmax_backward(made_grad, made_y, made); }});
@@ -118,11 +119,12 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 
 std::vector<std::string> runs_of_all_tiers() {
   // Not every function has kernels of 8 packs a lane in the tiers warp and span.
-  std::vector<std::string> runs = {"warp 128 4 1 0",   "warp 128 8 1 0",   "span 64 4 1 0",
-                                   "span 96 1 1 0",    "span 96 8 1 0",    "block 128 4 1 0",
-                                   "block 64 4 1 1",   "block 64 8 1 1",   "block 128 0 1 1",
-                                   "stream 128 0 1 0", "stream 32 0 64 0", "stream 64 0 4 1",
-                                   "cluster 64 4 4 0", "cluster 32 8 4 1", "cluster 64 0 2 1"};
+  std::vector<std::string> runs = {"warp 128 4 1 0",   "warp 128 8 1 0",  "chunk 64 32 1 0",
+                                   "chunk 96 16 1 0",  "span 64 4 1 0",   "span 96 1 1 0",
+                                   "span 96 8 1 0",    "block 128 4 1 0", "block 64 4 1 1",
+                                   "block 64 8 1 1",   "block 128 0 1 1", "stream 128 0 1 0",
+                                   "stream 32 0 64 0", "stream 64 0 4 1", "cluster 64 4 4 0",
+                                   "cluster 32 8 4 1", "cluster 64 0 2 1"};
   if (row_limits().cluster_blocks < 4) {
     std::erase_if(runs, [](const std::string& run) { return run.starts_with("cluster"); });
   }

@@ -41,7 +41,6 @@ struct Backward : SumReduction<Compute<T_>> {
   static constexpr bool kRecomputes = Inputs::kOrder == DropoutOrder::after_softmax;
 
   struct Row : InputRow<T, 2> {
-    T* dx;
     typename Mask::Row interval;
   };
 
@@ -76,11 +75,19 @@ struct Backward : SumReduction<Compute<T_>> {
     const int64_t offset = interval.index * columns;
     const T *y = output + offset, *g = grad_output + offset;
     const PackedRow<T> packed = mask.packed(y, columns, interval);
-    Row row{{packed, {y, g}, {y + packed.head, g + packed.head}}, grad_input + offset, interval};
+    Row row{{packed, {y, g}, {y + packed.head, g + packed.head}, grad_input + offset}, interval};
     if (interval.index < 0) {
       row.packed.clear();
     }
     return row;
+  }
+
+  __device__ Row element_row(int64_t step) const {
+    const auto interval = mask.row(step, columns, NoWait());
+    const int64_t offset = interval.index * columns;
+    return {
+        {PackedRow<T>(columns), {output + offset, grad_output + offset}, {}, grad_input + offset},
+        interval};
   }
 
   template <int kPacks>
@@ -104,8 +111,8 @@ struct Backward : SumReduction<Compute<T_>> {
     }
     if constexpr (Mask::kRules) {
       if (!full) {
-        zero_elements<T>(y, [&](int i) { return in_interval(row, column + i); });
-        zero_elements<T>(g, [&](int i) { return in_interval(row, column + i); });
+        zero_elements<T>(y, [&](int i) { return interval(row).contains(column + i); });
+        zero_elements<T>(g, [&](int i) { return interval(row).contains(column + i); });
       }
       if constexpr (Mask::kTensor) {
         if (!mask.fills() && mask.kind() == MaskKind::boolean) {
@@ -120,12 +127,11 @@ struct Backward : SumReduction<Compute<T_>> {
     fragment = raw;
   }
 
-  __device__ Edge edge(const Row& row, int i) const {
-    if (i >= row.packed.edges) {
-      return {C(0), C(0)};
-    }
-    const int64_t column = row.packed.edge_column(i);
-    if (!in_interval(row, column)) {
+  __device__ static KeyInterval interval(const Row& row) {
+    return {row.interval.begin, row.interval.end};
+  }
+  __device__ Edge element(const Row& row, int64_t column, bool inside) const {
+    if (!inside) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
@@ -165,21 +171,24 @@ struct Backward : SumReduction<Compute<T_>> {
       unpack<T>(raw.inputs[1], g);
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
-        values[i] = gradient(row, row.packed.column(pack) + i, y[i], g[i], result);
+        const int64_t column = row.packed.column(pack) + i;
+        values[i] = Mask::kRules && result.check_mask && is_hidden(row, column)
+                        ? C(0)
+                        : gradient(y[i], g[i], result);
       }
       drop(keep_mask, result, values);
       bits = pack_bits<T>(values);
     }
-    store_pack(row.dx + row.packed.column(pack), bits, output_aligned);
+    store_pack(row.out + row.packed.column(pack), bits, output_aligned);
   }
 
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int i, const Edge& edge, const Result& result,
-                        Stage<kIsReduced>) const {
-    const int64_t column = row.packed.edge_column(i);
-    C value[1] = {in_interval(row, column) ? gradient(row, column, edge.y, edge.g, result) : C(0)};
+  __device__ void write_element(const Row& row, int64_t column, bool inside, const Edge& edge,
+                                const Result& result, Stage<kIsReduced>) const {
+    const bool hidden = Mask::kTensor && result.check_mask && mask.hides(row.interval, column);
+    C value[1] = {inside && !hidden ? gradient(edge.y, edge.g, result) : C(0)};
     drop(draw_element(row, column), result, value);
-    row.dx[column] = from_compute<T>(value[0]);
+    row.out[column] = from_compute<T>(value[0]);
   }
 
  private:
@@ -200,11 +209,11 @@ struct Backward : SumReduction<Compute<T_>> {
     }
   }
 
-  __device__ C gradient(const Row& row, int64_t key, C y, C g, const Result& result) const {
-    if (Mask::kRules && result.check_mask &&
-        (!in_interval(row, key) || mask.hides(row.interval, key))) {
-      return C(0);
-    }
+  __device__ bool is_hidden(const Row& row, int64_t key) const {
+    return !interval(row).contains(key) || mask.hides(row.interval, key);
+  }
+
+  __device__ C gradient(C y, C g, const Result& result) const {
     return kLog ? g - exponential<T>(y) * (result.sum / kExponentialUnit<T>)
                 : y * (g - result.sum) * scale;
   }
@@ -221,10 +230,6 @@ struct Backward : SumReduction<Compute<T_>> {
       sum += kLog ? g[i] : y[i] * g[i];
     }
     return sum;
-  }
-
-  __device__ static bool in_interval(const Row& row, int64_t key) {
-    return key >= row.interval.begin && key < row.interval.end;
   }
 };
 

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(512)
     add_packs(function, row, accumulator, raws, pack, threads, held.shared_end, held.to);
   }
   const bool has_edge = rank < range.edges;
-  typename F::Edge edge = function.edge(row, has_edge ? rank : row.packed.edges);
+  typename F::Edge edge = load_edge(function, row, has_edge ? rank : row.packed.edges);
   if (has_edge) {
     function.add(accumulator, edge);
   }
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(512)
   write_hidden(range.begin, held.from);
   write_hidden(held.to, range.end);
   if (has_edge) {
-    function.write(row, rank, edge, result, kAsRead);
+    write_edge(function, row, rank, edge, result, kAsRead);
   }
 }
 

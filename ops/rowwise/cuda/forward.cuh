@@ -28,7 +28,6 @@ struct Forward : ForwardSums<Load, Store> {
   static constexpr bool inputs_aligned = true;
 
   struct Row : InputRow<T, 1> {
-    T* out;
     typename Mask::Row interval;
     bool visible;  // this lane saw a visible key in a pack
     T* out_packs;
@@ -51,6 +50,15 @@ struct Forward : ForwardSums<Load, Store> {
   template <typename Wait>
   __device__ Row row(int64_t step, const Wait& wait) const {
     return make_row(load.mask.row(step, columns, wait));
+  }
+
+  __device__ Row element_row(int64_t step) const {
+    const auto interval = load.mask.row(step, columns, NoWait());
+    const int64_t offset = interval.index * columns;
+    return {{PackedRow<T>(columns), {input + offset}, {}, output + offset},
+            interval,
+            load.mask.any_visible(interval),
+            nullptr};
   }
 
   // Dropout's draws before the wait for the previous kernel (in_registers.cuh).
@@ -94,12 +102,10 @@ struct Forward : ForwardSums<Load, Store> {
                 row.visible);
   }
 
-  __device__ Edge edge(const Row& row, int i) const {
-    if (i >= row.packed.edges) {
-      return {{{negative_infinity<C>()}}, false};
-    }
-    const int64_t column = row.packed.edge_column(i);
-    const bool inside = in_interval(row, column);
+  __device__ static KeyInterval interval(const Row& row) {
+    return {row.interval.begin, row.interval.end};
+  }
+  __device__ Edge element(const Row& row, int64_t column, bool inside) const {
     Edge edge{{{inside ? to_compute(row.rows[0][column]) : negative_infinity<C>()}}, false};
     if (inside) {
       if constexpr (Load::kDropout) {
@@ -123,11 +129,10 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int i, const Edge& edge, const Result& result,
-                        Stage<kIsReduced>) const {
-    const int64_t column = row.packed.edge_column(i);
+  __device__ void write_element(const Row& row, int64_t column, bool inside, const Edge& edge,
+                                const Result& result, Stage<kIsReduced>) const {
     C value[1] = {C(0)};
-    if (in_interval(row, column) && !result.empty) {
+    if (inside && !(Mask::kTensor && result.empty)) {
       finish_values<kIsReduced>(row, column, edge, result, draw_element(row, column), value);
     }
     row.out[column] = from_compute<T>(value[0]);
@@ -138,13 +143,11 @@ struct Forward : ForwardSums<Load, Store> {
     const T* in = input + interval.index * columns;
     const PackedRow<T> packed = load.mask.packed(in, columns, interval);
     T* out = output + interval.index * columns;
-    Row row{{packed, {in}, {in + packed.head}},
-            out,
+    Row row{{packed, {in}, {in + packed.head}, out},
             interval,
             load.mask.any_visible(interval),
             out + packed.head};
-    // The compiler would else compute the addresses again for each pack.
-    asm volatile("" : "+l"(row.packs[0]), "+l"(row.out_packs));
+    asm volatile("" : "+l"(row.packs[0]));  // else the address is computed again for each pack
     if (interval.index < 0) {
       row.packed.clear();
     }
@@ -182,8 +185,10 @@ struct Forward : ForwardSums<Load, Store> {
     if constexpr (Store::kDropout) {
       Store::finish(mask, C(0) * result.factor, values);
     }
-    // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them.
-    if (Mask::kRules && !result.sound) {
+    // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them. An
+    // element alone is inside the interval.
+    constexpr bool kMayHide = kCount == 1 ? Mask::kTensor : Mask::kRules;
+    if (kMayHide && !result.sound) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (is_hidden(row, column + i)) {
@@ -193,11 +198,9 @@ struct Forward : ForwardSums<Load, Store> {
     }
   }
 
-  __device__ static bool in_interval(const Row& row, int64_t key) {
-    return key >= row.interval.begin && key < row.interval.end;
-  }
   __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !in_interval(row, key) || (!load.mask.fills() && load.mask.hides(row.interval, key));
+    return !interval(row).contains(key) ||
+           (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 };
 

@@ -195,7 +195,7 @@ struct ForwardSums {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const C value = base(values.value[i]);
-      sum += value;
+      sum = i == 0 ? value : sum + value;
       if constexpr (Store::kKeepsExponential) {
         values.value[i] = value;
       }

@@ -79,7 +79,7 @@ __device__ __forceinline__ void reduce_and_write(const F& function, const typena
     }
   }
   if (rank < row.packed.edges) {
-    function.write(row, rank, edge, result, kReduced);
+    write_edge(function, row, rank, edge, result, kReduced);
   }
 }
 
@@ -108,7 +108,7 @@ __device__ __forceinline__ void row_in_registers(const F& function, typename F::
     function.note_used(row);
     load_row();
   }
-  typename F::Edge edge = function.edge(row, rank);
+  typename F::Edge edge = load_edge(function, row, rank);
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (row.packed.read(rank + i * size)) {
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename F::Fragment) <= 1
       }
     }
     commit_copies();
-    next_edge = function.edge(row, rank);
+    next_edge = load_edge(function, row, rank);
   };
   int64_t step = group.index();
   start(step);

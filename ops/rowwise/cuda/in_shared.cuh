@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
         });
     commit_copies();
   }
-  typename F::Edge edge = function.edge(row, rank);
+  typename F::Edge edge = load_edge(function, row, rank);
   while (true) {
     const auto result = function.reduce(row, group, [&](auto first_time, const auto& visit) {
       for (int part = 0; part < kCopyGroups; ++part) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
     if (step + stride >= steps) {
       next.packed.clear();
     }
-    const typename F::Edge next_edge = function.edge(next, rank);
+    const typename F::Edge next_edge = load_edge(function, next, rank);
     for (int part = 0; part < kCopyGroups; ++part) {
       for_copy_group(
           part, [&](int slot) { return all_read(row, slot) && all_read(next, slot); },
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
       commit_copies();
     }
     if (rank < row.packed.edges) {
-      function.write(row, rank, edge, result, kReduced);
+      write_edge(function, row, rank, edge, result, kReduced);
     }
     step += stride;
     if (step >= steps) {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/kernel.h"
+#include "rowwise/cuda/chunk.cuh"
 #include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/in_registers.cuh"
@@ -18,18 +19,16 @@
 
 namespace warpfuse::cuda {
 
-/// Rules of attention hide parts of the function's rows.
-template <RowFunction Function>
-constexpr bool kHasRules = requires { requires Function::Mask::kRules; };
-
 /// The kind of a function, on which its kernels and its plan depend. Dropout-first in half
 /// precision edits packed bits in place and fits plain softmax's tuning lines.
 template <RowFunction Function>
-constexpr RowKind kKind = {
-    Function::kInputs == 1 ? Direction::forward : Direction::backward, sizeof(typename Function::T),
-    !kHasRules<Function> && std::is_empty_v<typename Function::KeepMask>, kHasRules<Function>,
-    !std::is_empty_v<typename Function::KeepMask> &&
-        !(kPrepares<Function> && !kFragmentFitsRaw<Function>)};
+constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
+                           sizeof(typename Function::T),
+                           !kHasRules<Function> && std::is_empty_v<typename Function::KeepMask>,
+                           kHasRules<Function>,
+                           !std::is_empty_v<typename Function::KeepMask> &&
+                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>),
+                           kHasMaskTensor<Function>};
 
 /// The kernels that it is compiled with.
 template <typename Function>
@@ -84,6 +83,26 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
                            lanes_log2);
     }
   });
+}
+
+template <typename Function>
+cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
+                         cudaStream_t stream) {
+  const int warps = plan.threads / 32;
+  constexpr int kBusyWarps = 16;  // of a multiprocessor
+  const auto chunk = ChunkShape::of<typename Function::T>(
+      rows, static_cast<int>(function.columns), plan.lanes, plan.lane_packs,
+      int64_t{kBusyWarps} * device_limits().rows.multiprocessors);
+  const int64_t steps = function.arrange(rows, 0);
+  const int64_t block_rows = int64_t{warps} * chunk.rows;
+  const LaunchShape shape{
+      Tier::chunk,
+      plan.lane_packs,
+      (steps + block_rows - 1) / block_rows,
+      plan.threads,
+      1,
+      sizeof(uint4) * static_cast<size_t>(warps * Function::kInputs * chunk.packs)};
+  return launch_kernel(chunk_kernel<Function>, shape, stream, function, steps, chunk);
 }
 
 template <typename Function>
@@ -198,6 +217,11 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   switch (plan.tier) {
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
+    case Tier::chunk:
+      if constexpr (kKernels<Function>.chunk) {
+        return launch_chunk(function, rows, plan, stream);
+      }
+      return cudaErrorInvalidConfiguration;
     case Tier::span:
       if constexpr (IntervalTraits<Function>::kSupported) {
         return launch_span(function, rows, plan, stream);

@@ -153,6 +153,17 @@ struct PackedRow {
     last = full_last = packs;
   }
 
+  /// No packs: all elements are edges.
+  __device__ explicit PackedRow(int64_t columns)
+      : head(static_cast<int>(columns)),
+        edges(head),
+        packs(0),
+        line(0),
+        first(0),
+        last(0),
+        full_first(0),
+        full_last(0) {}
+
   /// Columns [begin, end) are read.
   __device__ PackedRow(const T* row, int64_t columns, int64_t begin, int64_t end)
       : PackedRow(row, columns) {

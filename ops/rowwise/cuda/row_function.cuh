@@ -7,6 +7,7 @@
 #include "common/cascade_sum.h"
 #include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/pack.cuh"
+#include "rowwise/key_mask.h"
 
 namespace warpfuse::cuda {
 
@@ -28,6 +29,7 @@ struct InputRow {
   PackedRow<T> packed;
   const T* rows[kInputs];   // column 0 of each input
   const T* packs[kInputs];  // the first pack of each input
+  T* out;                   // column 0 of the output
 };
 
 /// The stage of what is written: a fragment or edge as it was read, or as reduce() has left it.
@@ -50,7 +52,7 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// The interface: 8 types, 2 constants, 2 data members, 11 functions and 2 optional functions.
+/// The interface: 8 types, 2 constants, 2 data members, 12 functions and 2 optional functions.
 template <typename F>
 concept RowFunction =
     // T            the dtype of inputs and output
@@ -79,13 +81,17 @@ concept RowFunction =
       // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
       // before its first read
       { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;
+      // element_row(step): the row of a step as edges alone; the tier chunk moves its pointers
+      { f.element_row(n) } -> std::same_as<typename F::Row>;
       // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
       f.draw(row, i, i, masks);
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
-      // edge(row, i): edge element i of the row; past the last one, the neutral element
-      { f.edge(row, i) } -> std::same_as<typename F::Edge>;
+      // interval(row): the columns that are read; all of them where no keys are hidden
+      { f.interval(row) } -> std::same_as<KeyInterval>;
+      // element(row, column, inside): one element of the row; the neutral one unless inside
+      { f.element(row, n, true) } -> std::same_as<typename F::Edge>;
       // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
       // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
       // std::true_type the first time
@@ -101,12 +107,21 @@ concept RowFunction =
       { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
       { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
       { F::Partial::none() } -> std::same_as<typename F::Partial>;
-      // write(row, pack, fragment, result, mask, stage), write(row, i, edge, result, stage)
+      // write(row, pack, fragment, result, mask, stage)
       f.write(row, i, fragment, result, masks[0], kReduced);
-      f.write(row, i, edge, result, kAsRead);
+      // write_element(row, column, inside, edge, result, stage)
+      f.write_element(row, n, true, edge, result, kAsRead);
     };
 
 // --- what follows from it ---------------------------------------------------------------------
+
+/// Rules of attention hide parts of the function's rows.
+template <RowFunction F>
+constexpr bool kHasRules = requires { requires F::Mask::kRules; };
+
+/// A mask tensor hides keys too.
+template <RowFunction F>
+constexpr bool kHasMaskTensor = requires { requires F::Mask::kTensor; };
 
 template <RowFunction F>
 constexpr bool kPrepares = requires(const F f, const typename F::Row row, typename F::KeepMask mask,
@@ -136,6 +151,25 @@ __device__ __forceinline__ void prepare_fragment(const F& function, typename F::
     function.prepare(row, pack, mask, raw);
   }
   function.to_fragment(row, pack, raw, fragment);
+}
+
+/// Edge i of a row; past the last one, the neutral element.
+template <RowFunction F>
+__device__ __forceinline__ typename F::Edge load_edge(const F& function, const typename F::Row& row,
+                                                      int i) {
+  if (i >= row.packed.edges) {
+    return function.element(row, 0, false);
+  }
+  const int64_t column = row.packed.edge_column(i);
+  return function.element(row, column, function.interval(row).contains(column));
+}
+
+template <RowFunction F, typename Stage>
+__device__ __forceinline__ void write_edge(const F& function, const typename F::Row& row, int i,
+                                           const typename F::Edge& edge,
+                                           const typename F::Result& result, Stage stage) {
+  const int64_t column = row.packed.edge_column(i);
+  function.write_element(row, column, function.interval(row).contains(column), edge, result, stage);
 }
 
 // --- loads ------------------------------------------------------------------------------------

@@ -39,14 +39,15 @@ struct FastDivisor {
 
 /// The order in which blocks take the rows of attention's scores. Where later queries see more
 /// keys, the last queries of all heads come first, so that no long row is left for the last wave.
-/// The `block_rows` rows of a block, a power of two, are neighbouring queries.
+/// The `block_rows` rows of a block, a power of two, are neighbouring queries. With 0, steps are
+/// rows in the order of memory.
 class RowOrder {
  public:
   RowOrder() = default;
   RowOrder(const KeyRules& rules, int64_t rows, int block_rows)
       : queries_(rules.queries),
-        longest_first_(rules.causal || rules.query_positions.data != nullptr) {
-    blocks_ = (queries_ + block_rows - 1) / block_rows;
+        longest_first_(block_rows > 0 && (rules.causal || rules.query_positions.data != nullptr)) {
+    blocks_ = longest_first_ ? (queries_ + block_rows - 1) / block_rows : 0;
     const int64_t head_rows = rows / queries_;
     steps_ = longest_first_ ? head_rows * blocks_ * block_rows : rows;
     block_shift_ = 0;

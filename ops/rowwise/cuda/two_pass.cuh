@@ -75,7 +75,7 @@ __device__ typename F::Accumulator read_range(const F& function, typename F::Row
     add_packs(function, row, accumulator, raws, pack, size, 0, last);
   }
   if (group.rank() < range.edges) {
-    function.add(accumulator, function.edge(row, group.rank()));
+    function.add(accumulator, load_edge(function, row, group.rank()));
   }
   return accumulator;
 }
@@ -107,7 +107,8 @@ __device__ void write_range(const F& function, typename F::Row& row, const PackR
     }
   }
   if (group.rank() < range.edges) {
-    function.write(row, group.rank(), function.edge(row, group.rank()), result, kAsRead);
+    write_edge(function, row, group.rank(), load_edge(function, row, group.rank()), result,
+               kAsRead);
   }
 }
 

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <algorithm>
+
+#include "rowwise/cuda/row_function.cuh"
+
+namespace warpfuse::cuda {
+
+// Tier chunk: short rows that are not aligned to packs. Packs and edges of each row would leave
+// most lanes idle, so a warp copies a chunk of consecutive rows, which is contiguous, to shared
+// memory in packs. A few lanes share a row there, by elements, and the results leave in packs too.
+
+/// Copies `elements` elements to shared memory, with the offset from a 16-byte boundary that they
+/// have in global memory; done at wait_for_copies(). Returns the first one's place.
+template <typename T>
+__device__ __forceinline__ T* copy_in(const T* from, uint4* shared, int elements, int lane) {
+  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(from) / sizeof(T)) % kPack<T>;
+  T* const to = reinterpret_cast<T*>(shared) + shift;
+  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
+  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
+  for (int i = lane; i < packs; i += 32) {
+    copy_16_bytes(shared_address(to + head + i * kPack<T>), from + head + i * kPack<T>);
+  }
+  if (lane < head) {
+    to[lane] = from[lane];
+  }
+  if (tail + lane < elements) {
+    to[tail + lane] = from[tail + lane];
+  }
+  return to;
+}
+
+/// Copies elements from where copy_in() would have put them, in packs if those are aligned in both
+/// places.
+template <typename T>
+__device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int lane) {
+  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(T)) % kPack<T>;
+  if (shared_address(from) / sizeof(T) % kPack<T> != static_cast<unsigned>(shift)) {
+    for (int i = lane; i < elements; i += 32) {
+      to[i] = from[i];
+    }
+    return;
+  }
+  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
+  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
+  for (int i = lane; i < packs; i += 32) {
+    store_16_bytes(to + head + i * kPack<T>,
+                   *reinterpret_cast<const uint4*>(from + head + i * kPack<T>));
+  }
+  if (lane < head) {
+    to[lane] = from[lane];
+  }
+  if (tail + lane < elements) {
+    to[tail + lane] = from[tail + lane];
+  }
+}
+
+/// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on.
+template <int kSlots, RowFunction F>
+__device__ __forceinline__ void row_by_elements(const F& function, const typename F::Row& row,
+                                                const LaneGroup& group, int slots) {
+  typename F::Edge elements[kSlots];
+  const int first = group.rank() * slots;
+  __builtin_assume(first >= 0);
+  const int count = min(slots, row.packed.edges - first);
+  int begin = 0, end = count;
+  if constexpr (kHasRules<F>) {
+    const auto interval = function.interval(row);
+    begin = interval.begin > first ? static_cast<int>(interval.begin) - first : 0;
+    end = min(count, static_cast<int>(interval.end) - first);
+  }
+  const auto inside = [&](int i) { return i >= begin && i < end; };
+  // Slots are skipped by fours, which takes a branch for each four.
+  const auto for_slots = [&](const auto& visit) {
+#pragma unroll
+    for (int i = 0; i < kSlots; i += 4) {
+      if (i < slots) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          visit(i + j);
+        }
+      }
+    }
+  };
+  for_slots([&](int i) { elements[i] = function.element(row, first + i, inside(i)); });
+  const auto result = function.reduce(
+      row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
+  for_slots([&](int i) {
+    if (i < count) {
+      function.write_element(row, first + i, inside(i), elements[i], result, kReduced);
+    }
+  });
+}
+
+/// The sizes of a launch, which are the same for all rows.
+struct ChunkShape {
+  int rows;   // of a chunk
+  int lanes;  // that share a row
+  int slots;  // elements of a lane
+  int packs;  // in shared memory for each input of a chunk
+
+  /// For `lanes` lanes of up to `most_slots` elements. Chunks of 2 KB keep enough loads in flight
+  /// and start at a pack if the tensor does; they are smaller if `warps` warps would get none. An
+  /// odd number of elements per lane avoids bank conflicts.
+  template <typename T>
+  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps) {
+    constexpr int kBytes = 2048;
+    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0};
+    while (shape.rows * columns * static_cast<int>(sizeof(T)) < kBytes &&
+           rows >= warps * shape.rows) {
+      shape.rows *= 2;
+    }
+    if (lanes > 1 && shape.slots % 2 == 0 && shape.slots < most_slots) {
+      ++shape.slots;
+    }
+    shape.packs = shape.rows * columns / kPack<T> + 2;
+    return shape;
+  }
+};
+
+/// For functions with one input kChunkSlots elements per lane, with two half as many.
+template <RowFunction F>
+__global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, ChunkShape shape) {
+  extern __shared__ uint4 memory[];
+  using T = typename F::T;
+  const int columns = static_cast<int>(function.columns);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp) * shape.rows;
+  wait_for_previous_kernel();
+  if (first >= rows) {
+    return;
+  }
+  const int chunk_rows = static_cast<int>(min(rows - first, static_cast<int64_t>(shape.rows)));
+  const auto chunk = function.element_row(first);
+  T* staged[F::kInputs];
+  for_inputs<F::kInputs>([&](auto i) {
+    staged[i] = copy_in(chunk.rows[i], memory + (warp * F::kInputs + i) * shape.packs,
+                        chunk_rows * columns, lane);
+  });
+  commit_copies();
+  wait_for_copies<0>();
+  __syncwarp();
+  const LaneGroup group(shape.lanes);
+  const int lanes_log2 = 31 - __clz(shape.lanes);
+  for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
+    const int index = begin + (lane >> lanes_log2);
+    auto row = function.element_row(first + min(index, chunk_rows - 1));
+    if (index >= chunk_rows) {
+      row.packed.clear();  // the lanes stay: their warp reduces together
+    }
+    for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + index * columns; });
+    row.out = staged[0] + index * columns;
+    row_by_elements<kChunkSlots / F::kInputs>(function, row, group, shape.slots);
+  }
+  __syncwarp();
+  copy_out(staged[0], chunk.out, chunk_rows * columns, lane);
+}
+
+}  // namespace warpfuse::cuda
