@@ -17,12 +17,12 @@ struct LanePacks {
   constexpr LanePacks() = default;
   constexpr LanePacks(std::initializer_list<int> numbers) {
     for (const int number : numbers) {
-      bits |= 1U << number;
+      bits |= 1U << static_cast<unsigned>(number);
     }
   }
 
   constexpr bool contains(int64_t number) const {
-    return number >= 0 && number <= kMax && (bits >> number & 1U) != 0;
+    return number >= 0 && number <= kMax && (bits >> static_cast<unsigned>(number) & 1U) != 0;
   }
   /// The least of them that is at least `number`; -1 where there is none.
   constexpr int at_least(int64_t number) const {
@@ -57,11 +57,12 @@ struct RowKind {
 };
 
 /// The kinds of row functions that there are.
-constexpr std::array<RowKind, 5> row_kinds(Direction direction, int element_bytes) {
+constexpr std::array<RowKind, 6> row_kinds(Direction direction, int element_bytes) {
   return {{{direction, element_bytes, true, false, false},
            {direction, element_bytes, false, false, false},  // dropout first, half precision
            {direction, element_bytes, false, false, true},
            {direction, element_bytes, false, true, false},
+           {direction, element_bytes, false, true, false, true},
            {direction, element_bytes, false, true, true}}};
 }
 
@@ -90,7 +91,9 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     set.block = {4};
     return set;
   }
-  set.chunk = !kind.dropout && (kind.plain || kind.masked);
+  // A load of a mask per element takes too long in float32.
+  set.chunk = kind.plain || (kind.masked && !kind.dropout &&
+                             !(kind.tensor && forward && kind.element_bytes == 4));
   set.warp = {1, 2, 3, 4};
   if (kind.plain && forward) {
     set.warp = {0, 1, 2, 3, 4};

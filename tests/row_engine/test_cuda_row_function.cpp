@@ -7,7 +7,8 @@
 #include "support/pch.h"
 
 WARPFUSE_GPU_TEST("a row function of one's own runs in every tier", "[row-function][portable]") {
-  for (const char* kernel : {"warp", "block", "persistent", "shared", "split", "cooperative"}) {
+  for (const char* kernel :
+       {"warp", "chunk", "block", "persistent", "shared", "split", "cooperative"}) {
     for (const int64_t columns : {1, 3, 4, 31, 512, 777, 1000, 1023}) {
       // Rows of odd lengths start anywhere; the tensor itself starts at no pack.
       const at::Tensor x = at::randn({7 * columns + 1}, device).slice(0, 1).view({7, columns});

@@ -114,7 +114,8 @@ TEST_CASE("each kernel is one that the library's table or a name launches", "[tu
     const KernelSet used = launched(kind, warpfuse::default_tuning());
     INFO((kind.direction == Direction::forward ? "forward " : "backward ")
          << kind.element_bytes << (kind.dropout ? ", dropout" : "")
-         << (kind.masked ? ", masked" : "") << (kind.plain ? ", plain" : ""));
+         << (kind.masked ? ", masked" : "") << (kind.tensor ? ", tensor" : "")
+         << (kind.plain ? ", plain" : ""));
     CHECK(to_string(compiled.warp) == to_string(used.warp));
     CHECK(to_string(compiled.block) == to_string(used.block));
     CHECK(to_string(compiled.persistent) == to_string(used.persistent));

@@ -55,11 +55,12 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
                                                                            : "";
     case Tier::chunk: {
       const int64_t columns = (shape.packs + 1) * 16 / shape.kind.element_bytes - 1;
-      return shape.edges == 0                                            ? "rows that are aligned"
-             : !std::has_single_bit(unsigned(plan.lanes))                ? "lanes"
-             : plan.lanes > 32 || plan.lanes * plan.lane_packs < columns ? "the row does not fit"
-             : plan.threads > 256 || plan.blocks != 1                    ? "size"
-                                                                         : "";
+      return shape.edges == 0                             ? "rows that are aligned"
+             : !std::has_single_bit(unsigned(plan.lanes)) ? "lanes"
+             : plan.lanes > 32 || int64_t{plan.lanes} * plan.lane_packs < columns
+                 ? "the row does not fit"
+             : plan.threads > 256 || plan.blocks != 1 ? "size"
+                                                      : "";
     }
     case Tier::span:
       return !shape.span                                           ? "rows that are no spans"

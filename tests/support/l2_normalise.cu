@@ -1,3 +1,4 @@
+#include "rowwise/cuda/chunk.cuh"
 #include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/in_registers.cuh"
 #include "rowwise/cuda/in_shared.cuh"
@@ -13,6 +14,11 @@ cudaError_t l2_normalise(const std::string& kernel, const float* input, float* o
   const auto blocks = static_cast<unsigned>(rows);
   if (kernel == "warp") {
     warp_kernel<8, L2Normalise><<<(blocks + 3) / 4, kThreads, 0, stream>>>(function, rows, 32, 5);
+  } else if (kernel == "chunk") {
+    const auto chunk =
+        ChunkShape::of<float>(rows, static_cast<int>(columns), 32, warpfuse::kChunkSlots, 1);
+    chunk_kernel<<<(blocks + chunk.rows - 1) / chunk.rows, 32, sizeof(uint4) * chunk.packs,
+                   stream>>>(function, rows, chunk);
   } else if (kernel == "block") {
     block_kernel<2, L2Normalise><<<blocks, kThreads, 0, stream>>>(function, 1);
   } else if (kernel == "persistent") {

@@ -13,7 +13,6 @@ struct L2Normalise : SumReduction<float> {
   struct KeepMask {};
   using Result = float;  // 1 / |x|
   static constexpr int kInputs = 1;
-  static constexpr bool kRowReads = false;
   static constexpr bool inputs_aligned = true;
 
   const float* input;  // [rows, columns]
@@ -36,7 +35,6 @@ struct L2Normalise : SumReduction<float> {
   __device__ void to_fragment(const Row&, int, const Fragment& raw, Fragment& fragment) const {
     fragment = raw;
   }
-  __device__ KeyInterval interval(const Row&) const { return {0, columns}; }
   __device__ float element(const Row& row, int64_t column, bool inside) const {
     return inside ? row.rows[0][column] : 0.0f;
   }
@@ -63,8 +61,8 @@ struct L2Normalise : SumReduction<float> {
     store_unaligned(row.out + row.packed.column(pack), pack_bits<float>(values));
   }
   template <bool kIsReduced>
-  __device__ void write_element(const Row& row, int64_t column, bool, float x, Result factor,
-                                Stage<kIsReduced>) const {
+  __device__ void write(const Row& row, int64_t column, bool, float x, Result factor,
+                        Stage<kIsReduced>) const {
     row.out[column] = x * factor;
   }
 

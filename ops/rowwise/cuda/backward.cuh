@@ -37,7 +37,6 @@ struct Backward : SumReduction<Compute<T_>> {
   };
 
   static constexpr int kInputs = 2;
-  static constexpr bool kRowReads = Mask::kReads;
   static constexpr bool kRecomputes = Inputs::kOrder == DropoutOrder::after_softmax;
 
   struct Row : InputRow<T, 2> {
@@ -111,8 +110,10 @@ struct Backward : SumReduction<Compute<T_>> {
     }
     if constexpr (Mask::kRules) {
       if (!full) {
-        zero_elements<T>(y, [&](int i) { return interval(row).contains(column + i); });
-        zero_elements<T>(g, [&](int i) { return interval(row).contains(column + i); });
+        zero_elements<T>(y,
+                         [&](int i) { return visible_interval(*this, row).contains(column + i); });
+        zero_elements<T>(g,
+                         [&](int i) { return visible_interval(*this, row).contains(column + i); });
       }
       if constexpr (Mask::kTensor) {
         if (!mask.fills() && mask.kind() == MaskKind::boolean) {
@@ -127,9 +128,6 @@ struct Backward : SumReduction<Compute<T_>> {
     fragment = raw;
   }
 
-  __device__ static KeyInterval interval(const Row& row) {
-    return {row.interval.begin, row.interval.end};
-  }
   __device__ Edge element(const Row& row, int64_t column, bool inside) const {
     if (!inside) {
       return {C(0), C(0)};
@@ -183,8 +181,8 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   template <bool kIsReduced>
-  __device__ void write_element(const Row& row, int64_t column, bool inside, const Edge& edge,
-                                const Result& result, Stage<kIsReduced>) const {
+  __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
+                        const Result& result, Stage<kIsReduced>) const {
     const bool hidden = Mask::kTensor && result.check_mask && mask.hides(row.interval, column);
     C value[1] = {inside && !hidden ? gradient(edge.y, edge.g, result) : C(0)};
     drop(draw_element(row, column), result, value);
@@ -210,7 +208,7 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !interval(row).contains(key) || mask.hides(row.interval, key);
+    return !visible_interval(*this, row).contains(key) || mask.hides(row.interval, key);
   }
 
   __device__ C gradient(C y, C g, const Result& result) const {

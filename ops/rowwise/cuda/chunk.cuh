@@ -65,7 +65,7 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
   const int count = min(slots, row.packed.edges - first);
   int begin = 0, end = count;
   if constexpr (kHasRules<F>) {
-    const auto interval = function.interval(row);
+    const auto interval = visible_interval(function, row);
     begin = interval.begin > first ? static_cast<int>(interval.begin) - first : 0;
     end = min(count, static_cast<int>(interval.end) - first);
   }
@@ -87,7 +87,7 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
       row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
   for_slots([&](int i) {
     if (i < count) {
-      function.write_element(row, first + i, inside(i), elements[i], result, kReduced);
+      function.write(row, first + i, inside(i), elements[i], result, kReduced);
     }
   });
 }

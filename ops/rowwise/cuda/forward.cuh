@@ -23,7 +23,6 @@ struct Forward : ForwardSums<Load, Store> {
   using Sums::store;
 
   static constexpr int kInputs = 1;
-  static constexpr bool kRowReads = Mask::kReads;
   static constexpr bool kDropout = Load::kDropout || Store::kDropout;
   static constexpr bool inputs_aligned = true;
 
@@ -102,9 +101,6 @@ struct Forward : ForwardSums<Load, Store> {
                 row.visible);
   }
 
-  __device__ static KeyInterval interval(const Row& row) {
-    return {row.interval.begin, row.interval.end};
-  }
   __device__ Edge element(const Row& row, int64_t column, bool inside) const {
     Edge edge{{{inside ? to_compute(row.rows[0][column]) : negative_infinity<C>()}}, false};
     if (inside) {
@@ -129,8 +125,8 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   template <bool kIsReduced>
-  __device__ void write_element(const Row& row, int64_t column, bool inside, const Edge& edge,
-                                const Result& result, Stage<kIsReduced>) const {
+  __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
+                        const Result& result, Stage<kIsReduced>) const {
     C value[1] = {C(0)};
     if (inside && !(Mask::kTensor && result.empty)) {
       finish_values<kIsReduced>(row, column, edge, result, draw_element(row, column), value);
@@ -199,7 +195,7 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !interval(row).contains(key) ||
+    return !visible_interval(*this, row).contains(key) ||
            (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 };

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename F::Fragment) <= 1
     persistent_kernel(F function, int64_t steps, int blocks) {
   extern __shared__ uint4 memory[];
   BlockGroup group(blocks);
-  if constexpr (!F::kRowReads) {
+  if constexpr (!kRowReads<F>) {
     prefetch_row(function, function.row(group.index(), NoWait()), group);
   }
   wait_for_previous_kernel();

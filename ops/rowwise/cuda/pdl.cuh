@@ -78,7 +78,7 @@ __device__ __forceinline__ void prefetch_rows(const F& function, const typename 
 template <RowFunction F, typename Prefetch>
 __device__ __forceinline__ typename F::Row first_row(const F& function, int64_t step,
                                                      const Prefetch& prefetch) {
-  if constexpr (F::kRowReads) {
+  if constexpr (kRowReads<F>) {
     return function.row(step, [] { wait_for_previous_kernel(); });
   } else {
     const auto row = function.row(step, NoWait());

@@ -52,7 +52,9 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// The interface: 8 types, 2 constants, 2 data members, 12 functions and 2 optional functions.
+/// The interface: 8 types, a constant, 2 data members, 12 functions and 2 optional functions.
+/// A function whose rows have an interval of visible keys, or whose row() reads memory, also has a
+/// type Mask (mask.cuh).
 template <typename F>
 concept RowFunction =
     // T            the dtype of inputs and output
@@ -74,8 +76,6 @@ concept RowFunction =
       { f.columns } -> std::convertible_to<int64_t>;
       // inputs_aligned: the packs of all inputs are aligned where those of the first are
       { f.inputs_aligned } -> std::convertible_to<bool>;
-      // kRowReads    row() reads memory
-      { F::kRowReads } -> std::convertible_to<bool>;
       // arrange(rows, block_rows): on the host, before a launch; the number of steps
       { host.arrange(n, i) } -> std::same_as<int64_t>;
       // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
@@ -88,8 +88,6 @@ concept RowFunction =
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
-      // interval(row): the columns that are read; all of them where no keys are hidden
-      { f.interval(row) } -> std::same_as<KeyInterval>;
       // element(row, column, inside): one element of the row; the neutral one unless inside
       { f.element(row, n, true) } -> std::same_as<typename F::Edge>;
       // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
@@ -107,10 +105,10 @@ concept RowFunction =
       { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
       { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
       { F::Partial::none() } -> std::same_as<typename F::Partial>;
-      // write(row, pack, fragment, result, mask, stage)
+      // write(row, pack, fragment, result, mask, stage), write(row, column, inside, edge, result,
+      // stage)
       f.write(row, i, fragment, result, masks[0], kReduced);
-      // write_element(row, column, inside, edge, result, stage)
-      f.write_element(row, n, true, edge, result, kAsRead);
+      f.write(row, n, true, edge, result, kAsRead);
     };
 
 // --- what follows from it ---------------------------------------------------------------------
@@ -122,6 +120,21 @@ constexpr bool kHasRules = requires { requires F::Mask::kRules; };
 /// A mask tensor hides keys too.
 template <RowFunction F>
 constexpr bool kHasMaskTensor = requires { requires F::Mask::kTensor; };
+
+/// row() reads memory.
+template <RowFunction F>
+constexpr bool kRowReads = requires { requires F::Mask::kReads; };
+
+/// The columns of a row that are read.
+template <typename F>
+__device__ __forceinline__ KeyInterval visible_interval(const F& function,
+                                                        const typename F::Row& row) {
+  if constexpr (requires { row.interval; }) {
+    return {row.interval.begin, row.interval.end};
+  } else {
+    return {0, function.columns};
+  }
+}
 
 template <RowFunction F>
 constexpr bool kPrepares = requires(const F f, const typename F::Row row, typename F::KeepMask mask,
@@ -161,7 +174,7 @@ __device__ __forceinline__ typename F::Edge load_edge(const F& function, const t
     return function.element(row, 0, false);
   }
   const int64_t column = row.packed.edge_column(i);
-  return function.element(row, column, function.interval(row).contains(column));
+  return function.element(row, column, visible_interval(function, row).contains(column));
 }
 
 template <RowFunction F, typename Stage>
@@ -169,7 +182,8 @@ __device__ __forceinline__ void write_edge(const F& function, const typename F::
                                            const typename F::Edge& edge,
                                            const typename F::Result& result, Stage stage) {
   const int64_t column = row.packed.edge_column(i);
-  function.write_element(row, column, function.interval(row).contains(column), edge, result, stage);
+  function.write(row, column, visible_interval(function, row).contains(column), edge, result,
+                 stage);
 }
 
 // --- loads ------------------------------------------------------------------------------------
