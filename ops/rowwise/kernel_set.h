@@ -92,8 +92,8 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     return set;
   }
   // A load of a mask per element takes too long in float32.
-  set.chunk = kind.plain || (kind.masked && !kind.dropout &&
-                             !(kind.tensor && forward && kind.element_bytes == 4));
+  const bool slow_mask = kind.tensor && forward && kind.element_bytes == 4;
+  set.chunk = kind.plain || (kind.masked && !kind.dropout && !slow_mask);
   set.warp = {1, 2, 3, 4};
   if (kind.plain && forward) {
     set.warp = {0, 1, 2, 3, 4};
