@@ -183,9 +183,10 @@ class Writes(HostTestCase):
 
     def test_a_reader_that_goes_away(self):
         command = [HOST, *arguments_of(("generate", "-m", cycle, "-p", "x", "-n", "200", "--ignore-eos"))]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdout.read(1)
-            process.stdout.close()
+        reader, writer = os.pipe()
+        os.close(reader)  # before the first write: later, all may have been written already
+        with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
+            os.close(writer)
             self.assertEqual(process.wait(timeout=60), -signal.SIGPIPE)
             self.assertEqual(process.stderr.read(), b"")
 
