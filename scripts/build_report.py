@@ -70,11 +70,11 @@ def compile_times(build):
     for name, value in seconds.items():
         totals[part_of[name]] += value
     yield ("\nCompiling the library, user and system seconds of each compile command with its children; links "
-           "are left out:\n")
+           "are left out:\n\n")
     yield table(["part", "objects", "CPU s"],
                 [(part, counts[part], f"{totals[part]:.0f}") for part, _ in PARTS]
                 + [("all", len(seconds), f"{sum(totals.values()):.0f}")])
-    yield "\nThe slowest objects:\n"
+    yield "\nThe slowest objects:\n\n"
     yield table(["object", "CPU s"],
                 [(f"`{name.replace('CMakeFiles/', '')}`", f"{seconds[name]:.0f}")
                  for name in sorted(seconds, key=seconds.get, reverse=True)[:10]])
@@ -86,7 +86,7 @@ def compile_times(build):
             count, size = kernels_and_bytes(build / name)
             kernels[folder] += count
             sizes[folder] += size
-    yield "\nKernels, and their machine code before compression:\n"
+    yield "\nKernels, and their machine code before compression:\n\n"
     yield table(["folder", "kernels", "machine code"],
                 [(f"`ops/{folder}`", kernels[folder], megabytes(sizes[folder])) for folder in sorted(kernels)]
                 + [("all", sum(kernels.values()), megabytes(sum(sizes.values())))])
