@@ -110,10 +110,11 @@ struct Backward : SumReduction<Compute<T_>> {
     }
     if constexpr (Mask::kRules) {
       if (!full) {
-        zero_elements<T>(y,
-                         [&](int i) { return visible_interval(*this, row).contains(column + i); });
-        zero_elements<T>(g,
-                         [&](int i) { return visible_interval(*this, row).contains(column + i); });
+        const auto inside = [&](int i) {
+          return visible_interval(*this, row).contains(column + i);
+        };
+        zero_elements<T>(y, inside);
+        zero_elements<T>(g, inside);
       }
       if constexpr (Mask::kTensor) {
         if (!mask.fills() && mask.kind() == MaskKind::boolean) {

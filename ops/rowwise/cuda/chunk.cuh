@@ -14,7 +14,7 @@ namespace warpfuse::cuda {
 /// have in global memory; done at wait_for_copies(). Returns the first one's place.
 template <typename T>
 __device__ __forceinline__ T* copy_in(const T* from, uint4* shared, int elements, int lane) {
-  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(from) / sizeof(T)) % kPack<T>;
+  const int shift = pack_shift(from);
   T* const to = reinterpret_cast<T*>(shared) + shift;
   const int head = min(elements, (kPack<T> - shift) % kPack<T>);
   const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
@@ -34,7 +34,7 @@ __device__ __forceinline__ T* copy_in(const T* from, uint4* shared, int elements
 /// places.
 template <typename T>
 __device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int lane) {
-  const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(T)) % kPack<T>;
+  const int shift = pack_shift(to);
   if (shared_address(from) / sizeof(T) % kPack<T> != static_cast<unsigned>(shift)) {
     for (int i = lane; i < elements; i += 32) {
       to[i] = from[i];

@@ -131,6 +131,12 @@ class PackMask {
 
 // --- where packs lie --------------------------------------------------------------------------
 
+/// Elements from a 16-byte boundary to `pointer`.
+template <typename T>
+__device__ __forceinline__ int pack_shift(const T* pointer) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(pointer) / sizeof(T)) % kPack<T>;
+}
+
 /// A row as packs, aligned in memory wherever the row starts, and edges, the elements of its head
 /// and tail that no pack holds.
 template <typename T>
@@ -144,7 +150,7 @@ struct PackedRow {
 
   /// All of the row is read.
   __device__ PackedRow(const T* row, int64_t columns) {
-    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T)) % kPack<T>;
+    const int shift = pack_shift(row);
     head = static_cast<int>(min(columns, static_cast<int64_t>((kPack<T> - shift) % kPack<T>)));
     packs = static_cast<int>((columns - head) / kPack<T>);
     edges = static_cast<int>(columns - static_cast<int64_t>(packs) * kPack<T>);

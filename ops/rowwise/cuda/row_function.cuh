@@ -12,8 +12,8 @@
 namespace warpfuse::cuda {
 
 // A row function says what is computed of a row: it reduces the row and writes a result of the same
-// shape. A tier (in_registers.cuh, in_shared.cuh, two_pass.cuh, cooperative.cuh) says where the row
-// lives between its read and its write. tests/support/l2_normalise.cuh is an example.
+// shape. A tier (in_registers.cuh, chunk.cuh, in_shared.cuh, two_pass.cuh, cooperative.cuh) says
+// where the row lives between its read and its write. tests/support/l2_normalise.cuh is an example.
 
 // --- what tiers and row functions exchange ----------------------------------------------------
 
