@@ -24,6 +24,10 @@ constexpr const char* kSchemas[] = {
     // Its random numbers are named by its arguments, so equal calls give equal tokens.
     "sample_tokens(Tensor logits, Tensor step, int seed=0, float temperature=1.0, int top_k=0, "
     "float top_p=1.0, float min_p=0.0, Tensor? rows=None) -> Tensor",
+    "ms_deform_attn(Tensor value, Tensor spatial_shapes, Tensor level_start_index, "
+    "Tensor sampling_locations, Tensor attention_weights, bool check_shapes=False) -> Tensor",
+    "ms_deform_attn_softmax(Tensor value, Tensor spatial_shapes, Tensor level_start_index, "
+    "Tensor sampling_locations, Tensor attention_logits, bool check_shapes=False) -> Tensor",
 
     "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
@@ -42,6 +46,12 @@ constexpr const char* kSchemas[] = {
     "_fused_logprob_backward_(Tensor(a!) logits, Tensor targets, Tensor statistics, "
     "Tensor? entropy, Tensor? grad_logprob, Tensor? grad_lse, Tensor? grad_entropy, "
     "int ignore_index, float temperature, int vocab_start, str form) -> ()",
+
+    // `output` is given where the weights are logits.
+    "_ms_deform_attn_backward(Tensor grad_output, Tensor? output, Tensor value, "
+    "Tensor spatial_shapes, Tensor level_start_index, Tensor sampling_locations, "
+    "Tensor attention_weights) -> "
+    "(Tensor grad_value, Tensor grad_sampling_locations, Tensor grad_attention_weights)",
 
     // One algorithm by name: naive, warp, block, cluster, stream (CUDA); naive, vector (CPU).
     "_softmax_algorithm(Tensor self, int dim, str algorithm, bool log=False) -> Tensor",

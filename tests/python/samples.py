@@ -192,6 +192,38 @@ def logprob_backward_samples(device):
     return samples
 
 
+def deform_inputs(device, levels=((4, 3), (2, 5))):
+    """value, spatial_shapes, level_start_index, sampling_locations, attention_weights"""
+    shapes = torch.tensor(levels, device=device)
+    pixels = shapes.prod(1)
+    locations = torch.rand(2, 3, 2, len(levels), 3, 2, dtype=torch.float64, device=device)
+    return (
+        randn(2, int(pixels.sum()), 2, 4, device=device),
+        shapes,
+        pixels.cumsum(0) - pixels,
+        locations * 1.4 - 0.2,
+        randn(2, 3, 2, len(levels), 3, device=device),
+    )
+
+
+def deform_samples(device):
+    checked = deform_inputs(device, ((3, 3),))
+    return [
+        Sample(deform_inputs(device), second_order=False),
+        Sample((*checked, True), second_order=False),
+    ]
+
+
+def deform_backward_samples(device):
+    inputs = deform_inputs(device)
+    grad_output = randn(2, 3, 8, device=device)
+    softmax = torch.ops.warpfuse.ms_deform_attn_softmax(*inputs)
+    return [
+        Sample((grad_output, None, *inputs), differentiable=False),
+        Sample((grad_output, softmax, *inputs), differentiable=False),
+    ]
+
+
 def sample_tokens_samples(device):
     x = randn(2, 3, 7, device=device)
     steps = torch.arange(6, device=device).view(2, 3)
@@ -306,6 +338,9 @@ TENSOR_OPERATORS = {
     "fused_logprob_lse": fused_logprob_lse_samples,
     "fused_logprob_entropy": fused_logprob_samples,
     "sample_tokens": sample_tokens_samples,
+    "ms_deform_attn": deform_samples,
+    "ms_deform_attn_softmax": deform_samples,
+    "_ms_deform_attn_backward": deform_backward_samples,
     "_fused_logprob": logprob_with_statistics_samples,
     "_fused_logprob_backward": logprob_backward_samples,
     "_fused_logprob_backward_": logprob_backward_samples,

@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+import deform_models
 import dropout_models
 import info_models
 import logprob_models
@@ -28,6 +29,9 @@ MODELS = {
     "fused_logprob_lse": logprob_models.FusedLogprobLse,
     "fused_logprob_entropy": logprob_models.FusedLogprobEntropy,
     "sample_tokens": sampling_models.SampleTokens,
+    "ms_deform_attn": deform_models.MsDeformAttn,
+    "ms_deform_attn_softmax": deform_models.MsDeformAttnSoftmax,
+    "_ms_deform_attn_backward": deform_models.MsDeformAttnBackward,
     "_softmax_algorithm": softmax_models.SoftmaxAlgorithm,
     "_softmax_backward": softmax_models.SoftmaxBackward,
     "_log_softmax_backward": softmax_models.LogSoftmaxBackward,

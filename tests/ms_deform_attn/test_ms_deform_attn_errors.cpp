@@ -1,0 +1,72 @@
+// Bad arguments of ms_deform_attn.
+
+#include "support/deform.h"
+#include "support/devices.h"
+#include "support/errors.h"
+#include "support/pch.h"
+
+namespace {
+
+void check_error(const DeformInputs& in, const std::string& text) {
+  CHECK(error_of([&] { in.attend(); }).substr(0, 7 + text.size()) == "Error: " + text);
+}
+
+}  // namespace
+
+WARPFUSE_DEVICE_TEST("arguments of deformable attention that do not fit", "[ms_deform_attn]") {
+  const DeformInputs good(DeformShape{}, at::kFloat, device);
+  DeformInputs in = good;
+  const std::string op = "warpfuse::ms_deform_attn: ";
+  in.value = good.value.to(at::kInt);
+  check_error(in, op + "value: expected float64, float32, float16 or bfloat16, got Int");
+  in.value = good.value.flatten(2);
+  check_error(in, op + "value: expected shape [B, S, H, D], got [2, 39, 24]");
+  in = good;
+  in.shapes = good.shapes.to(at::kInt);
+  check_error(in, op + "spatial_shapes: expected int64, got Int");
+  in.shapes = good.shapes.slice(0, 0, 1);
+  check_error(in, op + "level_start_index: expected shape [1], got [2]");
+  in = good;
+  in.locations = good.locations.to(at::kDouble);
+  check_error(in,
+              op + "sampling_locations: expected the value's dtype (Float) or float32, got Double");
+  in.locations = good.locations.slice(0, 0, 1);
+  check_error(in,
+              op + "sampling_locations: expected shape [2, 5, 3, 2, 2, 2], got [1, 5, 3, 2, 2, 2]");
+  in = good;
+  in.weights = good.weights.slice(3, 0, 1);
+  check_error(in, op + "attention_weights: expected shape [2, 5, 3, 2, 2], got [2, 5, 3, 1, 2]");
+  CHECK_THAT(error_of([&] { in.attend_softmax(); }),
+             Catch::Matchers::Contains("attention_logits: expected shape"));
+}
+
+WARPFUSE_DEVICE_TEST("levels that do not fit the value", "[ms_deform_attn]") {
+  const DeformInputs good(DeformShape{}, at::kFloat, device);
+  const auto check = [&](const DeformInputs& in, const std::string& text) {
+    CHECK_THAT(error_of([&] {
+                 warpfuse::ms_deform_attn(in.value, in.shapes, in.starts, in.locations, in.weights,
+                                          /*check_shapes=*/true);
+               }),
+               Catch::Matchers::Contains(text));
+    if (device.is_cuda()) {
+      CHECK(in.attend().isfinite().all().item<bool>());  // nothing is read outside
+    } else {
+      CHECK_THAT(error_of([&] { in.attend(); }), Catch::Matchers::Contains(text));
+    }
+  };
+  DeformInputs in = good;
+  in.starts = good.starts + 1;
+  check(in, "level_start_index: expected 0 at level 0");
+  in = good;
+  in.starts = good.starts - 100;
+  check(in, "level_start_index: expected 0");
+  in = good;
+  in.shapes = -good.shapes;
+  check(in, "spatial_shapes: expected sizes of at least 0, got -6 x -4 at level 0");
+  in = good;
+  in.value = good.value.slice(1, 0, 30);
+  check(in, "value: expected S of at least the sum of the levels' pixels, got S = 30");
+  in = good;
+  in.shapes = good.shapes * (int64_t{1} << 60);
+  check(in, "S = 39");
+}
