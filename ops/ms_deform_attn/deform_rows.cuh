@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <initializer_list>
 
 #include "ms_deform_attn/ms_deform_attn.h"
 #include "ms_deform_attn/sample_point.h"
@@ -21,23 +23,38 @@ inline constexpr int kDeformThreads = 256;
 inline constexpr unsigned kFullWarp = 0xffffffff;
 
 struct DeformLanes {
-  int group, splits;  // powers of two; their product is at most 32
+  int log_group, log_splits;  // of powers of two, whose product is at most 32
 
-  WARPFUSE_HOST_DEVICE int row_lanes() const { return group * splits; }
-  WARPFUSE_HOST_DEVICE int block_rows() const { return kDeformThreads / row_lanes(); }
+  WARPFUSE_HOST_DEVICE int group() const { return 1 << log_group; }
+  WARPFUSE_HOST_DEVICE int splits() const { return 1 << log_splits; }
+  WARPFUSE_HOST_DEVICE int row_lanes() const { return 1 << (log_group + log_splits); }
+  WARPFUSE_HOST_DEVICE int warp_rows() const { return 32 >> (log_group + log_splits); }
+  WARPFUSE_HOST_DEVICE int block_rows() const { return kDeformThreads / 32 * warp_rows(); }
+
+  /// This thread's row in its block and in its warp, its lane in the row, the points' share of its
+  /// group, and its lane in the group.
+  __device__ int block_row() const {
+    return static_cast<int>(threadIdx.x) >> (log_group + log_splits);
+  }
+  __device__ int warp_row() const { return block_row() & (warp_rows() - 1); }
+  __device__ int row_lane() const { return static_cast<int>(threadIdx.x) & (row_lanes() - 1); }
+  __device__ int split() const { return row_lane() >> log_group; }
+  __device__ int group_lane() const { return static_cast<int>(threadIdx.x) & (group() - 1); }
 };
 
 /// The row of a lane.
 struct DeformRow {
-  int64_t batch, query, head;
+  int batch, query, head;
   bool exists;  // else the lane helps with shuffles alone
 
   /// Row of block `tile`: tiles are [batches, heads, tiles of queries].
-  __device__ DeformRow(const MsDeformAttnSizes& sizes, const DeformLanes& lanes, int64_t tile) {
-    const int64_t tiles = (sizes.queries + lanes.block_rows() - 1) / lanes.block_rows();
-    query = tile % tiles * lanes.block_rows() + threadIdx.x / lanes.row_lanes();
-    head = tile / tiles % sizes.heads;
-    batch = tile / tiles / sizes.heads;
+  __device__ DeformRow(const MsDeformAttnSizes& sizes, const DeformLanes& lanes, unsigned tile) {
+    const unsigned block_rows = lanes.block_rows(), heads = sizes.heads;
+    const unsigned tiles = (static_cast<unsigned>(sizes.queries) + block_rows - 1) / block_rows;
+    const unsigned batch_head = tile / tiles;
+    query = static_cast<int>((tile - batch_head * tiles) * block_rows) + lanes.block_row();
+    batch = static_cast<int>(batch_head / heads);
+    head = static_cast<int>(batch_head - batch * heads);
     exists = query < sizes.queries;
   }
 
@@ -50,36 +67,19 @@ struct DeformRow {
   }
 };
 
-/// data[index] of a dtype that is known at run time.
-template <typename C>
-__device__ __forceinline__ C load_as(const void* data, DType dtype, int64_t index) {
-  switch (dtype) {
-    case DType::float64:
-      return static_cast<C>(static_cast<const double*>(data)[index]);
-    case DType::float32:
-      return static_cast<C>(static_cast<const float*>(data)[index]);
-    case DType::float16:
-      return static_cast<C>(to_compute(static_cast<const __half*>(data)[index]));
-    default:
-      return static_cast<C>(to_compute(static_cast<const __nv_bfloat16*>(data)[index]));
-  }
+/// data[index] of float32 or T.
+template <typename T>
+__device__ __forceinline__ Compute<T> load_as(const void* data, DType dtype, int64_t index) {
+  return dtype == DType::float32 ? static_cast<const float*>(data)[index]
+                                 : to_compute(static_cast<const T*>(data)[index]);
 }
 
-template <typename C>
-__device__ __forceinline__ void store_as(void* data, DType dtype, int64_t index, C value) {
-  switch (dtype) {
-    case DType::float64:
-      static_cast<double*>(data)[index] = static_cast<double>(value);
-      return;
-    case DType::float32:
-      static_cast<float*>(data)[index] = static_cast<float>(value);
-      return;
-    case DType::float16:
-      static_cast<__half*>(data)[index] = from_compute<__half>(static_cast<float>(value));
-      return;
-    default:
-      static_cast<__nv_bfloat16*>(data)[index] =
-          from_compute<__nv_bfloat16>(static_cast<float>(value));
+template <typename T>
+__device__ __forceinline__ void store_as(void* data, DType dtype, int64_t index, Compute<T> value) {
+  if (dtype == DType::float32) {
+    static_cast<float*>(data)[index] = static_cast<float>(value);
+  } else {
+    static_cast<T*>(data)[index] = from_compute<T>(value);
   }
 }
 
@@ -100,8 +100,10 @@ __device__ __forceinline__ C max_over(C value, int lanes) {
 }
 
 /// Weights of a row's points: the given ones, or their softmax. All lanes of the warp build it.
-template <typename C>
+template <typename T>
 class RowWeights {
+  using C = Compute<T>;
+
  public:
   __device__ RowWeights(const MsDeformAttnInputs& in, const DeformLanes& lanes, bool exists,
                         int64_t row)
@@ -109,7 +111,7 @@ class RowWeights {
     if (!in.softmax) {
       return;
     }
-    const int lane = static_cast<int>(threadIdx.x) % lanes.row_lanes();
+    const int lane = lanes.row_lane();
     const int count = exists ? static_cast<int>(in.sizes.row_points()) : 0;
     C max = negative_infinity<C>(), sum = 0;
     for (int i = lane; i < count; i += lanes.row_lanes()) {
@@ -119,48 +121,87 @@ class RowWeights {
     for (int i = lane; i < count; i += lanes.row_lanes()) {
       sum += exp(raw(i) - max_);
     }
-    sum_ = sum_over(sum, lanes.row_lanes());
+    scale_ = 1 / sum_over(sum, lanes.row_lanes());
   }
 
   __device__ C operator[](int point) const {
-    return in_.softmax ? exp(raw(point) - max_) / sum_ : raw(point);
+    return in_.softmax ? exp(raw(point) - max_) * scale_ : raw(point);
   }
 
  private:
   __device__ C raw(int point) const {
-    return load_as<C>(in_.attention_weights, in_.weight_dtype, first_ + point);
+    return load_as<T>(in_.attention_weights, in_.weight_dtype, first_ + point);
   }
 
   const MsDeformAttnInputs& in_;
   int64_t first_;
-  C max_ = 0, sum_ = 1;
+  C max_ = 0, scale_ = 1;
 };
 
-template <typename C>
-__device__ __forceinline__ SamplePoint<C> sample_point(const MsDeformAttnInputs& in, int64_t row,
-                                                       int point) {
-  const SampledLevel level(in.spatial_shapes, in.level_start_index,
-                           point / static_cast<int>(in.sizes.points));
-  const int64_t at = 2 * (row * in.sizes.row_points() + point);
-  return {level, in.sizes.pixels, load_as<C>(in.sampling_locations, in.location_dtype, at),
-          load_as<C>(in.sampling_locations, in.location_dtype, at + 1)};
+__device__ __forceinline__ SampledLevel sampled_level(const MsDeformAttnInputs& in, int point) {
+  return {in.spatial_shapes, in.level_start_index,
+          static_cast<unsigned>(point) / static_cast<unsigned>(in.sizes.points), in.sizes.pixels};
 }
 
-/// kVector neighbouring channels: one element or 16 bytes.
+template <typename T>
+__device__ __forceinline__ SamplePoint<Compute<T>> sample_point(const MsDeformAttnInputs& in,
+                                                                const SampledLevel& level,
+                                                                int64_t index) {
+  return {level, in.sizes.pixels, load_as<T>(in.sampling_locations, in.location_dtype, 2 * index),
+          load_as<T>(in.sampling_locations, in.location_dtype, 2 * index + 1)};
+}
+
+/// base + pixel * pixel_bytes by one instruction: the compiler takes three, since it moves the
+/// sign extension of pixel_bytes out of the loop.
+template <typename T>
+__device__ __forceinline__ const T* pixel_address(const T* base, int pixel, int pixel_bytes) {
+  uint64_t address;
+  asm("mad.wide.s32 %0, %1, %2, %3;"
+      : "=l"(address)
+      : "r"(pixel), "r"(pixel_bytes), "l"(reinterpret_cast<uint64_t>(base)));
+  return reinterpret_cast<const T*>(address);
+}
+
+/// kVector neighbouring channels of a pixel: one element, 8 or 16 bytes. Zeros without one (-1).
 template <typename T, int kVector>
 struct Channels {
   uint4 bits = {};
 
-  __device__ void load_if(bool wanted, const T* from) { load_16_bytes_if(wanted, from, bits); }
+  /// A predicate in place of a branch, so that the loads of all corners are in flight together.
+  __device__ void load(const T* base, int pixel, int pixel_bytes) {
+    asm volatile(
+        "{\n"
+        ".reg .pred inside;\n"
+        "setp.ge.s32 inside, %5, 0;\n"
+        "@inside ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+        "}"
+        : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
+        : "l"(pixel_address(base, pixel, pixel_bytes)), "r"(pixel));
+  }
   __device__ void values(Compute<T> (&values)[kVector]) const { unpack<T>(bits, values); }
+};
+template <typename T>
+  requires(sizeof(T) == 2)
+struct Channels<T, 4> {
+  uint2 bits = {};
+
+  __device__ void load(const T* base, int pixel, int pixel_bytes) {
+    if (pixel >= 0) {
+      bits = *reinterpret_cast<const uint2*>(pixel_address(base, pixel, pixel_bytes));
+    }
+  }
+  __device__ void values(float (&values)[4]) const {
+    unpack_word(bits.x, values, T());
+    unpack_word(bits.y, values + 2, T());
+  }
 };
 template <typename T>
 struct Channels<T, 1> {
   T element = from_compute<T>(0);
 
-  __device__ void load_if(bool wanted, const T* from) {
-    if (wanted) {
-      element = *from;
+  __device__ void load(const T* base, int pixel, int pixel_bytes) {
+    if (pixel >= 0) {
+      element = *pixel_address(base, pixel, pixel_bytes);
     }
   }
   __device__ void values(Compute<T> (&values)[1]) const { values[0] = to_compute(element); }
@@ -169,19 +210,19 @@ struct Channels<T, 1> {
 template <typename T, int kVector>
 __device__ __forceinline__ void load_channels(const T* from, Compute<T> (&values)[kVector]) {
   Channels<T, kVector> channels;
-  channels.load_if(true, from);
+  channels.load(from, 0, 0);
   channels.values(values);
 }
 
 /// sum += the interpolated channels, all four loads in flight together. Corners outside are zeros.
 template <typename T, int kVector>
 __device__ __forceinline__ void add_sample(Compute<T> (&sum)[kVector], const T* value,
-                                           int64_t pixel_elements, const int (&pixels)[4],
+                                           int pixel_bytes, const int (&pixels)[4],
                                            const Compute<T> (&weights)[4]) {
   Channels<T, kVector> corners[4];
 #pragma unroll
   for (int corner = 0; corner < 4; ++corner) {
-    corners[corner].load_if(pixels[corner] >= 0, value + pixels[corner] * pixel_elements);
+    corners[corner].load(value, pixels[corner], pixel_bytes);
   }
 #pragma unroll
   for (int corner = 0; corner < 4; ++corner) {
@@ -196,11 +237,10 @@ __device__ __forceinline__ void add_sample(Compute<T> (&sum)[kVector], const T* 
 
 // --- launch -----------------------------------------------------------------------------------
 
-/// Whether channels can be read 16 bytes at a time from all `pointers`, null or not.
-inline bool deform_is_vectorised(const MsDeformAttnInputs& in,
+/// Whether `vector` channels can be read at once from all `pointers`, null or not.
+inline bool deform_is_vectorised(const MsDeformAttnInputs& in, int vector,
                                  std::initializer_list<const void*> pointers) {
-  return in.sizes.channels * element_bytes(in.dtype) % 16 == 0 &&
-         std::ranges::all_of(pointers, [](const void* pointer) {
+  return in.sizes.channels % vector == 0 && std::ranges::all_of(pointers, [](const void* pointer) {
            return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
          });
 }
@@ -209,25 +249,29 @@ inline bool deform_is_vectorised(const MsDeformAttnInputs& in,
 inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector) {
   constexpr int64_t kWarpsPerMultiprocessor = 16;
   const int64_t needed = (sizes.channels + vector - 1) / vector;
-  DeformLanes lanes{static_cast<int>(std::bit_ceil(std::min<uint64_t>(needed, 32))), 1};
+  DeformLanes lanes{
+      static_cast<int>(std::bit_width(static_cast<uint64_t>(std::min<int64_t>(needed, 32) - 1))),
+      0};
   const int64_t wanted = kWarpsPerMultiprocessor * device_limits().rows.multiprocessors;
-  while (lanes.row_lanes() < 32 && 2 * lanes.splits <= sizes.row_points() &&
+  while (lanes.row_lanes() < 32 && 2 * lanes.splits() <= sizes.row_points() &&
          sizes.rows() * lanes.row_lanes() / 32 < wanted) {
-    lanes.splits *= 2;
+    ++lanes.log_splits;
   }
   return lanes;
 }
 
-inline LaunchShape deform_shape(const MsDeformAttnSizes& sizes, const DeformLanes& lanes) {
-  constexpr int64_t kMaxBlocks = 1 << 30;  // a block takes more tiles where there are more
+/// Launches kernel(arguments, lanes) with a block per tile.
+template <typename Arguments>
+cudaError_t launch_deform(void (*kernel)(Arguments, DeformLanes), const Arguments& arguments,
+                          const DeformLanes& lanes, cudaStream_t stream) {
+  const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
   const int64_t tiles = (sizes.queries + lanes.block_rows() - 1) / lanes.block_rows();
-  return {Tier::elements, 0, std::min(sizes.batches * sizes.heads * tiles, kMaxBlocks),
-          kDeformThreads};
-}
-
-inline __device__ int64_t deform_tiles(const MsDeformAttnSizes& sizes, const DeformLanes& lanes) {
-  return sizes.batches * sizes.heads *
-         ((sizes.queries + lanes.block_rows() - 1) / lanes.block_rows());
+  const int64_t blocks = sizes.batches * sizes.heads * tiles;
+  if (blocks > INT32_MAX) {
+    return cudaErrorInvalidConfiguration;
+  }
+  return launch_kernel(kernel, {Tier::elements, 0, blocks, kDeformThreads}, stream, arguments,
+                       lanes);
 }
 
 }  // namespace warpfuse::cuda

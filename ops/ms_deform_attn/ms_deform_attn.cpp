@@ -87,10 +87,15 @@ void check_levels(const char* op, const at::Tensor& shapes, const at::Tensor& st
   }
 }
 
+constexpr int64_t kMaxPixelElements = int64_t{1} << 27;
+
 template <typename Backend>
 void check_data(const char* op, const DeformTensors& in, bool check_shapes) {
   if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
     WARPFUSE_CHECK(in.value.size(1) < INT32_MAX, op, "value", "S below 2^31 - 1", in.value.size(1));
+    WARPFUSE_CHECK(in.value.size(2) < kMaxPixelElements && in.value.size(3) < kMaxPixelElements &&
+                       in.value.size(2) * in.value.size(3) < kMaxPixelElements,
+                   op, "value", "H * D below 2^27", in.value.sizes());
     if (check_shapes || in.value.is_cpu()) {
       check_levels(op, in.spatial_shapes.cpu().contiguous(),
                    in.level_start_index.cpu().contiguous(), in.value.size(1));

@@ -9,12 +9,14 @@
 
 namespace warpfuse {
 
-/// Sizes of one call. pixels is the sum over the levels, below 2^31.
+/// Sizes of one call. pixels are those of all levels, fewer than 2^31.
 struct MsDeformAttnSizes {
   int64_t batches, pixels, heads, channels, queries, levels, points;
 
   WARPFUSE_HOST_DEVICE int64_t rows() const { return batches * queries * heads; }
   WARPFUSE_HOST_DEVICE int64_t row_points() const { return levels * points; }
+  /// Below 2^27, so that bytes are int.
+  WARPFUSE_HOST_DEVICE int pixel_elements() const { return static_cast<int>(heads * channels); }
 };
 
 /// Per row (batch, query, head): output = sum over points of weight * value sampled at location.

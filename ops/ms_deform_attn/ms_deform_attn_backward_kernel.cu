@@ -4,6 +4,10 @@
 namespace warpfuse::cuda {
 namespace {
 
+/// Blocks per multiprocessor, for the register allocation: measured on an H200.
+template <typename T>
+constexpr int kBackwardBlocks = std::is_same_v<T, double> ? 3 : 4;
+
 /// to[i] += terms[i], by one instruction per 16 bytes where the GPU has it.
 template <int kVector>
 __device__ __forceinline__ void add_atomically(float* to, const float (&terms)[kVector]) {
@@ -36,8 +40,8 @@ __device__ __forceinline__ void add_atomically(double* to, const double (&terms)
 
 /// Sums of integers, infinities and NaN do not depend on the order of their terms.
 template <typename C, int kVector>
-__device__ __noinline__ void add_in_any_order(int64_t* fixed, C* floating, double scale,
-                                              const C (&terms)[kVector]) {
+__device__ __forceinline__ void add_in_any_order(int64_t* fixed, C* floating, double scale,
+                                                 const C (&terms)[kVector]) {
   for (int i = 0; i < kVector; ++i) {
     if (isfinite(terms[i])) {
       atomicAdd(
@@ -52,91 +56,86 @@ __device__ __noinline__ void add_in_any_order(int64_t* fixed, C* floating, doubl
 /// Each group takes one of its row's points at a time: its corners' products with the gradient are
 /// summed over the group, the corners' gradients added in memory.
 template <typename T, int kVector>
-__global__ void __launch_bounds__(kDeformThreads)
-    ms_deform_attn_backward_kernel(MsDeformAttnBackwardArguments arguments, DeformLanes lanes) {
+__global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
+    ms_deform_attn_backward_kernel(const __grid_constant__ MsDeformAttnBackwardArguments arguments,
+                                   const __grid_constant__ DeformLanes lanes) {
   using C = Compute<T>;
   wait_for_previous_kernel();
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
-  const int lane = static_cast<int>(threadIdx.x) % lanes.row_lanes();
-  const int split = lane / lanes.group;
-  const int64_t lane_channel = lane % lanes.group * kVector, step = lanes.group * kVector;
+  const int split = lanes.split();
+  const int64_t lane_channel = lanes.group_lane() * kVector, step = lanes.group() * kVector;
   const int row_points = static_cast<int>(sizes.row_points());
-  const int64_t pixel_elements = sizes.heads * sizes.channels;
-  for (int64_t tile = blockIdx.x; tile < deform_tiles(sizes, lanes); tile += gridDim.x) {
-    const DeformRow at(sizes, lanes, tile);
-    const int64_t row = at.index(sizes);
-    const RowWeights<C> weights(in, lanes, at.exists, row);
-    const int64_t channels = at.exists ? sizes.channels : 0;
-    const T* const grads = static_cast<const T*>(arguments.grad_output) + row * sizes.channels;
-    C mean = 0;  // of the weights' gradients, which softmax's gradient subtracts
-    if (in.softmax) {
-      for (int64_t c = lane_channel; c < channels; c += step) {
-        C grad[kVector], output[kVector];
-        load_channels<T>(grads + c, grad);
-        load_channels<T>(static_cast<const T*>(arguments.output) + row * sizes.channels + c,
-                         output);
-        for (int i = 0; i < kVector; ++i) {
-          mean += grad[i] * output[i];
-        }
+  const int pixel_elements = sizes.pixel_elements();
+  const DeformRow at(sizes, lanes, blockIdx.x);
+  const int64_t row = at.index(sizes);
+  const RowWeights<T> weights(in, lanes, at.exists, row);
+  const int64_t channels = at.exists ? sizes.channels : 0;
+  const T* const grads = static_cast<const T*>(arguments.grad_output) + row * sizes.channels;
+  C mean = 0;  // of the weights' gradients, which softmax's gradient subtracts
+  if (in.softmax) {
+    for (int64_t c = lane_channel; c < channels; c += step) {
+      C grad[kVector], output[kVector];
+      load_channels<T>(grads + c, grad);
+      load_channels<T>(static_cast<const T*>(arguments.output) + row * sizes.channels + c, output);
+      for (int i = 0; i < kVector; ++i) {
+        mean += grad[i] * output[i];
       }
-      mean = sum_over(mean, lanes.group);
     }
-    // The same number of rounds in all lanes of a warp, which shuffle together.
-    for (int first = 0; first < row_points; first += lanes.splits) {
-      const int i = min(first + split, row_points - 1);
-      const bool exists = at.exists && first + split < row_points;
-      const SampledLevel level(in.spatial_shapes, in.level_start_index,
-                               i / static_cast<int>(sizes.points));
-      const int64_t index = (at.exists ? row : 0) * row_points + i;
-      const SamplePoint<C> point(
-          level, exists ? sizes.pixels : 0,
-          load_as<C>(in.sampling_locations, in.location_dtype, 2 * index),
-          load_as<C>(in.sampling_locations, in.location_dtype, 2 * index + 1));
-      const C weight = exists ? weights[i] : C(0);
-      C corners[4] = {};  // products of the gradient with the corners' values
-      for (int64_t c = lane_channel; c < channels; c += step) {
-        C grad[kVector];
-        load_channels<T>(grads + c, grad);
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-          if (point.pixel[corner] < 0) {
-            continue;
-          }
-          const int64_t element = at.value_offset(sizes) + point.pixel[corner] * pixel_elements + c;
-          C values[kVector], terms[kVector];
-          load_channels<T>(static_cast<const T*>(in.value) + element, values);
-#pragma unroll
-          for (int v = 0; v < kVector; ++v) {
-            corners[corner] += grad[v] * values[v];
-            terms[v] = point.weight(corner) * (weight * grad[v]);
-          }
-          C* const grad_value = static_cast<C*>(arguments.grad_value) + element;
-          if (arguments.fixed_grad_value == nullptr) {
-            add_atomically(grad_value, terms);
-          } else {
-            add_in_any_order(arguments.fixed_grad_value + element, grad_value,
-                             *arguments.fixed_scale, terms);
-          }
-        }
-      }
-      C grad_weight = 0;
+    mean = sum_over(mean, lanes.group());
+  }
+  // The same number of rounds in all lanes of a warp, which shuffle together.
+  for (int first = 0; first < row_points; first += lanes.splits()) {
+    const int i = min(first + split, row_points - 1);
+    const bool exists = at.exists && first + split < row_points;
+    const int64_t index = (at.exists ? row : 0) * row_points + i;
+    SampledLevel level = sampled_level(in, i);
+    level.width = exists ? level.width : 0;
+    const auto point = sample_point<T>(in, level, index);
+    const C weight = exists ? weights[i] : C(0);
+    C corners[4] = {};  // products of the gradient with the corners' values
+    for (int64_t c = lane_channel; c < channels; c += step) {
+      C grad[kVector];
+      load_channels<T>(grads + c, grad);
 #pragma unroll
       for (int corner = 0; corner < 4; ++corner) {
-        grad_weight += point.weight(corner) * corners[corner];
+        if (point.pixel[corner] < 0) {
+          continue;
+        }
+        const int64_t element =
+            at.value_offset(sizes) + c + static_cast<int64_t>(point.pixel[corner]) * pixel_elements;
+        C values[kVector], terms[kVector];
+        load_channels<T>(static_cast<const T*>(in.value) + element, values);
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) {
+          corners[corner] += grad[v] * values[v];
+          terms[v] = point.weight(corner) * (weight * grad[v]);
+        }
+        C* const grad_value = static_cast<C*>(arguments.grad_value) + element;
+        if (arguments.fixed_grad_value == nullptr) {
+          add_atomically(grad_value, terms);
+        } else {
+          add_in_any_order(arguments.fixed_grad_value + element, grad_value, *arguments.fixed_scale,
+                           terms);
+        }
       }
-      const C dx = sum_over(point.dx(corners), lanes.group);
-      const C dy = sum_over(point.dy(corners), lanes.group);
-      grad_weight = sum_over(grad_weight, lanes.group);
-      if (exists && lane % lanes.group == 0) {
-        const bool inside = !point.is_outside();
-        store_as(arguments.grad_locations, in.location_dtype, 2 * index,
-                 inside ? weight * static_cast<C>(level.width) * dx : C(0));
-        store_as(arguments.grad_locations, in.location_dtype, 2 * index + 1,
-                 inside ? weight * static_cast<C>(level.height) * dy : C(0));
-        store_as(arguments.grad_weights, in.weight_dtype, index,
-                 in.softmax ? weight * (grad_weight - mean) : grad_weight);
-      }
+    }
+    C grad_weight = 0;
+#pragma unroll
+    for (int corner = 0; corner < 4; ++corner) {
+      grad_weight += point.weight(corner) * corners[corner];
+    }
+    const C dx = sum_over(point.dx(corners), lanes.group());
+    const C dy = sum_over(point.dy(corners), lanes.group());
+    grad_weight = sum_over(grad_weight, lanes.group());
+    if (exists && lanes.group_lane() == 0) {
+      const bool inside = !point.is_outside();
+      store_as<T>(arguments.grad_locations, in.location_dtype, 2 * index,
+                  inside ? weight * static_cast<C>(level.width) * dx : C(0));
+      store_as<T>(arguments.grad_locations, in.location_dtype, 2 * index + 1,
+                  inside ? weight * static_cast<C>(level.height) * dy : C(0));
+      store_as<T>(arguments.grad_weights, in.weight_dtype, index,
+                  in.softmax ? weight * (grad_weight - mean) : grad_weight);
     }
   }
 }
@@ -152,8 +151,7 @@ cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t 
   if (arguments.fixed_grad_value != nullptr) {
     fixed_branch.add();
   }
-  return launch_kernel(ms_deform_attn_backward_kernel<T, kVector>,
-                       deform_shape(arguments.inputs.sizes, lanes), stream, arguments, lanes);
+  return launch_deform(ms_deform_attn_backward_kernel<T, kVector>, arguments, lanes, stream);
 }
 
 }  // namespace
@@ -166,9 +164,12 @@ cudaError_t launch_cuda(const MsDeformAttnBackwardArguments& arguments, Workspac
   const MsDeformAttnInputs& in = arguments.inputs;
   return cuda::dispatch(in.dtype, [&](auto zero) {
     using T = decltype(zero);
+    // 16 bytes of sums: half precision values are read 8 bytes at a time.
+    constexpr int kVector = cuda::kPack<cuda::Compute<T>>;
     return cuda::deform_is_vectorised(
-               in, {in.value, arguments.output, arguments.grad_output, arguments.grad_value})
-               ? cuda::launch<T, cuda::kPack<T>>(arguments, stream)
+               in, kVector,
+               {in.value, arguments.output, arguments.grad_output, arguments.grad_value})
+               ? cuda::launch<T, kVector>(arguments, stream)
                : cuda::launch<T, 1>(arguments, stream);
   });
 }

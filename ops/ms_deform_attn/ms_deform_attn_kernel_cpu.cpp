@@ -50,7 +50,8 @@ void row_weights(const MsDeformAttnInputs& in, int64_t row, std::vector<C>& weig
 
 template <typename C>
 SamplePoint<C> sample_point(const MsDeformAttnInputs& in, int64_t row, int64_t point) {
-  const SampledLevel level(in.spatial_shapes, in.level_start_index, point / in.sizes.points);
+  const SampledLevel level(in.spatial_shapes, in.level_start_index, point / in.sizes.points,
+                           in.sizes.pixels);
   const int64_t at = 2 * (row * in.sizes.row_points() + point);
   return {level, in.sizes.pixels, load_as<C>(in.sampling_locations, in.location_dtype, at),
           load_as<C>(in.sampling_locations, in.location_dtype, at + 1)};

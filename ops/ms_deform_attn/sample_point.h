@@ -8,19 +8,21 @@ namespace warpfuse {
 
 /// A level of the value: height x width pixels from `start` on.
 struct SampledLevel {
-  int64_t height, width, start;
+  int height, width, start;
 
+  /// Sizes on a GPU are not checked before they are used. A level that cannot lie in `pixels`,
+  /// which are fewer than 2^31, has no pixel.
   WARPFUSE_HOST_DEVICE SampledLevel(const int64_t* spatial_shapes, const int64_t* level_start_index,
-                                    int64_t level)
-      : height(spatial_shapes[2 * level]),
-        width(spatial_shapes[2 * level + 1]),
-        start(level_start_index[level]) {}
-
-  /// Sizes on a GPU are not checked before they are used; those beyond these hold no pixel.
-  WARPFUSE_HOST_DEVICE bool is_sane(int64_t pixels) const {
-    constexpr int64_t kMax = INT32_MAX;
-    return height >= 0 && height <= kMax && width >= 0 && width <= kMax && start >= 0 &&
-           start < pixels;
+                                    int64_t level, int64_t pixels)
+      : height(0), width(0), start(0) {
+    const int64_t rows = spatial_shapes[2 * level], columns = spatial_shapes[2 * level + 1];
+    const int64_t first = level_start_index[level];
+    if (rows > 0 && columns > 0 && rows <= INT32_MAX && columns <= INT32_MAX &&
+        rows * columns <= INT32_MAX && first >= 0 && first < pixels) {
+      height = static_cast<int>(rows);
+      width = static_cast<int>(columns);
+      start = static_cast<int>(first);
+    }
   }
 };
 
@@ -39,17 +41,21 @@ struct SamplePoint {
       : pixel{-1, -1, -1, -1}, x(0), y(0) {
     const C width = static_cast<C>(level.width), height = static_cast<C>(level.height);
     const C at_x = location_x * width - C(0.5), at_y = location_y * height - C(0.5);
-    if (!(at_x >= -1 && at_x < width && at_y >= -1 && at_y < height && level.is_sane(pixels))) {
+    if (!(at_x >= -1 && at_x < width && at_y >= -1 && at_y < height) || level.width == 0) {
       return;
     }
     // Truncation is the floor from 0 on.
-    const auto left = static_cast<int64_t>(at_x + 1) - 1, top = static_cast<int64_t>(at_y + 1) - 1;
+    const int left = static_cast<int>(at_x + 1) - 1, top = static_cast<int>(at_y + 1) - 1;
     x = at_x - static_cast<C>(left);
     y = at_y - static_cast<C>(top);
+    const unsigned first = static_cast<unsigned>(level.start) +
+                           static_cast<unsigned>(top) * static_cast<unsigned>(level.width) +
+                           static_cast<unsigned>(left);
+    const bool columns[2] = {left >= 0, left + 1 < level.width};
+    const bool rows[2] = {top >= 0, top + 1 < level.height};
     for (int corner = 0; corner < 4; ++corner) {
-      const int64_t column = left + corner % 2, row = top + corner / 2;
-      const int64_t index = level.start + row * level.width + column;
-      if (column >= 0 && column < level.width && row >= 0 && row < level.height && index < pixels) {
+      const unsigned index = first + corner % 2 + (corner / 2 == 0 ? 0 : level.width);
+      if (columns[corner % 2] && rows[corner / 2] && index < pixels) {
         pixel[corner] = static_cast<int>(index);
       }
     }
