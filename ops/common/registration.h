@@ -17,11 +17,13 @@
 #define WARPFUSE_LIBRARY_IMPL(key, m) \
   WARPFUSE_REGISTER_(register_##key, IMPL, c10::DispatchKey::key, m)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a declared name in parentheses is another declaration.
 #define WARPFUSE_REGISTER_(name, kind, key, m)                                               \
   void name(torch::Library&);                                                                \
   const std::optional<torch::Library> name##_library =                                       \
       warpfuse::register_in_first_copy(torch::Library::kind, key, name, __FILE__, __LINE__); \
   void name(torch::Library& m)
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace warpfuse {
 

@@ -87,7 +87,7 @@ void check_levels(const char* op, const at::Tensor& shapes, const at::Tensor& st
   }
 }
 
-constexpr int64_t kMaxPixelElements = int64_t{1} << 27;
+constexpr int64_t kMaxPixelElements = 134'217'728;  // 2^27
 
 template <typename Backend>
 void check_data(const char* op, const DeformTensors& in, bool check_shapes) {

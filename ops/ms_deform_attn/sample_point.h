@@ -8,13 +8,12 @@ namespace warpfuse {
 
 /// A level of the value: height x width pixels from `start` on.
 struct SampledLevel {
-  int height, width, start;
+  int height = 0, width = 0, start = 0;
 
   /// Sizes on a GPU are not checked before they are used. A level that cannot lie in `pixels`,
   /// which are fewer than 2^31, has no pixel.
   WARPFUSE_HOST_DEVICE SampledLevel(const int64_t* spatial_shapes, const int64_t* level_start_index,
-                                    int64_t level, int64_t pixels)
-      : height(0), width(0), start(0) {
+                                    int64_t level, int64_t pixels) {
     const int64_t rows = spatial_shapes[2 * level], columns = spatial_shapes[2 * level + 1];
     const int64_t first = level_start_index[level];
     if (rows > 0 && columns > 0 && rows <= INT32_MAX && columns <= INT32_MAX &&
@@ -32,13 +31,12 @@ struct SampledLevel {
 /// outside the level, nor outside the value.
 template <typename C>
 struct SamplePoint {
-  int pixel[4];  // of the value, -1 outside
-  C x, y;        // right of and below the first corner, in [0, 1)
+  int pixel[4] = {-1, -1, -1, -1};  // of the value, -1 outside
+  C x = 0, y = 0;                   // right of and below the first corner, in [0, 1)
 
   /// NaN counts as outside.
   WARPFUSE_HOST_DEVICE SamplePoint(const SampledLevel& level, int64_t pixels, C location_x,
-                                   C location_y)
-      : pixel{-1, -1, -1, -1}, x(0), y(0) {
+                                   C location_y) {
     const C width = static_cast<C>(level.width), height = static_cast<C>(level.height);
     const C at_x = location_x * width - C(0.5), at_y = location_y * height - C(0.5);
     if (!(at_x >= -1 && at_x < width && at_y >= -1 && at_y < height) || level.width == 0) {

@@ -55,7 +55,7 @@ at::Tensor deform_reference(const at::Tensor& value, const at::Tensor& shapes,
   at::Tensor sum = at::zeros({batches * heads, channels, queries}, v.options());
   int64_t start = 0;
   for (int64_t level = 0; level < sizes.size(0); ++level) {
-    const int64_t height = sizes[level][0].item<int64_t>(), width = sizes[level][1].item<int64_t>();
+    const auto height = sizes[level][0].item<int64_t>(), width = sizes[level][1].item<int64_t>();
     const at::Tensor image = v.slice(1, start, start + height * width)
                                  .permute({0, 2, 3, 1})
                                  .reshape({batches * heads, channels, height, width});
@@ -102,7 +102,7 @@ std::string deform_mismatch(const at::Tensor& output, const DeformInputs& in, bo
   if (wrong.numel() == 0) {
     return "";
   }
-  const int64_t at = wrong[0][0].item<int64_t>();
+  const auto at = wrong[0][0].item<int64_t>();
   return c10::str(wrong.size(0), " of ", actual.numel(), " wrong; element ", at, " is ",
                   actual.flatten()[at].item<double>(), ", expected ",
                   expected.flatten()[at].item<double>());
