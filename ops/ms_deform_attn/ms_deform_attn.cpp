@@ -10,6 +10,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <cstring>
+
 #include "common/check.h"
 #include "common/parallel_rows.h"
 #include "core/operator.h"
@@ -199,13 +201,13 @@ struct Backward {
       const at::ScalarType sum_dtype =
           in.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
       const auto options = in.value.options().memory_format(std::nullopt);
-      at::Tensor grad_value = at::zeros(in.value.sizes(), options.dtype(sum_dtype));
       if (!Backend::computes(grad_output)) {
-        return {grad_value.to(in.value.scalar_type()),
+        return {at::zeros(in.value.sizes(), options),
                 at::zeros(in.sampling_locations.sizes(), in.sampling_locations.options()),
                 at::zeros(in.attention_weights.sizes(), in.attention_weights.options())};
       }
       const KernelInputs inputs(in, softmax);
+      at::Tensor grad_value = Backend::empty(value, options.dtype(sum_dtype));
       const at::Tensor grad = grad_output.contiguous();
       const at::Tensor dense_output = softmax ? output->contiguous() : at::Tensor();
       const at::Tensor grad_locations =
@@ -215,7 +217,7 @@ struct Backward {
       at::Tensor fixed, scale;  // the CPU's sums have one order
       if (in.value.is_cuda() && at::globalContext().deterministicAlgorithms() &&
           inputs.weights.numel() > 0) {
-        fixed = at::zeros(in.value.sizes(), options.dtype(at::kLong));
+        fixed = Backend::empty(value, options.dtype(at::kLong));
         scale = fixed_point_scale(grad, inputs);
       }
       Backend::launch(
@@ -253,6 +255,12 @@ void launch_cpu(const MsDeformAttnArguments& arguments) {
 
 void launch_cpu(const MsDeformAttnBackwardArguments& arguments) {
   const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
+  const int64_t pixel_bytes =
+      int64_t{sizes.pixel_elements()} * (arguments.inputs.dtype == DType::float64 ? 8 : 4);
+  parallel_rows(sizes.batches * sizes.pixels, pixel_bytes, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char*>(arguments.grad_value) + begin * pixel_bytes, 0,
+                (end - begin) * pixel_bytes);
+  });
   parallel_rows(
       sizes.batches * sizes.heads * sizes.levels, 8 * sizes.queries * sizes.points * sizes.channels,
       [&](int64_t begin, int64_t end) { ms_deform_attn_backward_cpu(arguments, begin, end); });

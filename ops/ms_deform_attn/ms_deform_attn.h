@@ -41,7 +41,7 @@ struct MsDeformAttnBackwardArguments {
   MsDeformAttnInputs inputs;
   const void* grad_output;  // as output
   const void* output;       // of the forward; only with softmax
-  void* grad_value;         // as value, float32 (float64 for float64 values), added to
+  void* grad_value;         // as value, float32 (float64 for float64 values)
   void* grad_locations;     // as sampling_locations
   void* grad_weights;       // as attention_weights
   // CUDA only, null or as grad_value: finite terms are added here, times *fixed_scale, as integers,

@@ -144,12 +144,28 @@ Counter vector_branch("ms_deform_attn_backward.vector"),
     scalar_branch("ms_deform_attn_backward.scalar"),
     fixed_branch("ms_deform_attn_backward.deterministic");
 
+/// The sums start at zero.
+cudaError_t clear(const MsDeformAttnBackwardArguments& arguments, size_t sum_bytes,
+                  cudaStream_t stream) {
+  const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
+  const size_t elements = sizes.batches * sizes.pixels * sizes.pixel_elements();
+  const cudaError_t error = cudaMemsetAsync(arguments.grad_value, 0, elements * sum_bytes, stream);
+  if (error != cudaSuccess || arguments.fixed_grad_value == nullptr) {
+    return error;
+  }
+  return cudaMemsetAsync(arguments.fixed_grad_value, 0, elements * sizeof(int64_t), stream);
+}
+
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t stream) {
   const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (arguments.fixed_grad_value != nullptr) {
     fixed_branch.add();
+  }
+  if (const cudaError_t error = clear(arguments, sizeof(Compute<T>), stream);
+      error != cudaSuccess) {
+    return error;
   }
   return launch_deform(ms_deform_attn_backward_kernel<T, kVector>, arguments, lanes, stream);
 }

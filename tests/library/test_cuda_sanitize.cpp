@@ -3,7 +3,10 @@
 // memcheck sees what is read behind it. Tensors come from the host and results go back there, and
 // our kernels alone touch them meanwhile, as initcheck does not see what others write.
 
+#include <warpfuse/dispatch.h>
+
 #include "support/compare.h"
+#include "support/deform.h"
 #include "support/devices.h"
 #include "support/dropout_checks.h"
 #include "support/inputs.h"
@@ -163,6 +166,47 @@ WARPFUSE_GPU_TEST("tokens drawn by blocks and clusters", "[sanitize]") {
         const at::Tensor expected = sample(logits, step, arguments);
         arguments.rows = rows.to(device);
         CHECK(at::equal(sample(logits.to(device), step.to(device), arguments).cpu(), expected));
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("points of deformable attention, forward and backward", "[sanitize]") {
+  using OptionalTensor = std::optional<at::Tensor>;
+  using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+  const auto op = warpfuse::detail::find_operator<Gradients(
+      const at::Tensor&, const OptionalTensor&, const at::Tensor&, const at::Tensor&,
+      const at::Tensor&, const at::Tensor&, const at::Tensor&)>(
+      "warpfuse::_ms_deform_attn_backward");
+  const auto gradients = [&](const DeformInputs& in, const at::Tensor& grad,
+                             const OptionalTensor& output) {
+    const auto [value, locations, weights] =
+        op.call(grad, output, in.value, in.shapes, in.starts, in.locations, in.weights);
+    std::vector<at::Tensor> ours{locations.cpu().flatten(), weights.cpu().flatten()};
+    if (value.scalar_type() == at::kFloat) {  // ATen rounds those of other dtypes
+      ours.push_back(value.cpu().flatten());
+    }
+    return at::cat(ours).to(at::kDouble);
+  };
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    for (const int64_t channels : {3, 32}) {
+      INFO(dtype << " " << channels);
+      const DeformShape shape{.queries = 9, .channels = channels, .levels = {{3, 4}, {1, 1}}};
+      const DeformInputs host(shape, dtype, at::kCPU);
+      DeformInputs in = host;
+      for (at::Tensor* tensor : {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights}) {
+        *tensor = tensor->to(device);
+      }
+      const at::Tensor output = in.attend_softmax();
+      CHECK(deform_mismatch(in.attend(), host) == "");
+      CHECK(deform_mismatch(output, host, /*softmax=*/true) == "");
+      const at::Tensor grad = random_tensor(output.sizes(), dtype);
+      for (const bool softmax : {false, true}) {
+        const auto given = [&](const at::Tensor& tensor) {
+          return softmax ? OptionalTensor(tensor) : std::nullopt;
+        };
+        CHECK(far_apart(gradients(in, grad.to(device), given(output)),
+                        gradients(host, grad, given(output.cpu())), 5e-3) == "");
       }
     }
   }
