@@ -9,6 +9,7 @@
 #include "ms_deform_attn/sample_point.h"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/group.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/pack.cuh"
 
@@ -20,7 +21,6 @@ namespace warpfuse::cuda {
 // other's pixels in the L1 cache.
 
 inline constexpr int kDeformThreads = 256;
-inline constexpr unsigned kFullWarp = 0xffffffff;
 
 struct DeformLanes {
   int log_group, log_splits;  // of powers of two, whose product is at most 32
@@ -31,15 +31,15 @@ struct DeformLanes {
   WARPFUSE_HOST_DEVICE int warp_rows() const { return 32 >> (log_group + log_splits); }
   WARPFUSE_HOST_DEVICE int block_rows() const { return kDeformThreads / 32 * warp_rows(); }
 
-  /// This thread's row in its block and in its warp, its lane in the row, the points' share of its
-  /// group, and its lane in the group.
+  /// The lanes of this thread's row, and those of them that share its points.
+  __device__ LaneGroup row() const { return LaneGroup(row_lanes()); }
+  __device__ LaneGroup channels() const { return LaneGroup(group()); }
+  /// The row's number in its block and in its warp, and the thread's share of the points.
   __device__ int block_row() const {
     return static_cast<int>(threadIdx.x) >> (log_group + log_splits);
   }
   __device__ int warp_row() const { return block_row() & (warp_rows() - 1); }
-  __device__ int row_lane() const { return static_cast<int>(threadIdx.x) & (row_lanes() - 1); }
-  __device__ int split() const { return row_lane() >> log_group; }
-  __device__ int group_lane() const { return static_cast<int>(threadIdx.x) & (group() - 1); }
+  __device__ int split() const { return row().rank() >> log_group; }
 };
 
 /// The row of a lane.
@@ -61,10 +61,6 @@ struct DeformRow {
   __device__ int64_t index(const MsDeformAttnSizes& sizes) const {
     return (batch * sizes.queries + query) * sizes.heads + head;
   }
-  /// First element of the row's batch and head in the value.
-  __device__ int64_t value_offset(const MsDeformAttnSizes& sizes) const {
-    return (batch * sizes.pixels * sizes.heads + head) * sizes.channels;
-  }
 };
 
 /// data[index] of float32 or T.
@@ -83,22 +79,6 @@ __device__ __forceinline__ void store_as(void* data, DType dtype, int64_t index,
   }
 }
 
-/// The sum, or the larger, of the values of the `lanes` lanes of a group that starts at a multiple.
-template <typename C>
-__device__ __forceinline__ C sum_over(C value, int lanes) {
-  for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kFullWarp, value, offset);
-  }
-  return value;
-}
-template <typename C>
-__device__ __forceinline__ C max_over(C value, int lanes) {
-  for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    value = larger(value, __shfl_xor_sync(kFullWarp, value, offset));
-  }
-  return value;
-}
-
 /// Weights of a row's points: the given ones, or their softmax. All lanes of the warp build it.
 template <typename T>
 class RowWeights {
@@ -111,17 +91,17 @@ class RowWeights {
     if (!in.softmax) {
       return;
     }
-    const int lane = lanes.row_lane();
+    const LaneGroup group = lanes.row();
     const int count = exists ? static_cast<int>(in.sizes.row_points()) : 0;
     C max = negative_infinity<C>(), sum = 0;
-    for (int i = lane; i < count; i += lanes.row_lanes()) {
+    for (int i = group.rank(); i < count; i += group.size()) {
       max = larger(max, raw(i));
     }
-    max_ = max_over(max, lanes.row_lanes());
-    for (int i = lane; i < count; i += lanes.row_lanes()) {
+    max_ = group.max(max);
+    for (int i = group.rank(); i < count; i += group.size()) {
       sum += exp(raw(i) - max_);
     }
-    scale_ = 1 / sum_over(sum, lanes.row_lanes());
+    scale_ = 1 / group.sum(sum);
   }
 
   __device__ C operator[](int point) const {

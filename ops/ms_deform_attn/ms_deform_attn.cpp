@@ -16,6 +16,7 @@
 #include "common/parallel_rows.h"
 #include "core/operator.h"
 #include "ms_deform_attn/deform_inputs.h"
+#include "rowwise/row_tensors.h"
 
 namespace warpfuse {
 namespace {
@@ -26,14 +27,19 @@ constexpr const char* weights_name(bool softmax) {
 
 // --- checks -----------------------------------------------------------------------------------
 
+void check_place(const char* op, const char* argument, const at::Tensor& tensor,
+                 const at::Tensor& value, c10::SymIntArrayRef sizes) {
+  WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
+                 tensor.sym_sizes());
+  check_same_device(op, argument, tensor, value);
+}
+
 void check_index(const char* op, const char* argument, const at::Tensor& tensor,
                  const DeformTensors& in, c10::SymIntArrayRef sizes) {
   WARPFUSE_CHECK(tensor.defined() && tensor.layout() == at::kStrided, op, argument,
                  "a strided tensor", "another");
   WARPFUSE_CHECK(tensor.scalar_type() == at::kLong, op, argument, "int64", tensor.scalar_type());
-  WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
-                 tensor.sym_sizes());
-  check_same_device(op, argument, tensor, in.value);
+  check_place(op, argument, tensor, in.value, sizes);
 }
 
 void check_points(const char* op, const char* argument, const at::Tensor& tensor,
@@ -43,9 +49,7 @@ void check_points(const char* op, const char* argument, const at::Tensor& tensor
       tensor.scalar_type() == in.value.scalar_type() || tensor.scalar_type() == at::kFloat, op,
       argument, c10::str("the value's dtype (", in.value.scalar_type(), ") or float32"),
       tensor.scalar_type());
-  WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
-                 tensor.sym_sizes());
-  check_same_device(op, argument, tensor, in.value);
+  check_place(op, argument, tensor, in.value, sizes);
 }
 
 void check_deform(const char* op, const DeformTensors& in, bool softmax) {
@@ -198,8 +202,6 @@ struct Backward {
               Backend::empty(in.sampling_locations.sym_sizes(), in.sampling_locations.options()),
               Backend::empty(in.attention_weights.sym_sizes(), in.attention_weights.options())};
     } else {
-      const at::ScalarType sum_dtype =
-          in.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
       const auto options = in.value.options().memory_format(std::nullopt);
       if (!Backend::computes(grad_output)) {
         return {at::zeros(in.value.sizes(), options),
@@ -207,7 +209,7 @@ struct Backward {
                 at::zeros(in.attention_weights.sizes(), in.attention_weights.options())};
       }
       const KernelInputs inputs(in, softmax);
-      at::Tensor grad_value = Backend::empty(value, options.dtype(sum_dtype));
+      at::Tensor grad_value = Backend::empty(value, options.dtype(statistics_dtype(in.value)));
       const at::Tensor grad = grad_output.contiguous();
       const at::Tensor dense_output = softmax ? output->contiguous() : at::Tensor();
       const at::Tensor grad_locations =

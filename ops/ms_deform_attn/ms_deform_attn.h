@@ -17,6 +17,10 @@ struct MsDeformAttnSizes {
   WARPFUSE_HOST_DEVICE int64_t row_points() const { return levels * points; }
   /// Below 2^27, so that bytes are int.
   WARPFUSE_HOST_DEVICE int pixel_elements() const { return static_cast<int>(heads * channels); }
+  /// The first element of a batch and head in the value.
+  WARPFUSE_HOST_DEVICE int64_t value_offset(int64_t batch, int64_t head) const {
+    return (batch * pixels * heads + head) * channels;
+  }
 };
 
 /// Per row (batch, query, head): output = sum over points of weight * value sampled at location.

@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
   const int split = lanes.split();
-  const int64_t lane_channel = lanes.group_lane() * kVector, step = lanes.group() * kVector;
+  const LaneGroup group = lanes.channels();
+  const int64_t lane_channel = group.rank() * kVector, step = group.size() * kVector;
   const int row_points = static_cast<int>(sizes.row_points());
   const int pixel_elements = sizes.pixel_elements();
   const DeformRow at(sizes, lanes, blockIdx.x);
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
         mean += grad[i] * output[i];
       }
     }
-    mean = sum_over(mean, lanes.group());
+    mean = group.sum(mean);
   }
   // The same number of rounds in all lanes of a warp, which shuffle together.
   for (int first = 0; first < row_points; first += lanes.splits()) {
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
         if (point.pixel[corner] < 0) {
           continue;
         }
-        const int64_t element =
-            at.value_offset(sizes) + c + static_cast<int64_t>(point.pixel[corner]) * pixel_elements;
+        const int64_t element = sizes.value_offset(at.batch, at.head) + c +
+                                static_cast<int64_t>(point.pixel[corner]) * pixel_elements;
         C values[kVector], terms[kVector];
         load_channels<T>(static_cast<const T*>(in.value) + element, values);
 #pragma unroll
@@ -125,10 +126,10 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
     for (int corner = 0; corner < 4; ++corner) {
       grad_weight += point.weight(corner) * corners[corner];
     }
-    const C dx = sum_over(point.dx(corners), lanes.group());
-    const C dy = sum_over(point.dy(corners), lanes.group());
-    grad_weight = sum_over(grad_weight, lanes.group());
-    if (exists && lanes.group_lane() == 0) {
+    const C dx = group.sum(point.dx(corners));
+    const C dy = group.sum(point.dy(corners));
+    grad_weight = group.sum(grad_weight);
+    if (exists && group.rank() == 0) {
       const bool inside = !point.is_outside();
       store_as<T>(arguments.grad_locations, in.location_dtype, 2 * index,
                   inside ? weight * static_cast<C>(level.width) * dx : C(0));

@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(kDeformThreads, kForwardBlocks<T>)
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
   const int row_lanes = lanes.row_lanes(), warp_rows = lanes.warp_rows();
-  const int slot = lanes.warp_row(), lane = lanes.row_lane(), split = lanes.split();
+  const int slot = lanes.warp_row(), split = lanes.split();
+  const LaneGroup row_group = lanes.row();
   const int batch_points = kWarpPoints / 32 * row_lanes;
   const int row_points = static_cast<int>(sizes.row_points());
   const int pixel_bytes = sizes.pixel_elements() * static_cast<int>(sizeof(T));
@@ -66,15 +67,16 @@ __global__ void __launch_bounds__(kDeformThreads, kForwardBlocks<T>)
   const RowWeights<T> weights(in, lanes, at.exists, row);
   for (int64_t first_channel = 0; first_channel < sizes.channels;
        first_channel += lanes.group() * kVector) {
-    const int64_t channel = first_channel + lanes.group_lane() * kVector;
+    const int64_t channel = first_channel + lanes.channels().rank() * kVector;
     const bool has_channels = at.exists && channel < sizes.channels;
-    const T* const value = static_cast<const T*>(in.value) + at.value_offset(sizes) + channel;
+    const T* const value =
+        static_cast<const T*>(in.value) + sizes.value_offset(at.batch, at.head) + channel;
     C sum[kVector] = {};
     bool is_finite = true;
     for (int first = 0; first < row_points; first += batch_points) {
       const int count = at.exists ? min(batch_points, row_points - first) : 0;
       __syncwarp();
-      for (int i = lane; i < count; i += row_lanes) {
+      for (int i = row_group.rank(); i < count; i += row_lanes) {
         const auto point =
             sample_point<T>(in, sampled_level(in, first + i), row * row_points + first + i);
         const C weight = weights[first + i];
@@ -96,9 +98,7 @@ __global__ void __launch_bounds__(kDeformThreads, kForwardBlocks<T>)
         }
       }
     }
-    const unsigned row_mask = (row_lanes == 32 ? kFullWarp : (1U << row_lanes) - 1)
-                              << (slot * row_lanes);
-    if ((__ballot_sync(kFullWarp, !is_finite) & row_mask) != 0 && has_channels) {
+    if (row_group.any(!is_finite) && has_channels) {
       for (int c = 0; c < kVector; ++c) {
         sum[c] = 0;
       }
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kDeformThreads, kForwardBlocks<T>)
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
       for (int offset = lanes.group(); offset < row_lanes; offset *= 2) {
-        sum[c] += __shfl_xor_sync(kFullWarp, sum[c], offset);
+        sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], offset);
       }
     }
     if (has_channels && split == 0) {

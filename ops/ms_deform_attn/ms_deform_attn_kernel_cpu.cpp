@@ -48,13 +48,15 @@ void row_weights(const MsDeformAttnInputs& in, int64_t row, std::vector<C>& weig
   }
 }
 
+SampledLevel sampled_level(const MsDeformAttnInputs& in, int64_t level) {
+  return {in.spatial_shapes, in.level_start_index, level, in.sizes.pixels};
+}
+
 template <typename C>
-SamplePoint<C> sample_point(const MsDeformAttnInputs& in, int64_t row, int64_t point) {
-  const SampledLevel level(in.spatial_shapes, in.level_start_index, point / in.sizes.points,
-                           in.sizes.pixels);
-  const int64_t at = 2 * (row * in.sizes.row_points() + point);
-  return {level, in.sizes.pixels, load_as<C>(in.sampling_locations, in.location_dtype, at),
-          load_as<C>(in.sampling_locations, in.location_dtype, at + 1)};
+SamplePoint<C> sample_point(const MsDeformAttnInputs& in, const SampledLevel& level,
+                            int64_t index) {
+  return {level, in.sizes.pixels, load_as<C>(in.sampling_locations, in.location_dtype, 2 * index),
+          load_as<C>(in.sampling_locations, in.location_dtype, 2 * index + 1)};
 }
 
 template <typename T>
@@ -62,18 +64,20 @@ void forward_rows(const MsDeformAttnArguments& arguments, int64_t begin, int64_t
   using C = Compute<T>;
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
-  const int64_t channels = sizes.channels, pixel_elements = sizes.heads * channels;
+  const int64_t channels = sizes.channels, pixel_elements = sizes.pixel_elements();
   std::vector<C> weights(sizes.row_points());
   std::vector<SamplePoint<C>> points;
   points.reserve(sizes.row_points());
   for (int64_t row = begin; row < end; ++row) {
     const int64_t batch = row / (sizes.heads * sizes.queries), head = row % sizes.heads;
-    const T* const value =
-        static_cast<const T*>(in.value) + (batch * sizes.pixels * sizes.heads + head) * channels;
+    const T* const value = static_cast<const T*>(in.value) + sizes.value_offset(batch, head);
     row_weights(in, row, weights);
     points.clear();
-    for (int64_t i = 0; i < sizes.row_points(); ++i) {
-      points.push_back(sample_point<C>(in, row, i));
+    for (int64_t level = 0; level < sizes.levels; ++level) {
+      const SampledLevel pixels = sampled_level(in, level);
+      for (int64_t i = level * sizes.points; i < (level + 1) * sizes.points; ++i) {
+        points.push_back(sample_point<C>(in, pixels, row * sizes.row_points() + i));
+      }
     }
     transform<T>(static_cast<T*>(arguments.output) + row * channels, channels, false,
                  [&](int64_t first, int64_t count) {
@@ -107,12 +111,12 @@ void backward_level(const MsDeformAttnBackwardArguments& arguments, int64_t batc
   using C = Compute<T>;
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
-  const int64_t channels = sizes.channels, pixel_elements = sizes.heads * channels;
-  const int64_t first_element = (batch * sizes.pixels * sizes.heads + head) * channels;
+  const int64_t channels = sizes.channels, pixel_elements = sizes.pixel_elements();
+  const int64_t first_element = sizes.value_offset(batch, head);
   const T* const value = static_cast<const T*>(in.value) + first_element;
   C* const grad_value = static_cast<C*>(arguments.grad_value) + first_element;
-  const C width = static_cast<C>(in.spatial_shapes[2 * level + 1]);
-  const C height = static_cast<C>(in.spatial_shapes[2 * level]);
+  const SampledLevel pixels = sampled_level(in, level);
+  const C width = static_cast<C>(pixels.width), height = static_cast<C>(pixels.height);
   std::vector<C> weights(sizes.row_points());
   for (int64_t query = 0; query < sizes.queries; ++query) {
     const int64_t row = (batch * sizes.queries + query) * sizes.heads + head;
@@ -123,7 +127,8 @@ void backward_level(const MsDeformAttnBackwardArguments& arguments, int64_t batc
         in.softmax ? dot(grad, static_cast<const T*>(arguments.output) + row * channels, channels)
                    : C(0);
     for (int64_t i = level * sizes.points; i < (level + 1) * sizes.points; ++i) {
-      const auto point = sample_point<C>(in, row, i);
+      const int64_t index = row * sizes.row_points() + i;
+      const auto point = sample_point<C>(in, pixels, index);
       const C weight = weights[i];
       C corners[4] = {}, grad_weight = 0;  // products of the gradient with the corners' values
       for (int corner = 0; corner < 4; ++corner) {
@@ -137,7 +142,6 @@ void backward_level(const MsDeformAttnBackwardArguments& arguments, int64_t batc
           grad_value[at + c] += point.weight(corner) * (weight * static_cast<C>(grad[c]));
         }
       }
-      const int64_t index = row * sizes.row_points() + i;
       const bool inside = !point.is_outside();
       store_as(arguments.grad_locations, in.location_dtype, 2 * index,
                inside ? weight * width * point.dx(corners) : C(0));
