@@ -20,54 +20,74 @@ namespace warpfuse::cuda {
 // queries of one head, whose points are near each other in most models, so that they find each
 // other's pixels in the L1 cache.
 
-inline constexpr int kDeformThreads = 256;
-
 struct DeformLanes {
   int log_group, log_splits;  // of powers of two, whose product is at most 32
 
   WARPFUSE_HOST_DEVICE int group() const { return 1 << log_group; }
   WARPFUSE_HOST_DEVICE int splits() const { return 1 << log_splits; }
   WARPFUSE_HOST_DEVICE int row_lanes() const { return 1 << (log_group + log_splits); }
-  WARPFUSE_HOST_DEVICE int warp_rows() const { return 32 >> (log_group + log_splits); }
-  WARPFUSE_HOST_DEVICE int block_rows() const { return kDeformThreads / 32 * warp_rows(); }
+  WARPFUSE_HOST_DEVICE int log_warp_rows() const { return 5 - log_group - log_splits; }
+  WARPFUSE_HOST_DEVICE int warp_rows() const { return 1 << log_warp_rows(); }
+  /// Warps for a batch and head.
+  WARPFUSE_HOST_DEVICE unsigned head_warps(const MsDeformAttnSizes& sizes) const {
+    return (static_cast<unsigned>(sizes.queries) + warp_rows() - 1) >> log_warp_rows();
+  }
 
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   /// The lanes of this thread's row, and those of them that share its points.
   __device__ LaneGroup row() const { return LaneGroup(row_lanes()); }
   __device__ LaneGroup channels() const { return LaneGroup(group()); }
-  /// The row's number in its block and in its warp, and the thread's share of the points.
-  __device__ int block_row() const {
-    return static_cast<int>(threadIdx.x) >> (log_group + log_splits);
-  }
-  __device__ int warp_row() const { return block_row() & (warp_rows() - 1); }
+  /// The row's number in its warp, and the thread's share of the points.
+  __device__ int slot() const { return lane() >> (log_group + log_splits); }
   __device__ int split() const { return row().rank() >> log_group; }
 };
 
-/// The row of a lane.
-struct DeformRow {
-  int batch, query, head;
-  bool exists;  // else the lane helps with shuffles alone
+/// The rows of a warp: `warp_rows` consecutive queries of one batch and head, or fewer at the end.
+struct DeformRows {
+  int batch, head, query;
 
-  /// Row of block `tile`: tiles are [batches, heads, tiles of queries].
-  __device__ DeformRow(const MsDeformAttnSizes& sizes, const DeformLanes& lanes, unsigned tile) {
-    const unsigned block_rows = lanes.block_rows(), heads = sizes.heads;
-    const unsigned tiles = (static_cast<unsigned>(sizes.queries) + block_rows - 1) / block_rows;
-    const unsigned batch_head = tile / tiles;
-    query = static_cast<int>((tile - batch_head * tiles) * block_rows) + lanes.block_row();
+  /// Warps are numbered [batches, heads, groups of queries].
+  __device__ DeformRows(const MsDeformAttnSizes& sizes, const DeformLanes& lanes) {
+    const unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const unsigned head_warps = lanes.head_warps(sizes), heads = sizes.heads;
+    const unsigned batch_head = warp / head_warps;
+    query = static_cast<int>((warp - batch_head * head_warps) * lanes.warp_rows());
     batch = static_cast<int>(batch_head / heads);
     head = static_cast<int>(batch_head - batch * heads);
-    exists = query < sizes.queries;
   }
 
-  __device__ int64_t index(const MsDeformAttnSizes& sizes) const {
-    return (batch * sizes.queries + query) * sizes.heads + head;
+  /// Whether there is a row `slot` of the warp; else its lanes help with shuffles alone.
+  __device__ bool has(const MsDeformAttnSizes& sizes, int slot) const {
+    return query + slot < sizes.queries && batch < sizes.batches;
+  }
+  __device__ int64_t index(const MsDeformAttnSizes& sizes, int slot) const {
+    return (batch * sizes.queries + query + slot) * sizes.heads + head;
   }
 };
 
-/// data[index] of float32 or T.
+/// data[index] of float32 or T, which is read once: pixels of the value stay in the L1 cache
+/// longer.
 template <typename T>
 __device__ __forceinline__ Compute<T> load_as(const void* data, DType dtype, int64_t index) {
   return dtype == DType::float32 ? static_cast<const float*>(data)[index]
                                  : to_compute(static_cast<const T*>(data)[index]);
+}
+/// data[2 * index] and data[2 * index + 1], which lie at a multiple of their size. Pixels of the
+/// value stay in the L1 cache longer where pairs that are read `once` leave it first.
+template <typename T, bool once = false>
+__device__ __forceinline__ void load_pair_as(const void* data, DType dtype, int64_t index,
+                                             Compute<T>& x, Compute<T>& y) {
+  struct alignas(2 * sizeof(T)) Pair {
+    T x, y;
+  };
+  if (dtype == DType::float32) {
+    const float2* const from = static_cast<const float2*>(data) + index;
+    const float2 pair = once ? __ldcs(from) : *from;
+    x = pair.x, y = pair.y;
+  } else {
+    const Pair pair = static_cast<const Pair*>(data)[index];
+    x = to_compute(pair.x), y = to_compute(pair.y);
+  }
 }
 
 template <typename T>
@@ -79,42 +99,45 @@ __device__ __forceinline__ void store_as(void* data, DType dtype, int64_t index,
   }
 }
 
-/// Weights of a row's points: the given ones, or their softmax. All lanes of the warp build it.
+/// Weights of a row's points: the given ones, or their softmax.
 template <typename T>
 class RowWeights {
   using C = Compute<T>;
 
  public:
+  /// All lanes of the warp call it, each group of `lanes.row()` for its row.
   __device__ RowWeights(const MsDeformAttnInputs& in, const DeformLanes& lanes, bool exists,
                         int64_t row)
-      : in_(in), first_(row * in.sizes.row_points()) {
+      : in_(in) {
     if (!in.softmax) {
       return;
     }
     const LaneGroup group = lanes.row();
+    const int64_t first = row * in.sizes.row_points();
     const int count = exists ? static_cast<int>(in.sizes.row_points()) : 0;
     C max = negative_infinity<C>(), sum = 0;
     for (int i = group.rank(); i < count; i += group.size()) {
-      max = larger(max, raw(i));
+      max = larger(max, raw(first + i));
     }
     max_ = group.max(max);
     for (int i = group.rank(); i < count; i += group.size()) {
-      sum += exp(raw(i) - max_);
+      sum += exp(raw(first + i) - max_);
     }
     scale_ = 1 / group.sum(sum);
   }
 
-  __device__ C operator[](int point) const {
-    return in_.softmax ? exp(raw(point) - max_) * scale_ : raw(point);
+  /// The weight at attention_weights[index], which is one of the row.
+  __device__ C at(int64_t index) const {
+    const C weight = raw(index);
+    return in_.softmax ? exp(weight - max_) * scale_ : weight;
   }
 
  private:
-  __device__ C raw(int point) const {
-    return load_as<T>(in_.attention_weights, in_.weight_dtype, first_ + point);
+  __device__ C raw(int64_t index) const {
+    return load_as<T>(in_.attention_weights, in_.weight_dtype, index);
   }
 
   const MsDeformAttnInputs& in_;
-  int64_t first_;
   C max_ = 0, scale_ = 1;
 };
 
@@ -127,8 +150,9 @@ template <typename T>
 __device__ __forceinline__ SamplePoint<Compute<T>> sample_point(const MsDeformAttnInputs& in,
                                                                 const SampledLevel& level,
                                                                 int64_t index) {
-  return {level, in.sizes.pixels, load_as<T>(in.sampling_locations, in.location_dtype, 2 * index),
-          load_as<T>(in.sampling_locations, in.location_dtype, 2 * index + 1)};
+  Compute<T> x, y;
+  load_pair_as<T>(in.sampling_locations, in.location_dtype, index, x, y);
+  return {level, in.sizes.pixels, x, y};
 }
 
 /// base + pixel * pixel_bytes by one instruction: the compiler takes three, since it moves the
@@ -147,6 +171,7 @@ template <typename T, int kVector>
 struct Channels {
   uint4 bits = {};
 
+  __device__ void load(const T* from) { bits = __ldg(reinterpret_cast<const uint4*>(from)); }
   /// A predicate in place of a branch, so that the loads of all corners are in flight together.
   __device__ void load(const T* base, int pixel, int pixel_bytes) {
     asm volatile(
@@ -161,10 +186,10 @@ struct Channels {
   __device__ void values(Compute<T> (&values)[kVector]) const { unpack<T>(bits, values); }
 };
 template <typename T>
-  requires(sizeof(T) == 2)
-struct Channels<T, 4> {
+requires(sizeof(T) == 2) struct Channels<T, 4> {
   uint2 bits = {};
 
+  __device__ void load(const T* from) { bits = __ldg(reinterpret_cast<const uint2*>(from)); }
   __device__ void load(const T* base, int pixel, int pixel_bytes) {
     if (pixel >= 0) {
       bits = *reinterpret_cast<const uint2*>(pixel_address(base, pixel, pixel_bytes));
@@ -179,6 +204,7 @@ template <typename T>
 struct Channels<T, 1> {
   T element = from_compute<T>(0);
 
+  __device__ void load(const T* from) { element = __ldg(from); }
   __device__ void load(const T* base, int pixel, int pixel_bytes) {
     if (pixel >= 0) {
       element = *pixel_address(base, pixel, pixel_bytes);
@@ -190,7 +216,7 @@ struct Channels<T, 1> {
 template <typename T, int kVector>
 __device__ __forceinline__ void load_channels(const T* from, Compute<T> (&values)[kVector]) {
   Channels<T, kVector> channels;
-  channels.load(from, 0, 0);
+  channels.load(from);
   channels.values(values);
 }
 
@@ -228,7 +254,8 @@ inline bool deform_is_vectorised(const MsDeformAttnInputs& in, int vector,
 /// Splits rows where they are too few to fill the GPU.
 inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector) {
   constexpr int64_t kWarpsPerMultiprocessor = 16;
-  const int64_t needed = (sizes.channels + vector - 1) / vector;
+  // Two lanes at least, so that a row's lanes have two points for each of its splits.
+  const int64_t needed = std::max<int64_t>((sizes.channels + vector - 1) / vector, 2);
   DeformLanes lanes{
       static_cast<int>(std::bit_width(static_cast<uint64_t>(std::min<int64_t>(needed, 32) - 1))),
       0};
@@ -240,18 +267,17 @@ inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector) {
   return lanes;
 }
 
-/// Launches kernel(arguments, lanes) with a block per tile.
+/// Launches kernel(arguments, lanes), with a warp per group of rows and blocks of `threads`.
 template <typename Arguments>
 cudaError_t launch_deform(void (*kernel)(Arguments, DeformLanes), const Arguments& arguments,
-                          const DeformLanes& lanes, cudaStream_t stream) {
+                          const DeformLanes& lanes, int threads, cudaStream_t stream) {
   const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
-  const int64_t tiles = (sizes.queries + lanes.block_rows() - 1) / lanes.block_rows();
-  const int64_t blocks = sizes.batches * sizes.heads * tiles;
-  if (blocks > INT32_MAX) {
+  const int64_t warps = sizes.batches * sizes.heads * lanes.head_warps(sizes);
+  if (warps > INT32_MAX) {
     return cudaErrorInvalidConfiguration;
   }
-  return launch_kernel(kernel, {Tier::elements, 0, blocks, kDeformThreads}, stream, arguments,
-                       lanes);
+  const int64_t blocks = (32 * warps + threads - 1) / threads;
+  return launch_kernel(kernel, {Tier::elements, 0, blocks, threads}, stream, arguments, lanes);
 }
 
 }  // namespace warpfuse::cuda

@@ -112,6 +112,14 @@ void check_data(const char* op, const DeformTensors& in, bool check_shapes) {
 // --- the kernels' view ------------------------------------------------------------------------
 
 /// Dense inputs, and the tensors that hold them.
+/// Contiguous, each pair of coordinates at a multiple of its size, as kernels read it.
+at::Tensor in_pairs(const at::Tensor& locations) {
+  at::Tensor dense = locations.contiguous();
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(dense.const_data_ptr()) % (2 * dense.element_size()) == 0;
+  return aligned ? dense : dense.clone();
+}
+
 struct KernelInputs {
   at::Tensor value, shapes, starts, locations, weights;
   bool softmax;
@@ -120,7 +128,7 @@ struct KernelInputs {
       : value(in.value.contiguous()),
         shapes(in.spatial_shapes.contiguous()),
         starts(in.level_start_index.contiguous()),
-        locations(in.sampling_locations.contiguous()),
+        locations(in_pairs(in.sampling_locations)),
         weights(in.attention_weights.contiguous()),
         softmax(softmax) {}
 

@@ -4,7 +4,9 @@
 namespace warpfuse::cuda {
 namespace {
 
-/// Blocks per multiprocessor, for the register allocation: measured on an H200.
+/// Threads of a block, and blocks per multiprocessor for the register allocation: measured on an
+/// H200.
+constexpr int kThreads = 256;
 template <typename T>
 constexpr int kBackwardBlocks = std::is_same_v<T, double> ? 3 : 4;
 
@@ -56,7 +58,7 @@ __device__ __forceinline__ void add_in_any_order(int64_t* fixed, C* floating, do
 /// Each group takes one of its row's points at a time: its corners' products with the gradient are
 /// summed over the group, the corners' gradients added in memory.
 template <typename T, int kVector>
-__global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     ms_deform_attn_backward_kernel(const __grid_constant__ MsDeformAttnBackwardArguments arguments,
                                    const __grid_constant__ DeformLanes lanes) {
   using C = Compute<T>;
@@ -68,10 +70,11 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
   const int64_t lane_channel = group.rank() * kVector, step = group.size() * kVector;
   const int row_points = static_cast<int>(sizes.row_points());
   const int pixel_elements = sizes.pixel_elements();
-  const DeformRow at(sizes, lanes, blockIdx.x);
-  const int64_t row = at.index(sizes);
-  const RowWeights<T> weights(in, lanes, at.exists, row);
-  const int64_t channels = at.exists ? sizes.channels : 0;
+  const DeformRows rows(sizes, lanes);
+  const int64_t row = rows.index(sizes, lanes.slot());
+  const bool has_row = rows.has(sizes, lanes.slot());
+  const RowWeights<T> weights(in, lanes, has_row, row);
+  const int64_t channels = has_row ? sizes.channels : 0;
   const T* const grads = static_cast<const T*>(arguments.grad_output) + row * sizes.channels;
   C mean = 0;  // of the weights' gradients, which softmax's gradient subtracts
   if (in.softmax) {
@@ -88,12 +91,12 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
   // The same number of rounds in all lanes of a warp, which shuffle together.
   for (int first = 0; first < row_points; first += lanes.splits()) {
     const int i = min(first + split, row_points - 1);
-    const bool exists = at.exists && first + split < row_points;
-    const int64_t index = (at.exists ? row : 0) * row_points + i;
+    const bool exists = has_row && first + split < row_points;
+    const int64_t index = (has_row ? row : 0) * row_points + i;
     SampledLevel level = sampled_level(in, i);
     level.width = exists ? level.width : 0;
     const auto point = sample_point<T>(in, level, index);
-    const C weight = exists ? weights[i] : C(0);
+    const C weight = exists ? weights.at(index) : C(0);
     C corners[4] = {};  // products of the gradient with the corners' values
     for (int64_t c = lane_channel; c < channels; c += step) {
       C grad[kVector];
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(kDeformThreads, kBackwardBlocks<T>)
         if (point.pixel[corner] < 0) {
           continue;
         }
-        const int64_t element = sizes.value_offset(at.batch, at.head) + c +
+        const int64_t element = sizes.value_offset(rows.batch, rows.head) + c +
                                 static_cast<int64_t>(point.pixel[corner]) * pixel_elements;
         C values[kVector], terms[kVector];
         load_channels<T>(static_cast<const T*>(in.value) + element, values);
@@ -168,7 +171,8 @@ cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t 
       error != cudaSuccess) {
     return error;
   }
-  return launch_deform(ms_deform_attn_backward_kernel<T, kVector>, arguments, lanes, stream);
+  return launch_deform(ms_deform_attn_backward_kernel<T, kVector>, arguments, lanes, kThreads,
+                       stream);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace warpfuse {
 struct SampledLevel {
   int height = 0, width = 0, start = 0;
 
+  SampledLevel() = default;
   /// Sizes on a GPU are not checked before they are used. A level that cannot lie in `pixels`,
   /// which are fewer than 2^31, has no pixel.
   WARPFUSE_HOST_DEVICE SampledLevel(const int64_t* spatial_shapes, const int64_t* level_start_index,

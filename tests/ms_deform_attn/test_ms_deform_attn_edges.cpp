@@ -45,6 +45,47 @@ WARPFUSE_DEVICE_TEST("deformable attention of a level of one pixel", "[ms_deform
   }
 }
 
+WARPFUSE_DEVICE_TEST("deformable attention of levels of one row or column",
+                     "[ms_deform_attn][portable]") {
+  using Levels = std::vector<std::pair<int64_t, int64_t>>;
+  for (const Levels& levels :
+       {Levels{{1, 5}}, Levels{{5, 1}}, Levels{{2, 1}}, Levels{{1, 2}}, Levels{{3, 4}, {1, 1}},
+        Levels{{1, 1}, {3, 4}}, Levels{{3, 4}, {6, 1}}, Levels{{6, 1}, {3, 4}},
+        Levels{{1, 1}, {2, 1}, {1, 3}, {1, 1}}}) {
+    for (const int64_t channels : {3, 32}) {
+      const DeformShape shape{.queries = 40, .channels = channels, .levels = levels};
+      INFO(shape.text());
+      for (const at::ScalarType dtype : kDtypes) {
+        const DeformInputs in(shape, dtype, device);
+        CHECK(deform_mismatch(in.attend(), in) == "");
+      }
+    }
+  }
+}
+
+WARPFUSE_DEVICE_TEST(
+    "an infinite pixel beside a border adds nothing to points that it is no corner of",
+    "[ms_deform_attn][portable]") {
+  const DeformShape shape{.queries = 33, .channels = 32, .points = 3, .levels = {{4, 6}}};
+  for (const at::ScalarType dtype : kDtypes) {
+    DeformInputs in(shape, dtype, device);
+    in.value.select(1, 7).fill_(kInfinity);   // row 1, column 1
+    in.locations.select(-1, 0).fill_(-0.03);  // left of column 0, whose neighbour is column 1
+    in.locations.select(-1, 1).fill_(0.375);  // the middle of row 1
+    CHECK(deform_mismatch(in.attend(), in) == "");
+    CHECK(in.attend().isfinite().all().item<bool>());
+  }
+}
+
+WARPFUSE_DEVICE_TEST("locations that start between two pairs' places", "[ms_deform_attn]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    DeformInputs in(DeformShape{}, dtype, device);
+    const at::Tensor shifted = at::cat({in.locations.new_zeros({1}), in.locations.flatten()});
+    in.locations = shifted.slice(0, 1).view(in.locations.sizes());
+    CHECK(deform_mismatch(in.attend(), in) == "");
+  }
+}
+
 WARPFUSE_DEVICE_TEST("locations far outside, infinite and NaN add nothing",
                      "[ms_deform_attn][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
