@@ -118,6 +118,10 @@ std::vector<Entry> entries_named(const std::string& item) {
            {Direction::forward}}};
 }
 
+bool takes(const Benchmark* op, const Shape& shape) {
+  return op->levels == !shape.levels.empty() && op->takes(shape);
+}
+
 void add_once(std::vector<Case>& cases, const Case& c) {
   if (std::ranges::find(cases, c) == cases.end()) {
     cases.push_back(c);
@@ -173,7 +177,7 @@ std::vector<Case> plan(const Request& request) {
     for (Entry entry : entries_named(item)) {
       entry.dtypes = dtypes.value_or(entry.dtypes);
       for (const Benchmark* op : chosen_operators(asked, entry)) {
-        if (!std::ranges::all_of(entry.shapes, op->takes)) {
+        if (!std::ranges::all_of(entry.shapes, [&](const Shape& s) { return takes(op, s); })) {
           if (asked == nullptr) {
             continue;  // the other operators take it
           }
