@@ -181,8 +181,8 @@ std::vector<Case> plan(const Request& request) {
           if (asked == nullptr) {
             continue;  // the other operators take it
           }
-          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'", op->shapes, request.op,
-               item);
+          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'",
+               op->shapes.empty() ? "sizes without levels" : op->shapes, request.op, item);
         }
         Entry chosen = entry;
         if (request.backward) {

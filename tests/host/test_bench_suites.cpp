@@ -158,6 +158,29 @@ TEST_CASE("each result of a linear with dropout and softmax is checked", "[bench
   CHECK(step.call(0).bytes() == sizes * static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
+TEST_CASE("each result of ms_deform_attn is checked", "[bench]") {
+  // Queries near objects, of pixels, on a raster.
+  const auto* shape = GENERATE("2x5x3x7x2/6x4/3x5", "1x39x2x8x3/6x4/3x5", "1x1100x1x4x1/9x13");
+  const auto* op = GENERATE("ms_deform_attn", "ms_deform_attn_uniform");
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  CAPTURE(op, shape, dtype);
+  const Variant forward = variant(row(op, Direction::forward, shape, dtype), "aten");
+  CHECK(passes(forward, as_it_is));
+  CHECK_FALSE(passes(forward, last_is(kNan)));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result * 1.3; }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.roll(1, -1); }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.to(at::kLong); }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.flatten(); }));
+
+  const Variant backward = variant(row(op, Direction::backward, shape, dtype), "aten");
+  CHECK(passes(backward, as_it_is));
+  CHECK_FALSE(passes(backward, [](Outputs& o) { o.result = o.result * 1.3; }));
+  for (size_t i = 0; i < 2; ++i) {
+    CAPTURE(i);
+    CHECK_FALSE(passes(backward, [i](Outputs& o) { o.others.at(i) = o.others[i] * 1.3; }));
+  }
+}
+
 TEST_CASE("rows of NaN and infinity, of one column and without elements are checked", "[bench]") {
   const auto* op = GENERATE("softmax", "log_softmax", "dropout_softmax", "scaled_masked_softmax");
   const Shape shape = GENERATE(Shape{{4, 9}}, Shape{{4, 1}}, Shape{{0, 9}});
@@ -247,6 +270,13 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == 2 * 3 * 42 + 6 * (12 + 20 + 8));
   CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == 2 * 3 * 70 + 4 * 20);
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
+  // An image of 39 pixels with 2 heads of 8 channels; 5 queries of 2 levels and 3 points, float32.
+  const int64_t value = 39 * 2 * 8 * 2, points = 5 * 2 * 2 * 3 * 3 * 4, output = 5 * 2 * 8 * 2;
+  const char* levels = "1x5x2x8x3/6x4/3x5";
+  CHECK(least("ms_deform_attn", forward, levels, Mask::none) == value + points + output);
+  CHECK(least("ms_deform_attn", backward, levels, Mask::none) == 2 * value + 2 * points + output);
+  CHECK(least("ms_deform_attn", forward, "1x1x2x8x1/6x4/3x5", Mask::none) ==  // 4 pixels a point
+        2 * 2 * 4 * 8 * 2 + 2 * 2 * 3 * 4 + 2 * 8 * 2);
   CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == 2 * (150 + 14 + 63));
 }
 

@@ -7,11 +7,12 @@
 #include <ATen/ops/grid_sampler_2d_backward.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
+
 namespace warpfuse::host::bench {
 namespace {
 
 constexpr int64_t kBilinear = 0, kZeros = 0;  // GridSamplerInterpolation, GridSamplerPadding
-constexpr double kMoved = 0.1;                // see expected_output
 
 // [B, Q, H, ..] as [B * H, Q, ..].
 at::Tensor by_head(const at::Tensor& tensor) { return tensor.transpose(1, 2).flatten(0, 1); }
@@ -49,8 +50,8 @@ DeformInputs magnitudes(const DeformInputs& in) {
   return sizes;
 }
 
-// A grid with the points of one axis in the middle between two pixels: there the mean of the two is
-// sampled, and half of the size of what a derivative along that axis has.
+// A grid with the points of one axis in the middle between two pixels. There half of what a
+// derivative along that axis is made of is sampled.
 at::Tensor between_pixels(const at::Tensor& grid, int64_t axis, int64_t pixels) {
   at::Tensor moved = grid.clone();
   const auto extent = static_cast<double>(pixels);
@@ -58,6 +59,20 @@ at::Tensor between_pixels(const at::Tensor& grid, int64_t axis, int64_t pixels) 
   moved.select(-1, axis).copy_((low + 1) * (2 / extent) - 1);
   return moved;
 }
+
+// The sizes of a level's derivatives: along x, y and both. [B * H, D, Q, P], and the grid of both.
+struct Slopes {
+  at::Tensor x, y, both, grid;
+
+  Slopes(const at::Tensor& image, const at::Tensor& points) {
+    const int64_t height = image.size(-2), width = image.size(-1);
+    const at::Tensor between_columns = between_pixels(points, 0, width);
+    grid = between_pixels(between_columns, 1, height);
+    x = grid_sample(image, between_columns) * 2;
+    y = grid_sample(image, between_pixels(points, 1, height)) * 2;
+    both = grid_sample(image, grid) * 4;
+  }
+};
 
 }  // namespace
 
@@ -105,37 +120,52 @@ DeformGradients gradients_of(const GridSamples& sampled, const DeformInputs& in,
   return {at::cat(values, 1), at::stack(locations, 3), by_query(of_weights, sizes)};
 }
 
-Expected expected_output(const DeformInputs& image, const DeformSizes& sizes) {
+Expected expected_output(const DeformInputs& image, const DeformSizes& sizes,
+                         double coordinate_share) {
   const DeformInputs wide = magnitudes(image);
-  const at::Tensor size = output_of(sample(wide, sizes, at::kDouble), wide, sizes);
+  GridSamples sampled = sample(wide, sizes, at::kDouble);
+  std::vector<at::Tensor> moved;
+  for (size_t level = 0; level < sizes.levels.size(); ++level) {
+    const auto [height, width] = sizes.levels[level];
+    const Slopes slopes(sampled.images[level], sampled.grids[level]);
+    moved.push_back(slopes.x * width + slopes.y * height);
+  }
+  sampled.samples += at::stack(moved, -2).flatten(-2) * coordinate_share;
   return {output_of(sample(image, sizes, at::kDouble), image, sizes),
-          size + wide.value.max() * kMoved};
+          output_of(sampled, wide, sizes)};
 }
 
-ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSizes& sizes) {
-  const auto [value, locations, weights] =
-      gradients_of(sample(image, sizes, at::kDouble), image, sizes);
+ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSizes& sizes,
+                                     double coordinate_share) {
   const DeformInputs wide = magnitudes(image);
-  const GridSamples sampled = sample(wide, sizes, at::kDouble);
-  const DeformGradients size = gradients_of(sampled, wide, sizes);
-  const at::Tensor largest = wide.value.max() * kMoved;
+  GridSamples sampled = sample(wide, sizes, at::kDouble);
   const at::Tensor grad = gradient_by_head(wide, sizes, at::kDouble);
-  std::vector<at::Tensor> of_locations;
+  std::vector<at::Tensor> moved, locations, grids;
+  int64_t extent = 0;
   for (size_t level = 0; level < sizes.levels.size(); ++level) {
-    std::vector<at::Tensor> axes;
-    for (const int64_t axis : {0, 1}) {
-      const int64_t pixels = sizes.levels[level][axis == 0 ? 1 : 0];
-      const at::Tensor means =
-          grid_sample(sampled.images[level], between_pixels(sampled.grids[level], axis, pixels));
-      axes.push_back(((means * 2 + largest) * grad).sum(1) * pixels);  // [B * H, Q, P]
-    }
-    of_locations.push_back(by_query(at::stack(axes, -1), sizes));
+    const auto [height, width] = sizes.levels[level];
+    const Slopes slopes(sampled.images[level], sampled.grids[level]);
+    moved.push_back(slopes.x * width + slopes.y * height);
+    const at::Tensor of_x =
+        slopes.x + slopes.both * (coordinate_share * static_cast<double>(height));
+    const at::Tensor of_y =
+        slopes.y + slopes.both * (coordinate_share * static_cast<double>(width));
+    locations.push_back(by_query(
+        at::stack({(of_x * grad).sum(1) * width, (of_y * grad).sum(1) * height}, -1), sizes));
+    grids.push_back(slopes.grid);
+    extent = std::max(extent, width + height);
   }
-  const at::Tensor by_weight = image.weights.to(at::kDouble).unsqueeze(-1);
-  const at::Tensor most = image.weights.max().to(at::kDouble) * wide.grad_output.max() * kMoved;
-  return {{value, size.value + most},
-          {locations, at::stack(of_locations, 3) * by_weight},
-          {weights, size.weights + by_query(grad.sum(1), sizes).unsqueeze(-1) * largest}};
+  sampled.samples += at::stack(moved, -2).flatten(-2) * coordinate_share;
+  const DeformGradients size = gradients_of(sampled, wide, sizes);
+  sampled.grids = grids;  // where each of the four pixels has a quarter of the gradient
+  const at::Tensor moved_value = gradients_of(sampled, wide, sizes).value *
+                                 (4 * coordinate_share * static_cast<double>(extent));
+  auto [of_value, of_locations, of_weights] =
+      gradients_of(sample(image, sizes, at::kDouble), image, sizes);
+  return {{std::move(of_value), size.value + moved_value},
+          {std::move(of_locations),
+           at::stack(locations, 3) * image.weights.to(at::kDouble).unsqueeze(-1)},
+          {std::move(of_weights), size.weights}};
 }
 
 }  // namespace warpfuse::host::bench

@@ -26,12 +26,14 @@ struct DeformGradients {
 DeformGradients gradients_of(const GridSamples& sampled, const DeformInputs& in,
                              const DeformSizes& sizes);
 
-// In double precision. Besides the terms themselves, the size of an element counts what float32
-// coordinates may change: a tenth of the largest values, times the tolerance.
-Expected expected_output(const DeformInputs& image, const DeformSizes& sizes);
+// In double precision. The size of an element counts its terms and, times `coordinate_share`, what
+// they change by where coordinates are off by as much as the level's extent.
+Expected expected_output(const DeformInputs& image, const DeformSizes& sizes,
+                         double coordinate_share);
 struct ExpectedGradients {
   Expected value, locations, weights;
 };
-ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSizes& sizes);
+ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSizes& sizes,
+                                     double coordinate_share);
 
 }  // namespace warpfuse::host::bench

@@ -88,6 +88,13 @@ double error_beside(const at::Tensor& value, c10::ScalarType dtype, const Expect
              : std::numeric_limits<double>::infinity();
 }
 
+// Of a level's extent, two roundings of a coordinate, as a part of what is allowed of the terms.
+double coordinate_share(const Case& c) {
+  const double roundings = point_dtype(c) == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                         : std::numeric_limits<float>::epsilon();
+  return roundings / tolerance_of(c.dtype, /*of_aten=*/false);
+}
+
 // Image by image, since the reference has each sample in double precision.
 double error_of(const Case& c, const DeformInputs& in, const Outputs& outputs) {
   const DeformSizes sizes(c.shape);
@@ -102,10 +109,11 @@ double error_of(const Case& c, const DeformInputs& in, const Outputs& outputs) {
     const DeformInputs image = in.image(b);
     const at::Tensor result = outputs.result.narrow(0, b, 1);
     if (c.is_forward()) {
-      worst = worse(worst, error_beside(result, c.dtype, expected_output(image, sizes)));
+      worst = worse(
+          worst, error_beside(result, c.dtype, expected_output(image, sizes, coordinate_share(c))));
       continue;
     }
-    const auto [value, locations, weights] = expected_gradients(image, sizes);
+    const auto [value, locations, weights] = expected_gradients(image, sizes, coordinate_share(c));
     const auto point_error = [&](size_t i, const Expected& expected) {
       return error_beside(outputs.others.at(i).narrow(0, b, 1), point_dtype(c), expected);
     };
