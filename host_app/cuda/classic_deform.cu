@@ -1,15 +1,14 @@
 // warpfuse_host::classic_deform: multi-scale deformable attention as most public operators compute
-// it, to be timed beside the plugin's: forward a thread for each channel of a query and head, which
-// goes over all levels and points; backward a block for each query and head, a thread for each
-// channel, atomic additions to the value's gradient and sums over the block for the others.
-// Locations and weights, and sums, are float32 for half precision values.
+// it, to be timed beside the plugin's. Forward: a thread for each channel of a query and head goes
+// over all levels and points. Backward: a block for each query and head, atomic additions to the
+// value's gradient, and sums over the block. Sums are float32 for half precision values.
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
@@ -57,11 +56,9 @@ struct Corners {
   }
 };
 
-// Calls work(level, index of the point, corners) for a row's points within their levels, and
-// skipped(index) for the others. `image` is the value of a head's first pixel.
-template <typename T, typename C, typename Work, typename Skipped>
-__device__ void for_each_point(const Inputs<T, C>& in, int row, const Work& work,
-                               const Skipped& skipped) {
+// Calls work(level, index of the point, corners) for a row's points within their levels.
+template <typename T, typename C, typename Work>
+__device__ void for_each_point(const Inputs<T, C>& in, int row, const Work& work) {
   const Sizes& s = in.sizes;
   int point = row * s.levels * s.points;
   for (int level = 0; level < s.levels; ++level) {
@@ -72,8 +69,6 @@ __device__ void for_each_point(const Inputs<T, C>& in, int row, const Work& work
       const C y = in.locations[2 * point + 1] * height - C(0.5);
       if (x > -1 && y > -1 && x < width && y < height) {
         work(level, point, Corners<C>(x, y, width, height, s.heads * s.channels));
-      } else {
-        skipped(point);
       }
     }
   }
@@ -95,21 +90,18 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Inputs<T, C> in, T* o
   const int row = index / s.channels;
   const T* image = in.value + first_element(s, row, index % s.channels);
   C sum = 0;
-  for_each_point(
-      in, row,
-      [&](int level, int point, const Corners<C>& at) {
-        const T* pixels = image + in.starts[level] * s.heads * s.channels;
-        C sampled = 0;
-        for (int i = 0; i < 4; ++i) {
-          sampled += at.offset[i] < 0 ? C(0) : at.weight[i] * static_cast<C>(pixels[at.offset[i]]);
-        }
-        sum += in.weights[point] * sampled;
-      },
-      [](int) {});
+  for_each_point(in, row, [&](int level, int point, const Corners<C>& at) {
+    const T* pixels = image + in.starts[level] * s.heads * s.channels;
+    C sampled = 0;
+    for (int i = 0; i < 4; ++i) {
+      sampled += at.offset[i] < 0 ? C(0) : at.weight[i] * static_cast<C>(pixels[at.offset[i]]);
+    }
+    sum += in.weights[point] * sampled;
+  });
   output[index] = static_cast<T>(sum);
 }
 
-// The sum of `mine` over the block's threads, any number of them; in thread 0.
+// The sum over the block's threads, any number of them.
 template <typename C>
 __device__ C block_sum(C mine, C* shared) {
   shared[threadIdx.x] = mine;
@@ -126,43 +118,36 @@ __device__ C block_sum(C mine, C* shared) {
   return sum;
 }
 
+// The gradients are zeros before.
 template <typename T, typename C>
 __global__ void backward_kernel(Inputs<T, C> in, const T* grad_output, C* grad_value,
                                 C* grad_locations, C* grad_weights) {
-  extern __shared__ __align__(sizeof(double)) unsigned char memory[];
+  extern __shared__ double memory[];  // a C for each thread
   C* shared = reinterpret_cast<C*>(memory);
   const Sizes& s = in.sizes;
-  const int row = blockIdx.x, channel = threadIdx.x;
-  const int first = first_element(s, row, channel);
-  const C grad = static_cast<C>(grad_output[row * s.channels + channel]);
-  const auto write = [&](int point, int level, C dx, C dy, C of_weight) {
-    if (channel == 0) {
-      grad_locations[2 * point] = dx * static_cast<C>(in.shapes[2 * level + 1]);
-      grad_locations[2 * point + 1] = dy * static_cast<C>(in.shapes[2 * level]);
-      grad_weights[point] = of_weight;
+  const int row = blockIdx.x, first = first_element(s, row, threadIdx.x);
+  const C grad = static_cast<C>(grad_output[row * s.channels + threadIdx.x]);
+  for_each_point(in, row, [&](int level, int point, const Corners<C>& at) {
+    const int pixels = first + static_cast<int>(in.starts[level]) * s.heads * s.channels;
+    const C of_sample = grad * in.weights[point];
+    C corner[4] = {}, sampled = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (at.offset[i] >= 0) {
+        corner[i] = static_cast<C>(in.value[pixels + at.offset[i]]);
+        sampled += at.weight[i] * corner[i];
+        atomicAdd(grad_value + pixels + at.offset[i], at.weight[i] * of_sample);
+      }
     }
-  };
-  for_each_point(
-      in, row,
-      [&](int level, int point, const Corners<C>& at) {
-        const int pixels = first + static_cast<int>(in.starts[level]) * s.heads * s.channels;
-        const C of_sample = grad * in.weights[point];
-        C corner[4], sampled = 0;
-        for (int i = 0; i < 4; ++i) {
-          corner[i] = 0;
-          if (at.offset[i] >= 0) {
-            corner[i] = static_cast<C>(in.value[pixels + at.offset[i]]);
-            sampled += at.weight[i] * corner[i];
-            atomicAdd(grad_value + pixels + at.offset[i], at.weight[i] * of_sample);
-          }
-        }
-        const C dx = (corner[1] - corner[0]) * (1 - at.below) + (corner[3] - corner[2]) * at.below;
-        const C dy = (corner[2] - corner[0]) * (1 - at.right) + (corner[3] - corner[1]) * at.right;
-        const C sum_dx = block_sum(dx * of_sample, shared);
-        const C sum_dy = block_sum(dy * of_sample, shared);
-        write(point, level, sum_dx, sum_dy, block_sum(grad * sampled, shared));
-      },
-      [&](int point) { write(point, 0, 0, 0, 0); });
+    const C x = (corner[1] - corner[0]) * (1 - at.below) + (corner[3] - corner[2]) * at.below;
+    const C y = (corner[2] - corner[0]) * (1 - at.right) + (corner[3] - corner[1]) * at.right;
+    const C sum_x = block_sum(x * of_sample, shared), sum_y = block_sum(y * of_sample, shared);
+    const C sum = block_sum(grad * sampled, shared);
+    if (threadIdx.x == 0) {
+      grad_locations[2 * point] = sum_x * static_cast<C>(in.shapes[2 * level + 1]);
+      grad_locations[2 * point + 1] = sum_y * static_cast<C>(in.shapes[2 * level]);
+      grad_weights[point] = sum;
+    }
+  });
 }
 
 // Calls work(inputs, T, C) with dense inputs, whose sizes the callers vouch for.
@@ -211,7 +196,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
   TORCH_CHECK(grad_output.is_contiguous() && value.size(3) <= 1024,
               "classic_deform_backward: expected a dense gradient, and at most 1024 channels");
   const at::Tensor sums = at::zeros(value.sizes(), locations.options());
-  at::Tensor grad_locations = at::empty_like(locations), grad_weights = at::empty_like(weights);
+  at::Tensor grad_locations = at::zeros_like(locations), grad_weights = at::zeros_like(weights);
   const auto rows = static_cast<unsigned>(value.size(0) * locations.size(1) * value.size(2));
   const auto channels = static_cast<unsigned>(value.size(3));
   with_inputs(
