@@ -66,7 +66,8 @@ struct Entry {
 std::vector<Shape> parse_shapes(const std::string& text) {
   std::vector<Shape> shapes;
   for (const std::string& item : split_list(text)) {
-    shapes.push_back(parse_shape(item).value());
+    // value() throws where a preset has no shape.
+    shapes.push_back(parse_shape(item).value());  // NOLINT(bugprone-unchecked-optional-access)
   }
   return shapes;
 }
@@ -104,6 +105,7 @@ std::vector<Entry> entries_named(const std::string& item) {
   const std::optional<Shape> shape = parse_shape(item);
   if (!shape) {
     std::vector<std::string_view> names;
+    names.reserve(kPresets.size());
     for (const Preset& known : kPresets) {
       names.push_back(known.name);
     }

@@ -154,7 +154,7 @@ TEST_CASE("each result of a linear with dropout and softmax is checked", "[bench
     CAPTURE(i);
     CHECK_FALSE(passes(step, [i](Outputs& o) { o.others.at(i) = o.others[i].neg(); }));
   }
-  const auto sizes = int64_t{33} * 20 + 12 * 20 + 33 + 12 * 33;
+  const auto sizes = int64_t{33} * 20 + int64_t{12} * 20 + 33 + int64_t{12} * 33;
   CHECK(step.call(0).bytes() == sizes * static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
@@ -258,26 +258,27 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   using enum Direction;
   const char* masked = "scaled_masked_softmax";
   CHECK(least("softmax", forward, "1024x8192", Mask::none) == int64_t{2} * 2 * 1024 * 8192);
-  CHECK(least("softmax", backward, "10x7@0", Mask::none) == 2 * 3 * 70);
+  CHECK(least("softmax", backward, "10x7@0", Mask::none) == int64_t{2} * 3 * 70);
   // 3 heads, 4 queries, 6 keys: 1 + 2 + 3 + 4 = 10 of 24 scores per head.
-  CHECK(least(masked, forward, "3x4x6", Mask::causal) == 2 * (30 + 72));
-  CHECK(least(masked, backward, "3x4x6", Mask::causal) == 2 * (60 + 72));
-  CHECK(least(masked, forward, "3x2", Mask::causal) == 2 * (5 + 6));  // 1 + 2 + 2 of 6
-  CHECK(least(masked, forward, "3x4x6", Mask::boolean) == 2 * 2 * 72 + 24);
-  CHECK(least(masked, forward, "3x4x6", Mask::additive) == 2 * 2 * 72 + 48);
-  CHECK(least(masked, backward, "3x4x6", Mask::additive) == 2 * 3 * 72);
-  CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == 2 * (14 * 12 + 210) + 48);
-  CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == 2 * 3 * 42 + 6 * (12 + 20 + 8));
-  CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == 2 * 3 * 70 + 4 * 20);
+  CHECK(least(masked, forward, "3x4x6", Mask::causal) == int64_t{2} * (30 + 72));
+  CHECK(least(masked, backward, "3x4x6", Mask::causal) == int64_t{2} * (60 + 72));
+  CHECK(least(masked, forward, "3x2", Mask::causal) == int64_t{2} * (5 + 6));  // 1 + 2 + 2 of 6
+  CHECK(least(masked, forward, "3x4x6", Mask::boolean) == int64_t{2} * 2 * 72 + 24);
+  CHECK(least(masked, forward, "3x4x6", Mask::additive) == int64_t{2} * 2 * 72 + 48);
+  CHECK(least(masked, backward, "3x4x6", Mask::additive) == int64_t{2} * 3 * 72);
+  CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == int64_t{2} * (14 * 12 + 210) + 48);
+  const int64_t rows = int64_t{6} * (12 + 20 + 8);
+  CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == int64_t{2} * 3 * 42 + rows);
+  CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == int64_t{4} * (105 + 20));
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
-  // An image of 39 pixels with 2 heads of 8 channels; 5 queries of 2 levels and 3 points, float32.
-  const int64_t value = 39 * 2 * 8 * 2, points = 5 * 2 * 2 * 3 * 3 * 4, output = 5 * 2 * 8 * 2;
+  CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));
+  // Levels of 39 pixels with 2 heads of 8 channels; 5 queries of 3 points on each.
+  const int64_t value = int64_t{39} * 16 * 2, points = int64_t{60} * 12, output = int64_t{80} * 2;
   const char* levels = "1x5x2x8x3/6x4/3x5";
   CHECK(least("ms_deform_attn", forward, levels, Mask::none) == value + points + output);
-  CHECK(least("ms_deform_attn", backward, levels, Mask::none) == 2 * value + 2 * points + output);
-  CHECK(least("ms_deform_attn", forward, "1x1x2x8x1/6x4/3x5", Mask::none) ==  // 4 pixels a point
-        2 * 2 * 4 * 8 * 2 + 2 * 2 * 3 * 4 + 2 * 8 * 2);
-  CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == 2 * (150 + 14 + 63));
+  CHECK(least("ms_deform_attn", backward, levels, Mask::none) == 2 * (value + points) + output);
+  // 4 points, of 4 pixels each.
+  CHECK(least("ms_deform_attn", forward, "1x1x2x8x1/6x4/3x5", Mask::none) == 256 + 48 + 32);
 }
 
 TEST_CASE("padding reads the keys within the lengths, which are always the same", "[bench]") {

@@ -56,6 +56,7 @@ at::Tensor raster(int64_t count, int64_t rows, int64_t columns, const at::Tensor
 at::Tensor places(const DeformSizes& sizes, const at::TensorOptions& options) {
   if (sizes.queries == sizes.pixels()) {
     std::vector<at::Tensor> levels;
+    levels.reserve(sizes.levels.size());
     for (const auto& [height, width] : sizes.levels) {
       levels.push_back(raster(height * width, height, width, options));
     }

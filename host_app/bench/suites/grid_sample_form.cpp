@@ -8,6 +8,7 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace warpfuse::host::bench {
 namespace {
@@ -157,7 +158,7 @@ ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSize
   }
   sampled.samples += at::stack(moved, -2).flatten(-2) * coordinate_share;
   const DeformGradients size = gradients_of(sampled, wide, sizes);
-  sampled.grids = grids;  // where each of the four pixels has a quarter of the gradient
+  sampled.grids = std::move(grids);  // where each of the four pixels has a quarter of the gradient
   const at::Tensor moved_value = gradients_of(sampled, wide, sizes).value *
                                  (4 * coordinate_share * static_cast<double>(extent));
   auto [of_value, of_locations, of_weights] =
