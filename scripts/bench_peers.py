@@ -3,9 +3,9 @@
 
     bench_peers.py --plugin build/release/lib/libwarpfuse.so
 
-Takes the workloads of the preset `table` from docs/benchmarks/<gpu>.json and writes
+Takes the workloads of the preset `table`, and ms_deform_attn's forward rows, from docs/benchmarks/<gpu>.json and writes
 docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/benchmarks/<gpu>.md. Peers are
-ATen (its chain of kernels where there is a mask), torch.compile in its default and max-autotune
+ATen (its chain of kernels where there is a mask; grid_sample for ms_deform_attn), torch.compile in its default and max-autotune
 modes, a Triton kernel after Triton's tutorial, and Liger-Kernel where it is installed
 (`pip install liger-kernel==0.8.5`). Each result is compared with float64 before it is timed; the
 file is rewritten after each row. Exit code 1: a result was wrong; 2: unusable input; 3: there is no
@@ -63,11 +63,14 @@ def commit() -> str:
 def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     """All rows; the file is there after the first."""
     import torch
+    from peers.deform import OPERATORS
     from peers.run import compile_ahead, effort, header, measure
     from peers.timing import Timer
 
     torch.set_grad_enabled(False)
-    rows = [row for row in bench.preset("table", "softmax", "log_softmax", "scaled_masked_softmax") if arguments.only in row.name]
+    rows = bench.preset("table", "softmax", "log_softmax", "scaled_masked_softmax")
+    rows += [row for row in bench.rows if row.key.operator in OPERATORS and row.direction == "forward"]
+    rows = [row for row in rows if arguments.only in row.name]
     started = time.monotonic()
     compile_ahead(rows)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)

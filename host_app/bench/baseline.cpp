@@ -17,6 +17,9 @@ Json key_of_row(const Json& row) {
   for (const char* field : kKeyFields) {
     key[field] = row[field];
   }
+  if (row.contains(kLevelsField)) {
+    key[kLevelsField] = row[kLevelsField];
+  }
   return key;
 }
 
@@ -43,12 +46,9 @@ std::optional<double> figure_of(const Json& baseline, const Json& key) {
 }
 
 std::string text_of_key(const Json& key) {
-  const auto dim = key["dim"].get<int64_t>();
-  return fmt::format("{} {} {}{} {} {}", key["operator"].get<std::string>(),
-                     key["direction"].get<std::string>(),
-                     fmt::join(key["shape"].get<std::vector<int64_t>>(), "x"),
-                     dim < 0 ? "" : fmt::format("@{}", dim), key["dtype"].get<std::string>(),
-                     key["mask"].get<std::string>());
+  return fmt::format("{} {} {} {} {}", key["operator"].get<std::string>(),
+                     key["direction"].get<std::string>(), shape_in(key).text(),
+                     key["dtype"].get<std::string>(), key["mask"].get<std::string>());
 }
 
 }  // namespace

@@ -52,8 +52,9 @@ struct Setup {
 
   c10::Device device;
   int64_t sets = 1;                          // inputs, each in memory of its own
-  std::vector<std::string> algorithms = {};  // of the plugin, as variants by name
-  Fill scores = [](const at::Tensor& tensor) { tensor.normal_(); };  // or logits, or linear's input
+  std::vector<std::string> algorithms = {};  // see Benchmark, as variants by name
+  // Or logits, linear's input, or the value of ms_deform_attn.
+  Fill scores = [](const at::Tensor& tensor) { tensor.normal_(); };
 };
 
 // Bytes that a row must move to and from memory, as a model: at least; in kernels as the plugin's
@@ -74,6 +75,11 @@ struct Benchmark {
   std::span<const Direction> directions = kForwardAndBackward;  // that --backward asks for
   bool masks = false;                                           // whether rows have a mask
   bool tf32 = false;                                            // whether rows may be in tf32
+  bool levels = false;                                          // whether shapes have levels
+  // The operator that computes forward rows by an algorithm by name; empty where there is none.
+  std::string_view algorithms = {};
+  // The names that it knows on a device; null where it is another library's, which may know any.
+  const std::vector<std::string>& (*algorithm_names)(bool cuda) = nullptr;
   std::vector<std::string> (*operators)(const Case&);  // of the plugin, as require_operators takes
   Bytes (*bytes)(const Case&);
   // "warpfuse", the plugin's operator, comes first; then ATen's; then what else is worth a look.
@@ -89,10 +95,8 @@ const Benchmark* find_benchmark(std::string_view name);
 // The operators of all rows, each once.
 std::vector<std::string> operators_of(const std::vector<Case>& cases);
 
-// The names that _softmax_algorithm knows on a device.
-const std::vector<std::string>& algorithm_names(bool cuda);
-
-// Whether an exception's text is _softmax_algorithm's, that this algorithm cannot take the shape.
+// Whether an exception's text is that of an operator of algorithms by name, such as
+// _softmax_algorithm, that this one cannot take the shape.
 bool is_refusal(std::string_view message);
 
 // Sets libtorch's generators of random numbers to one and the same state.

@@ -16,6 +16,29 @@ std::string dtype_name(const Case& c) { return name_in(kDtypeNames, Precision{c.
 // The product must fit 64 bits when it is counted in bytes too.
 constexpr int64_t kMaxElements = std::numeric_limits<int64_t>::max() / 64;
 
+// The text before the first `letter`, which stays with the rest in `text`.
+std::string_view take_up_to(std::string_view& text, char letter) {
+  const std::string_view taken = text.substr(0, text.find(letter));
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
+// Sizes such as 4x5 whose product is at most `limit`.
+std::optional<std::vector<int64_t>> parse_sizes(std::string_view text, int64_t limit) {
+  std::vector<int64_t> sizes;
+  for (bool more = true; more;) {
+    const std::optional<int64_t> size = parse_integer(take_up_to(text, 'x'));
+    if (!size || *size < 1 || *size > limit) {
+      return std::nullopt;
+    }
+    limit /= *size;
+    sizes.push_back(*size);
+    more = !text.empty();
+    text.remove_prefix(more ? 1 : 0);
+  }
+  return sizes;
+}
+
 }  // namespace
 
 int64_t Shape::elements() const {
@@ -26,8 +49,16 @@ int64_t Shape::elements() const {
   return product;
 }
 
+std::string Shape::sizes_text() const {
+  std::string text = fmt::format("{}", fmt::join(sizes, "x"));
+  for (const auto& [height, width] : levels) {
+    text += fmt::format("/{}x{}", height, width);
+  }
+  return text;
+}
+
 std::string Shape::text() const {
-  return fmt::format("{}{}", fmt::join(sizes, "x"), dim < 0 ? "" : fmt::format("@{}", dim));
+  return sizes_text() + (dim < 0 ? std::string() : fmt::format("@{}", dim));
 }
 
 std::optional<int64_t> parse_integer(std::string_view text) {
@@ -36,21 +67,28 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
 }
 
+Shape shape_in(const Json& row) {
+  return {.sizes = row["shape"].get<decltype(Shape::sizes)>(),
+          .dim = row["dim"].get<int64_t>(),
+          .levels = row.value(kLevelsField, decltype(Shape::levels)())};
+}
+
 std::optional<Shape> parse_shape(std::string_view text) {
   Shape shape;
   const size_t at = text.find('@');
-  std::string_view rest = text.substr(0, at);
-  int64_t elements = 1;
-  for (bool more = true; more;) {
-    const size_t x = rest.find('x');
-    const std::optional<int64_t> size = parse_integer(rest.substr(0, x));
-    if (!size || *size < 1 || *size > kMaxElements / elements) {
+  std::string_view levels = text.substr(0, at);
+  const auto sizes = parse_sizes(take_up_to(levels, '/'), kMaxElements);
+  if (!sizes) {
+    return std::nullopt;
+  }
+  shape.sizes = *sizes;
+  while (!levels.empty()) {
+    levels.remove_prefix(1);
+    const auto level = parse_sizes(take_up_to(levels, '/'), kMaxElements / shape.elements());
+    if (!level || level->size() != 2 || at != std::string_view::npos) {
       return std::nullopt;
     }
-    elements *= *size;
-    shape.sizes.push_back(*size);
-    more = x != std::string_view::npos;
-    rest.remove_prefix(more ? x + 1 : rest.size());
+    shape.levels.push_back({level->front(), level->back()});
   }
   if (at != std::string_view::npos) {
     const auto rank = static_cast<int64_t>(shape.sizes.size());
@@ -65,9 +103,13 @@ std::optional<Shape> parse_shape(std::string_view text) {
 }
 
 Json key_of(const Case& c) {
-  return {{"operator", c.op->name}, {"direction", name_in(kDirectionNames, c.direction)},
-          {"shape", c.shape.sizes}, {"dim", c.shape.dim},
-          {"dtype", dtype_name(c)}, {"mask", name_in(kMaskNames, c.mask)}};
+  Json key{{"operator", c.op->name}, {"direction", name_in(kDirectionNames, c.direction)},
+           {"shape", c.shape.sizes}, {"dim", c.shape.dim},
+           {"dtype", dtype_name(c)}, {"mask", name_in(kMaskNames, c.mask)}};
+  if (!c.shape.levels.empty()) {
+    key[kLevelsField] = c.shape.levels;
+  }
+  return key;
 }
 
 std::string text_of(const Case& c) {

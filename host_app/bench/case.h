@@ -69,24 +69,29 @@ std::optional<Value> value_in(const Names<Value, n>& names, std::string_view nam
   return std::nullopt;
 }
 
-// A tensor's sizes and the dimension that a softmax runs over; -1 is the last.
+// A tensor's sizes and the dimension that a softmax runs over; -1 is the last. Or other sizes that
+// a row has, with the levels of a pyramid of images.
 struct Shape {
   std::vector<int64_t> sizes;
   int64_t dim = -1;
+  std::vector<std::array<int64_t, 2>> levels = {};  // height and width
 
   bool operator==(const Shape&) const = default;
   int64_t elements() const;
   size_t softmax_dim() const { return dim < 0 ? sizes.size() - 1 : static_cast<size_t>(dim); }
   // Elements that one softmax runs over.
   int64_t columns() const { return sizes[softmax_dim()]; }
-  // Such as "1024x8192" or "64x4096x64@1".
+  // Such as "1024x8192" or "1x300x8x32x4/25x34/13x17".
+  std::string sizes_text() const;
+  // The same with the dim: "64x4096x64@1".
   std::string text() const;
 };
 
 // The whole of `text` as a number; empty where it is none.
 std::optional<int64_t> parse_integer(std::string_view text);
 
-// "1024x8192" or "64x4096x64@1"; empty where `text` is no shape. A dim that is the last becomes -1.
+// "1024x8192", "64x4096x64@1" or "1x300x8x32x4/25x34/13x17"; empty where `text` is no shape. A dim
+// that is the last becomes -1.
 std::optional<Shape> parse_shape(std::string_view text);
 
 // One row of the benchmark: what is computed, on what.
@@ -102,9 +107,12 @@ struct Case {
   bool is_forward() const { return direction == Direction::forward; }
 };
 
-// The fields that name a row in the JSON.
+// The fields that name a row in the JSON; besides, kLevelsField where the shape has levels.
 inline constexpr std::array kKeyFields{"operator", "direction", "shape", "dim", "dtype", "mask"};
+inline constexpr const char* kLevelsField = "levels";
 Json key_of(const Case& c);
+// The shape in the fields of a row or its key.
+Shape shape_in(const Json& row);
 
 // The same on one line, such as "softmax backward 1024x8192 float32 none".
 std::string text_of(const Case& c);

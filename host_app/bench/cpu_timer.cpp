@@ -85,8 +85,8 @@ class CpuTimer : public Timer {
   Json method() const override {
     return {
         {"wall", fmt::format("median of {} samples of at least {} us by the wall clock, works "
-                             "in turn, calls rotate over inputs of up to {} MiB in all",
-                             effort_.rounds, effort_.sample_us, kMaxRotationBytes / kMebibyte)},
+                             "in turn, calls {}",
+                             effort_.rounds, effort_.sample_us, inputs_in_words())},
         {"p50_us", "freed memory is kept for the next tensor, as with malloc's thresholds raised"},
         {"default_malloc_p50_us", "malloc with its default thresholds"},
         {"copy", "memcpy by all threads between tensors that are there already"}};
@@ -94,7 +94,7 @@ class CpuTimer : public Timer {
 
   int64_t sets_for(int64_t bytes) const override {
     const int64_t wanted = std::min(2 * cache_bytes_, kMaxRotationBytes) / bytes;
-    return std::clamp<int64_t>(wanted, 2, kMaxSetsCpu);
+    return effort_.warm ? 1 : std::clamp<int64_t>(wanted, 2, kMaxSetsCpu);
   }
 
   std::vector<Timing> time(const std::vector<Work>& works) override;
@@ -108,6 +108,12 @@ class CpuTimer : public Timer {
   }
 
  private:
+  std::string inputs_in_words() const {
+    return effort_.warm ? "on the same inputs"
+                        : fmt::format("rotate over inputs of up to {} MiB in all",
+                                      kMaxRotationBytes / kMebibyte);
+  }
+
   struct Paced {
     const Work* work;
     int64_t calls = 1;

@@ -31,18 +31,16 @@ class CudaTimer : public Timer {
 
   Json method() const override {
     return {
-        {"graph", fmt::format("CUDA graph of calls that rotate over inputs of more than twice "
-                              "the L2 ({} bytes) in all, and over as much output; {} replays of "
-                              "at least {} us, works in turn",
-                              facts_.l2_bytes, effort_.rounds, effort_.sample_us)},
+        {"graph", fmt::format("CUDA graph of calls {}; {} replays of at least {} us, works in turn",
+                              inputs_in_words(), effort_.rounds, effort_.sample_us)},
         {"event", "one call between two events, after twice the L2's size was written"},
-        {"copy",
-         "graph of copies that rotate over as much memory; the faster of cudaMemcpy "
-         "and a kernel"}};
+        {"copy", fmt::format("graph of copies {}; the faster of cudaMemcpy and a kernel",
+                             effort_.warm ? "between the same tensors"
+                                          : "that rotate over as much memory")}};
   }
 
   int64_t sets_for(int64_t bytes) const override {
-    return std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMaxSets);
+    return effort_.warm ? 1 : std::clamp<int64_t>(2 * facts_.l2_bytes / bytes + 1, 2, kMaxSets);
   }
 
   std::vector<Timing> time(const std::vector<Work>& works) override;
@@ -62,6 +60,14 @@ class CudaTimer : public Timer {
     std::vector<double> samples;
     std::unique_ptr<CudaStopwatch> watch;
   };
+
+  std::string inputs_in_words() const {
+    return effort_.warm ? "on the same inputs and outputs"
+                        : fmt::format(
+                              "that rotate over inputs of more than twice the L2 ({} "
+                              "bytes) in all, and over as much output",
+                              facts_.l2_bytes);
+  }
 
   at::TensorOptions bytes_here() const { return at::TensorOptions(at::kByte).device(device_); }
 

@@ -66,7 +66,8 @@ struct Entry {
 std::vector<Shape> parse_shapes(const std::string& text) {
   std::vector<Shape> shapes;
   for (const std::string& item : split_list(text)) {
-    shapes.push_back(parse_shape(item).value());
+    // value() throws where a preset has no shape.
+    shapes.push_back(parse_shape(item).value());  // NOLINT(bugprone-unchecked-optional-access)
   }
   return shapes;
 }
@@ -104,6 +105,7 @@ std::vector<Entry> entries_named(const std::string& item) {
   const std::optional<Shape> shape = parse_shape(item);
   if (!shape) {
     std::vector<std::string_view> names;
+    names.reserve(kPresets.size());
     for (const Preset& known : kPresets) {
       names.push_back(known.name);
     }
@@ -116,6 +118,10 @@ std::vector<Entry> entries_named(const std::string& item) {
            {Precision()},
            {Mask::none},
            {Direction::forward}}};
+}
+
+bool takes(const Benchmark* op, const Shape& shape) {
+  return op->levels == !shape.levels.empty() && op->takes(shape);
 }
 
 void add_once(std::vector<Case>& cases, const Case& c) {
@@ -173,12 +179,12 @@ std::vector<Case> plan(const Request& request) {
     for (Entry entry : entries_named(item)) {
       entry.dtypes = dtypes.value_or(entry.dtypes);
       for (const Benchmark* op : chosen_operators(asked, entry)) {
-        if (!std::ranges::all_of(entry.shapes, op->takes)) {
+        if (!std::ranges::all_of(entry.shapes, [&](const Shape& s) { return takes(op, s); })) {
           if (asked == nullptr) {
             continue;  // the other operators take it
           }
-          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'", op->shapes, request.op,
-               item);
+          fail(ExitCode::usage, "--shapes: expected {} for {}, got '{}'",
+               op->shapes.empty() ? "sizes without levels" : op->shapes, request.op, item);
         }
         Entry chosen = entry;
         if (request.backward) {

@@ -43,6 +43,7 @@ fused_logprob          512x50257,64x32000,4096x1000 float32,bfloat16 none forwar
 dropout_softmax        128x16384                    float32          none forward,backward
 softmax_dropout        96x256x256                   float32          none forward,backward
 linear_dropout_softmax 128x1024x1024                float32          none forward,both
+ms_deform_attn         1x300x8x32x4/25x34/13x17     float32          none forward
 )"},
     // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary.
     Preset{"sweep", "32 to 262144 columns and odd neighbours, 64M elements each",
@@ -67,6 +68,18 @@ dropout_softmax        8192x8192       bfloat16              none forward,backwa
 softmax_dropout        96x1024x1024    bfloat16              none forward,backward
 linear_dropout_softmax 128x2048x16384  tf32,bfloat16         none forward,both
 linear_dropout_softmax 128x16384x16384 float32,tf32,bfloat16 none forward,both
+)"},
+    // Deformable-DETR's encoder for one image and eight, its decoder, DINO's, an encoder of five
+    // scales, BEVFormer's cameras, and many queries of one head.
+    Preset{"msda", "ms_deform_attn in detectors' encoders and decoders, for a GPU", R"(
+ms_deform_attn 1x17821x8x32x4/100x134/50x67/25x34/13x17         float16,float32 none forward,backward
+ms_deform_attn 1x300x8x32x4/100x134/50x67/25x34/13x17           float16,float32 none forward,backward
+ms_deform_attn 8x17821x8x32x4/100x134/50x67/25x34/13x17         float16,float32 none forward
+ms_deform_attn 8x900x8x32x4/100x134/50x67/25x34/13x17           float16,float32 none forward
+ms_deform_attn 1x89023x8x32x4/200x334/100x167/50x84/25x42/13x21 float16,float32 none forward
+ms_deform_attn 6x10000x8x32x8/116x200/58x100/29x50/15x25        float16,float32 none forward
+ms_deform_attn 12x123376x1x32x8/92x160/46x80/23x40/12x20        float16,float32 none forward
+ms_deform_attn_uniform 1x17821x8x32x4/100x134/50x67/25x34/13x17 float16,float32 none forward
 )"}};
 
 }  // namespace warpfuse::host::bench

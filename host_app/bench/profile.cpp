@@ -29,13 +29,13 @@ bool warm_up(const Variant& variant) {
 
 }  // namespace
 
-void profile_rows(const std::vector<Case>& cases, const std::string& variant, c10::Device device,
-                  CudaRuntime& runtime) {
+void profile_rows(const std::vector<Case>& cases, const std::string& variant,
+                  const Algorithms& algorithms, c10::Device device, CudaRuntime& runtime) {
   bool known = false;
   for (const Case& c : cases) {
     const MatmulPrecision precision(c);
     const std::vector<Variant> variants =
-        c.op->variants(c, {.device = device, .sets = 1, .algorithms = algorithm_names(true)});
+        c.op->variants(c, {.device = device, .sets = 1, .algorithms = algorithms.of(c)});
     const auto found = std::ranges::find(variants, variant, &Variant::name);
     if (found == variants.end()) {
       continue;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/case.h"
+#include "bench/algorithms.h"
 
 namespace warpfuse::host {
 class CudaRuntime;
@@ -17,7 +17,7 @@ namespace warpfuse::host::bench {
 // profiler waits for (ncu --profile-from-start off), so that its counters are that call's. Prints
 // one JSON object a line: the row's key, the variant and how many kernels the call has. Throws
 // Error(usage) for a name that no row has.
-void profile_rows(const std::vector<Case>& cases, const std::string& variant, c10::Device device,
-                  CudaRuntime& runtime);
+void profile_rows(const std::vector<Case>& cases, const std::string& variant,
+                  const Algorithms& algorithms, c10::Device device, CudaRuntime& runtime);
 
 }  // namespace warpfuse::host::bench

@@ -78,7 +78,7 @@ std::string csv_of(const Json& rows) {
                                  fmt::join(kVariantColumns, ","));
   for (const Json& row : rows) {
     for (const Json& variant : row["variants"]) {
-      text += fmt::format("{}", fmt::join(row["shape"].get<std::vector<int64_t>>(), "x"));
+      text += shape_in(row).sizes_text();
       for (const char* column : kRowColumns) {
         text.append(1, ',').append(field(row, column));
       }

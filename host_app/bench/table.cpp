@@ -8,10 +8,6 @@
 namespace warpfuse::host::bench {
 namespace {
 
-std::string shape_of(const Json& row) {
-  return Shape{row["shape"].get<std::vector<int64_t>>(), row["dim"].get<int64_t>()}.text();
-}
-
 // A number in so many digits, or a dash where there is none.
 std::string number(const Json& object, const char* key, int digits) {
   return object.contains(key) && object[key].is_number()
@@ -20,8 +16,8 @@ std::string number(const Json& object, const char* key, int digits) {
 }
 
 std::string row_label(const Json& row) {
-  return fmt::format("{:<24}{:<9}{:<16}{:<9}{:<10}", row["operator"].get<std::string>(),
-                     row["direction"].get<std::string>(), shape_of(row),
+  return fmt::format("{:<24}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
+                     row["direction"].get<std::string>(), shape_in(row).text(),
                      row["dtype"].get<std::string>(), row["mask"].get<std::string>());
 }
 

@@ -43,6 +43,7 @@ struct Effort {
   int short_rounds;  // of the secondary times
   double sample_us;  // minimum length of a sample
   int64_t large_copy_bytes;
+  bool warm = false;  // the same inputs and outputs in every call, in the caches if they fit
 };
 
 class Timer {
@@ -52,7 +53,7 @@ class Timer {
   // The timing method, for the JSON.
   virtual Json method() const = 0;
 
-  // Number of inputs of `bytes` to rotate over, so that no cache holds them all.
+  // Number of inputs of `bytes` to rotate over, so that no cache holds them all; 1 when warm.
   virtual int64_t sets_for(int64_t bytes) const = 0;
 
   // Interleaves the works, one sample of each per round, so that a clock drift affects all alike.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/algorithms.h"
 #include "bench/baseline.h"
 #include "bench/benchmark.h"
 #include "bench/plan.h"
@@ -43,6 +44,7 @@ constexpr const char* kBenchExamples =
     "cpu\n"
     "  warpfuse bench fused_logprob --shapes logprob --json logprob.json\n"
     "  warpfuse bench linear_dropout_softmax --shapes 128x1024x1024 --backward\n"
+    "  warpfuse bench ms_deform_attn --shapes 1x300x8x32x4/25x34/13x17 --backward\n"
     "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
 
 constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
@@ -51,9 +53,6 @@ constexpr Effort kFullEffort{
 constexpr Effort kQuickEffort{
     .rounds = 8, .short_rounds = 5, .sample_us = 2000, .large_copy_bytes = kGibibyte};
 constexpr int64_t kLargeCopyDividerOnCpu = 16;  // caches and memory are smaller there
-
-// Where the algorithms run unless --algorithms says so: the shape that they are compared on.
-bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
 
 std::string help_text() {
   std::string text =
@@ -74,8 +73,9 @@ std::string help_text() {
 constexpr Option kBenchOptions[] = {
     {"operator", "NAME", "what to measure"},
     {"shapes", "LIST",
-     "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1) or, for "
-     "linear_dropout_softmax, 128x512x1024 (rows x in x out)",
+     "presets, or sizes such as 1024x8192, 64x4096x64@1 (softmax over dim 1), for "
+     "linear_dropout_softmax 128x512x1024 (rows x in x out), or for ms_deform_attn "
+     "1x300x8x32x4/25x34/13x17 (batch x queries x heads x channels x points, and levels)",
      "basic"},
     {"dtype", "LIST",
      "float32, float16, bfloat16, float64; on a GPU for linear_dropout_softmax also tf32 "
@@ -84,7 +84,9 @@ constexpr Option kBenchOptions[] = {
      "none, causal, padding, boolean, additive, positions (default: the preset's, else none)"},
     {"backward", kSwitch, "the backward passes too"},
     {"algorithms", "LIST",
-     "of the plugin by name: all, none or a list (default: all on 1024x8192 alone)"},
+     "by name: all, none or a list (default: the plugin's for softmax, on 1024x8192 alone); "
+     "ms_deform_attn takes those of a library that --op-library opens"},
+    {"warm", kSwitch, "the same inputs in every call, instead of more than the caches hold"},
     {"quick", kSwitch, "fewer samples"},
     {"json", "F", "write the results as JSON, anew after each row"},
     {"csv", "F", "the same as CSV"},
@@ -105,36 +107,6 @@ cxxopts::Options bench_options() {
   return options;
 }
 
-// The algorithms of a row.
-class Algorithms {
- public:
-  Algorithms(const std::optional<std::string>& asked, bool cuda)
-      : names_(algorithm_names(cuda)), everywhere_(asked.has_value()) {
-    if (!asked || *asked == "all") {
-      return;
-    }
-    const std::vector<std::string> known = std::exchange(names_, {});
-    if (*asked == "none") {
-      return;
-    }
-    names_ = split_list(*asked);
-    for (const std::string& name : names_) {
-      if (std::ranges::find(known, name) == known.end()) {
-        fail(ExitCode::usage, "--algorithms: expected all, none or a list of {}, got '{}'",
-             fmt::join(known, ", "), name);
-      }
-    }
-  }
-
-  std::vector<std::string> of(const Case& c) const {
-    return everywhere_ || is_ladder(c.shape) ? names_ : std::vector<std::string>{};
-  }
-
- private:
-  std::vector<std::string> names_;
-  bool everywhere_;
-};
-
 Request request_of(const Arguments& arguments) {
   return {.op = arguments.text("operator"),
           .shapes = arguments.text("shapes"),
@@ -143,8 +115,20 @@ Request request_of(const Arguments& arguments) {
           .backward = arguments.has("backward")};
 }
 
+// A variant that is profiled may be any algorithm, unless a list says which there are.
+Algorithms algorithms_of(const Arguments& arguments, bool cuda, const std::vector<Case>& cases) {
+  std::optional<std::string> asked = arguments.optional_text("algorithms");
+  if (!asked && arguments.has("profile")) {
+    asked = "all";
+  }
+  Algorithms algorithms(asked, cuda, cases);
+  require_operators(algorithms.operators(cases), "bench --algorithms");
+  return algorithms;
+}
+
 Effort effort_of(const Arguments& arguments, bool cuda) {
   Effort effort = arguments.has("quick") ? kQuickEffort : kFullEffort;
+  effort.warm = arguments.has("warm");
   if (!cuda) {
     effort.large_copy_bytes /= kLargeCopyDividerOnCpu;
   }
@@ -223,16 +207,13 @@ ExitCode run_bench(int argc, const char* const* argv) {
   const c10::InferenceMode inference;
   const BenchDevice bench = open_bench(arguments, cases);
   const bool cuda = bench.runtime != nullptr;
+  const Algorithms algorithms = algorithms_of(arguments, cuda, cases);
   if (arguments.has("profile")) {
     if (!cuda) {
       fail(ExitCode::device, "--profile: needs a GPU");
     }
-    profile_rows(cases, arguments.text("profile"), bench.device, *bench.runtime);
+    profile_rows(cases, arguments.text("profile"), algorithms, bench.device, *bench.runtime);
     return ExitCode::ok;
-  }
-  const Algorithms algorithms(arguments.optional_text("algorithms"), cuda);
-  if (std::ranges::any_of(cases, [&](const Case& c) { return !algorithms.of(c).empty(); })) {
-    require_operators({"warpfuse::_softmax_algorithm"}, "bench --algorithms");
   }
 
   const InterruptGuard guard;

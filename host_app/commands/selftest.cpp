@@ -110,6 +110,8 @@ constexpr Rows kRows[] = {
     {"dropout_softmax,softmax_dropout", "3x2,65x33,16x1024,5x4097,2x50257,5x33x7@1", nullptr,
      kOrdinary},
     {"linear_dropout_softmax", "1x8x16,5x64x1000,33x128x256", nullptr, kOrdinary},
+    {"ms_deform_attn,ms_deform_attn_uniform",
+     "2x5x3x7x2/6x4/3x5,1x33x4x64x3/9x17,2x187x8x32x4/11x13/5x7/3x3", nullptr, kOrdinary},
 };
 constexpr const char* kDtypes = "float32,float16,bfloat16,float64";
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from report.run import ReportError, Row
 
+from . import deform
+
 SCALE = 0.125  # of scaled_masked_softmax, as in `warpfuse bench`
 MASKED = "scaled_masked_softmax"
 MOST_SETS = 8192
@@ -28,10 +30,13 @@ class Case:
     forward: bool
     least_bytes: float
     key_lengths: tuple[int, ...] = ()  # of a padding mask, one per batch entry
+    levels: tuple[tuple[int, int], ...] = ()  # of ms_deform_attn
 
     @property
     def input_bytes(self) -> int:
         """Of the scores, or of the gradient and the output."""
+        if self.levels:
+            return deform.input_bytes(self.shape, self.levels, self.dtype)
         return (1 if self.forward else 2) * math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -59,6 +64,7 @@ def case_of(row: Row) -> Case:
         forward=row.direction == "forward",
         least_bytes=row.least_bytes,
         key_lengths=tuple(row.raw.get("key_lengths", ())),
+        levels=key.levels,
     )
 
 
@@ -91,6 +97,10 @@ def inputs_of(
     """Random scores, or gradients and outputs; each tensor in memory of its own."""
     generator = torch.Generator(device).manual_seed(SEED)
 
+    if case.levels:
+        uniform = case.operator == "ms_deform_attn_uniform"
+        return [deform.inputs_of(case.shape, case.levels, case.dtype, uniform, generator) for _ in range(sets)]
+
     def random() -> torch.Tensor:
         return torch.randn(case.shape, dtype=case.dtype, device=device, generator=generator)
 
@@ -112,9 +122,13 @@ def error_of(
     case: Case, rules: Rules, inputs: tuple[torch.Tensor, ...], result: torch.Tensor
 ) -> float:
     """The largest error of a result against float64, in what is allowed; NaN if it has one."""
-    if result.shape != case.shape or result.dtype != case.dtype:
+    batch, queries, heads, channels = case.shape[:4] if case.levels else (0, 0, 0, 0)
+    shape = (batch, queries, heads * channels) if case.levels else case.shape
+    if result.shape != shape or result.dtype != case.dtype:
         return math.inf
-    if case.forward:
+    if case.levels:
+        right, magnitude = deform.reference(case.levels, inputs)
+    elif case.forward:
         right = magnitude = forward_of(case, rules, inputs[0].double())
     else:
         grad, output = (tensor.double() for tensor in inputs)

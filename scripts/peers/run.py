@@ -124,6 +124,7 @@ def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
         "dim": case.dim,
         "dtype": row.key.dtype,
         "mask": case.mask,
+        **({"levels": [list(level) for level in case.levels]} if case.levels else {}),
         "least_bytes": int(least),
         "floor_us": least / copy_gb_per_s / 1e3,
         "same_size_copy": _in_us(times["copy"]),

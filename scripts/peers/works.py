@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from . import deform
 from .cases import MASKED, SCALE, Case, Rules
 
 Call = Callable[..., torch.Tensor]  # of the scores, or of the gradient and the output
@@ -17,7 +18,7 @@ LIGER, TRITON = "Liger", "Triton tutorial"
 
 def calls_of(case: Case, rules: Rules) -> dict[str, Call]:
     """By name, ours first; those that cannot take a case at all are left out."""
-    plain = case.operator != MASKED and case.dim == len(case.shape) - 1
+    plain = case.operator != MASKED and case.dim == len(case.shape) - 1 and not case.levels
     calls = {
         "warpfuse": plugin_call(case, rules),
         "chain" if case.operator == MASKED else "aten": aten_call(case, rules),
@@ -33,6 +34,8 @@ def calls_of(case: Case, rules: Rules) -> dict[str, Call]:
 def plugin_call(case: Case, rules: Rules) -> Call:
     """Ours."""
     ops = torch.ops.warpfuse
+    if case.levels:
+        return lambda *inputs: ops.ms_deform_attn(*inputs)
     if case.operator != MASKED:
         if case.forward:
             return lambda scores: ops.softmax(scores, case.dim)
@@ -45,6 +48,8 @@ def plugin_call(case: Case, rules: Rules) -> Call:
 
 def aten_call(case: Case, rules: Rules) -> Call:
     """ATen's kernels one by one, as autograd would call them."""
+    if case.levels:
+        return lambda value, _, __, *points: deform.by_grid_sample(case.levels, value, *points)
 
     def forward(scores: torch.Tensor) -> torch.Tensor:
         if case.operator == MASKED:

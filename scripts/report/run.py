@@ -85,6 +85,7 @@ class Key(NamedTuple):
     dim: int
     dtype: str
     mask: str
+    levels: tuple[tuple[int, int], ...] = ()  # height and width, where the shape has them
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> "Key":
@@ -95,7 +96,8 @@ class Key(NamedTuple):
         dim = raw.get("dim", -1)
         if not -len(shape) <= dim < len(shape):
             raise ValueError(f"dim: {dim} is no dimension of {list(shape)}")
-        return cls(raw["operator"], shape, dim % len(shape), raw["dtype"], raw.get("mask", "none"))
+        levels = tuple((height, width) for height, width in raw.get("levels", ()))
+        return cls(raw["operator"], shape, dim % len(shape), raw["dtype"], raw.get("mask", "none"), levels)
 
     @property
     def label(self) -> str:
@@ -103,6 +105,8 @@ class Key(NamedTuple):
         text = " x ".join(str(size) for size in self.shape)
         if len(self.shape) != 2:
             text = f"[{', '.join(str(size) for size in self.shape)}]"
+        if self.levels:
+            text += f", {', '.join(f'{height} x {width}' for height, width in self.levels)}"
         return text if self.dim == len(self.shape) - 1 else f"{text} over dim {self.dim}"
 
     @property

@@ -87,6 +87,18 @@ class Measuring(HostTestCase):
             if step:
                 self.assertGreaterEqual(extra["aten"], extra["warpfuse"] + 256 * 8192 - 4096)
 
+    def test_deformable_attention_beside_grid_sample_and_the_classic_kernel(self):
+        for warm in ((), ("--warm",)):
+            document = self.document(
+                "ms_deform_attn", "--shapes", "2x39x3x8x2/6x4/3x5,1x300x8x32x4/25x34/13x17,1x33x4x65x3/9x17",
+                "--dtype", "float32,float16,bfloat16,float64", "--backward", *warm,
+            )  # fmt: skip
+            self.assertEqual("same inputs" in document["timing"]["graph"], bool(warm))
+            self.assertEqual(len(document["rows"]), 3 * 4 * 2)
+            for row in document["rows"]:
+                self.assertEqual([variant["name"] for variant in row["variants"]], ["warpfuse", "aten", "classic"])
+                self.assertEqual({variant["status"] for variant in row["variants"]}, {"ok"}, row)
+
     def test_memory_bounds_the_figures(self):
         """Rows larger than the L2 cannot be faster than memory: a share far above 1 is a wrong time."""
         document = self.document("softmax", "--shapes", "16384x4096", "--dtype", "float32,bfloat16", "--backward")

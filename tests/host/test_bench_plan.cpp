@@ -40,8 +40,33 @@ TEST_CASE("shapes are read and written", "[bench]") {
   CHECK(parse_shape("2x3@-2").value().dim == 0);
   CHECK(parse_shape("2x3@1").value() == parse_shape("2x3").value());  // the last, by number
   CHECK(parse_shape("2x3@-1").value().columns() == 3);
-  for (const char* bad : {"", "x", "2x", "x2", "0x4", "-1x4", "2x3@2", "2x3@-3", "2x3@", "2 x3",
-                          "2.5x3", "a", "4294967296x4294967296"}) {
+  const Shape levels = parse_shape("1x300x8x32x4/25x34/13x17").value();
+  CHECK(levels.sizes == std::vector<int64_t>{1, 300, 8, 32, 4});
+  CHECK(levels.levels.at(1) == std::array<int64_t, 2>{13, 17});
+  CHECK(levels.text() == "1x300x8x32x4/25x34/13x17");
+  CHECK(parse_shape("7/2x3").value() != parse_shape("7").value());
+  for (const char* bad : {"",
+                          "x",
+                          "2x",
+                          "x2",
+                          "0x4",
+                          "-1x4",
+                          "2x3@2",
+                          "2x3@-3",
+                          "2x3@",
+                          "2 x3",
+                          "2.5x3",
+                          "a",
+                          "4294967296x4294967296",
+                          "2x3/",
+                          "/2x3",
+                          "2x3/4",
+                          "2x3/4x5x6",
+                          "2x3//4x5",
+                          "2x3/0x5",
+                          "2x3/4x5@1",
+                          "2x3@1/4x5",
+                          "65536x65536/65536x65536"}) {
     INFO(bad);
     CHECK_FALSE(parse_shape(bad).has_value());
   }
@@ -85,6 +110,25 @@ TEST_CASE("all runs each operator that takes the shape", "[bench]") {
                                  "softmax_dropout forward 2x3x4@1 float32 none"});
   CHECK(texts(request("all", "2x3x4")).back() ==
         "linear_dropout_softmax forward 2x3x4 float32 none");
+}
+
+TEST_CASE("levels are ms_deform_attn's, whose rows may have points from all of the image",
+          "[bench]") {
+  const std::string shape = "1x5x2x8x3/6x4/3x2";
+  CHECK(texts(request("all", shape)) ==
+        std::vector<std::string>{"ms_deform_attn forward 1x5x2x8x3/6x4/3x2 float32 none",
+                                 "ms_deform_attn_uniform forward 1x5x2x8x3/6x4/3x2 float32 none"});
+  Request both = request("ms_deform_attn", shape);
+  both.dtypes = "float16";
+  both.backward = true;
+  CHECK(texts(both) ==
+        std::vector<std::string>{"ms_deform_attn forward 1x5x2x8x3/6x4/3x2 float16 none",
+                                 "ms_deform_attn backward 1x5x2x8x3/6x4/3x2 float16 none"});
+  const Json key = key_of(plan(both).front());
+  CHECK(key["shape"] == Json{1, 5, 2, 8, 3});
+  CHECK(key["levels"] == Json{{6, 4}, {3, 2}});
+  CHECK(shape_in(key) == parse_shape(shape).value());
+  CHECK(shape_in(key_of(plan(request("softmax", "2x3x4@1")).front())).text() == "2x3x4@1");
 }
 
 TEST_CASE("linear_dropout_softmax has rows of a training step, and of tf32", "[bench]") {
@@ -138,6 +182,12 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(texts(request("linear_dropout_softmax", "cpu")) ==
         std::vector<std::string>{"linear_dropout_softmax forward 128x1024x1024 float32 none",
                                  "linear_dropout_softmax both 128x1024x1024 float32 none"});
+  const std::vector<std::string> detectors = texts(request("all", "msda"));
+  CHECK(detectors.size() == 20);  // 2 x 2 x 2 + 6 x 2
+  CHECK(detectors.front() ==
+        "ms_deform_attn forward 1x17821x8x32x4/100x134/50x67/25x34/13x17 float16 none");
+  CHECK(texts(request("ms_deform_attn", "cpu")) ==
+        std::vector<std::string>{"ms_deform_attn forward 1x300x8x32x4/25x34/13x17 float32 none"});
   for (const Case& c : plan(request("softmax", "sweep"))) {
     CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
   }
@@ -147,9 +197,10 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
   CHECK(refusal(request("softmin", "basic")) ==
         "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob, "
-        "dropout_softmax, softmax_dropout, linear_dropout_softmax or all, got 'softmin'");
+        "dropout_softmax, softmax_dropout, linear_dropout_softmax, ms_deform_attn, "
+        "ms_deform_attn_uniform or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, or sizes such as "
+        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, or sizes such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));
@@ -163,6 +214,14 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
           "linear_dropout_softmax, got '" +
               std::string(shape) + "'");
   }
+  for (const char* shape : {"1x2x3x4x5", "1x2x3x4/5x6", "1x2x3x4x5x6/7x8"}) {
+    CHECK(refusal(request("ms_deform_attn", shape)) ==
+          "2: --shapes: expected 5 sizes, batch x queries x heads x channels x points, and levels, "
+          "such as 1x300x8x32x4/25x34/13x17, for ms_deform_attn, got '" +
+              std::string(shape) + "'");
+  }
+  CHECK(refusal(request("softmax", "2x3/4x5")) ==
+        "2: --shapes: expected sizes without levels for softmax, got '2x3/4x5'");
   Request bad = request("scaled_masked_softmax", "2x3");
   bad.dtypes = "float32,int8";
   CHECK(refusal(bad) ==

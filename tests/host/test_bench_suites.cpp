@@ -154,8 +154,31 @@ TEST_CASE("each result of a linear with dropout and softmax is checked", "[bench
     CAPTURE(i);
     CHECK_FALSE(passes(step, [i](Outputs& o) { o.others.at(i) = o.others[i].neg(); }));
   }
-  const auto sizes = int64_t{33} * 20 + 12 * 20 + 33 + 12 * 33;
+  const auto sizes = int64_t{33} * 20 + int64_t{12} * 20 + 33 + int64_t{12} * 33;
   CHECK(step.call(0).bytes() == sizes * static_cast<int64_t>(c10::elementSize(dtype)));
+}
+
+TEST_CASE("each result of ms_deform_attn is checked", "[bench]") {
+  // Queries near objects, of pixels, on a raster.
+  const auto* shape = GENERATE("2x5x3x7x2/6x4/3x5", "1x39x2x8x3/6x4/3x5", "1x1100x1x4x1/9x13");
+  const auto* op = GENERATE("ms_deform_attn", "ms_deform_attn_uniform");
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  CAPTURE(op, shape, dtype);
+  const Variant forward = variant(row(op, Direction::forward, shape, dtype), "aten");
+  CHECK(passes(forward, as_it_is));
+  CHECK_FALSE(passes(forward, last_is(kNan)));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result * 1.3; }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.roll(1, -1); }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.to(at::kLong); }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.result = o.result.flatten(); }));
+
+  const Variant backward = variant(row(op, Direction::backward, shape, dtype), "aten");
+  CHECK(passes(backward, as_it_is));
+  CHECK_FALSE(passes(backward, [](Outputs& o) { o.result = o.result * 1.3; }));
+  for (size_t i = 0; i < 2; ++i) {
+    CAPTURE(i);
+    CHECK_FALSE(passes(backward, [i](Outputs& o) { o.others.at(i) = o.others[i] * 1.3; }));
+  }
 }
 
 TEST_CASE("rows of NaN and infinity, of one column and without elements are checked", "[bench]") {
@@ -235,19 +258,27 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   using enum Direction;
   const char* masked = "scaled_masked_softmax";
   CHECK(least("softmax", forward, "1024x8192", Mask::none) == int64_t{2} * 2 * 1024 * 8192);
-  CHECK(least("softmax", backward, "10x7@0", Mask::none) == 2 * 3 * 70);
+  CHECK(least("softmax", backward, "10x7@0", Mask::none) == int64_t{2} * 3 * 70);
   // 3 heads, 4 queries, 6 keys: 1 + 2 + 3 + 4 = 10 of 24 scores per head.
-  CHECK(least(masked, forward, "3x4x6", Mask::causal) == 2 * (30 + 72));
-  CHECK(least(masked, backward, "3x4x6", Mask::causal) == 2 * (60 + 72));
-  CHECK(least(masked, forward, "3x2", Mask::causal) == 2 * (5 + 6));  // 1 + 2 + 2 of 6
-  CHECK(least(masked, forward, "3x4x6", Mask::boolean) == 2 * 2 * 72 + 24);
-  CHECK(least(masked, forward, "3x4x6", Mask::additive) == 2 * 2 * 72 + 48);
-  CHECK(least(masked, backward, "3x4x6", Mask::additive) == 2 * 3 * 72);
-  CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == 2 * (14 * 12 + 210) + 48);
-  CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == 2 * 3 * 42 + 6 * (12 + 20 + 8));
-  CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == 2 * 3 * 70 + 4 * 20);
+  CHECK(least(masked, forward, "3x4x6", Mask::causal) == int64_t{2} * (30 + 72));
+  CHECK(least(masked, backward, "3x4x6", Mask::causal) == int64_t{2} * (60 + 72));
+  CHECK(least(masked, forward, "3x2", Mask::causal) == int64_t{2} * (5 + 6));  // 1 + 2 + 2 of 6
+  CHECK(least(masked, forward, "3x4x6", Mask::boolean) == int64_t{2} * 2 * 72 + 24);
+  CHECK(least(masked, forward, "3x4x6", Mask::additive) == int64_t{2} * 2 * 72 + 48);
+  CHECK(least(masked, backward, "3x4x6", Mask::additive) == int64_t{2} * 3 * 72);
+  CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == int64_t{2} * (14 * 12 + 210) + 48);
+  const int64_t rows = int64_t{6} * (12 + 20 + 8);
+  CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == int64_t{2} * 3 * 42 + rows);
+  CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == int64_t{4} * (105 + 20));
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
-  CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == 2 * (150 + 14 + 63));
+  CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));
+  // Levels of 39 pixels with 2 heads of 8 channels; 5 queries of 3 points on each.
+  const int64_t value = int64_t{39} * 16 * 2, points = int64_t{60} * 12, output = int64_t{80} * 2;
+  const char* levels = "1x5x2x8x3/6x4/3x5";
+  CHECK(least("ms_deform_attn", forward, levels, Mask::none) == value + points + output);
+  CHECK(least("ms_deform_attn", backward, levels, Mask::none) == 2 * (value + points) + output);
+  // 4 points, of 4 pixels each.
+  CHECK(least("ms_deform_attn", forward, "1x1x2x8x1/6x4/3x5", Mask::none) == 256 + 48 + 32);
 }
 
 TEST_CASE("padding reads the keys within the lengths, which are always the same", "[bench]") {

@@ -24,6 +24,7 @@ from host_program import (
 )
 
 BAD_PLUGIN = os.environ["WARPFUSE_BAD_PLUGIN"]
+ALGORITHM_LIBRARY = os.environ["WARPFUSE_ALGORITHM_LIBRARY"]
 INTERRUPTED = 130
 ROW_KEYS = ("operator", "direction", "shape", "dim", "dtype", "mask")
 
@@ -227,15 +228,53 @@ class Algorithms(HostTestCase):
         self.assertEqual(self.names(*shape, "--algorithms", "all"), ["warpfuse", "aten", "naive", "vector"])
 
 
+class Deformable(HostTestCase):
+    SHAPE = ("--shapes", "2x39x3x8x2/6x4/3x5")
+
+    def test_both_passes_beside_grid_sample(self):
+        path = folder / "deform.json"
+        dtypes = ("--dtype", "float32,float16,bfloat16,float64")
+        files = ("--json", path, "--csv", folder / "deform.csv")
+        result = self.assert_ok(bench("ms_deform_attn", *self.SHAPE, *dtypes, "--backward", "--warm", *files))
+        document = json.loads(path.read_text())
+        self.assertIn("on the same inputs", document["timing"]["wall"])
+        self.assertEqual(len(document["rows"]), 4 * 2)
+        for row in document["rows"]:
+            self.assertEqual((row["shape"], row["levels"]), ([2, 39, 3, 8, 2], [[6, 4], [3, 5]]))
+            self.assertEqual([variant["name"] for variant in row["variants"]], ["warpfuse", "aten"])
+            self.assertEqual({variant["status"] for variant in row["variants"]}, {"ok"}, row)
+        with open(folder / "deform.csv", newline="") as file:
+            self.assertEqual({line["shape"] for line in csv.DictReader(file)}, {self.SHAPE[1]})
+        self.assertRegex(result.stdout.decode(), rf"(?m)^ms_deform_attn +backward {self.SHAPE[1]} float16 +none +warpfuse ")
+        other = "2x39x3x8x2/6x4/5x3"  # the same sizes, with other levels
+        shapes = ("--shapes", f"{self.SHAPE[1]},{other}")
+        text = self.assert_ok(bench("ms_deform_attn", *shapes, "--baseline", path, "--fail-under", "0")).stdout.decode()
+        self.assertIn(f"ms_deform_attn forward {other} float32 none  not in the baseline", text)
+        self.assertIn("holds, 1 rows compared", text)
+
+    def test_algorithms_are_those_of_another_library(self):
+        names = ("--algorithms", "gather,tma_ws:2:6")
+        missing = "warpfuse_lab::ms_deform_attn_algorithm, which no loaded library registers"
+        self.assert_fails(bench("ms_deform_attn", *self.SHAPE, *names), PLUGIN_ERROR, missing)
+        path = folder / "lab.json"
+        lab = ("--op-library", ALGORITHM_LIBRARY, "--json", path)
+        self.assert_ok(bench("ms_deform_attn", *self.SHAPE, *names, *lab))
+        variants = json.loads(path.read_text())["rows"][0]["variants"]
+        self.assertEqual([v["name"] for v in variants], ["warpfuse", "aten", "gather", "tma_ws:2:6"])
+        self.assertEqual([v["status"] for v in variants], ["ok", "ok", "ok", "unsupported"])
+
+
 class Errors(HostTestCase):
     def test_usage(self):
         cases = {
             (): "expected OPERATOR (see --help)",
-            ("softmin",): "softmax_dropout, linear_dropout_softmax or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, or sizes",
+            ("softmin",): "ms_deform_attn, ms_deform_attn_uniform or all, got 'softmin'",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, or sizes",
             ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
             ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",
+            ("fused_logprob", "--shapes", "4x4", "--algorithms", "warp"): "--algorithms: expected all, none, got 'warp'",
+            ("ms_deform_attn", "--shapes", "1x2x3x4x5"): "--shapes: expected 5 sizes, batch x queries",
             ("softmax", "--fail-under", "0.9"): "--fail-under: needs a --baseline",
             ("softmax", "--fail-under", "x", "--baseline", "f"): "--fail-under: expected a number",
             ("softmax", "--baseline", folder / "none"): "none: cannot be read",

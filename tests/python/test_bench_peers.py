@@ -16,7 +16,7 @@ import torch
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from peers.cases import MASKED, Case, case_of, error_of, inputs_of, rules_of, sets_for
+from peers.cases import MASKED, Case, Rules, case_of, error_of, inputs_of, rules_of, sets_for
 from peers.works import aten_call
 from report.run import ReportError, Row
 
@@ -70,6 +70,29 @@ class Checking(unittest.TestCase):
                     shown = result.clone()
                     shown[rules.hidden.expand_as(result)] = 0.5
                     self.assertGreater(error_of(case, rules, inputs, shown), 1)
+
+
+class Deformable(unittest.TestCase):
+    LEVELS = ((6, 4), (3, 5))
+
+    def test_grid_sample_is_right_in_each_dtype_and_what_differs_is_not(self):
+        operators = ("ms_deform_attn", "ms_deform_attn_uniform")
+        for operator, queries, dtype in itertools.product(operators, (5, 39, 1100), DTYPES):
+            shape = (2, queries, 3, 8, 2)
+            case = Case(operator, shape, 4, dtype, "none", True, 1.0, levels=self.LEVELS)
+            with self.subTest(case):
+                inputs = inputs_of(case, rules_of(case, CPU), 1, CPU)[0]
+                self.assertEqual(sum(tensor.nbytes for tensor in (inputs[0], *inputs[3:])), case.input_bytes)
+                self.assertEqual(inputs[2].tolist(), [0, 24])
+                result = aten_call(case, rules_of(case, CPU))(*inputs)
+                self.assertLess(error_of(case, Rules(), inputs, result), 0.5)
+                self.assertGreater(error_of(case, Rules(), inputs, result * 1.5), 1)
+                self.assertEqual(error_of(case, Rules(), inputs, result[:, 1:]), math.inf)
+
+    def test_levels_are_part_of_a_row(self):
+        raw = made_up.row((1, 5, 3, 8, 2), operator="ms_deform_attn") | {"levels": [[6, 4], [3, 5]]}
+        self.assertEqual(case_of(Row(raw)).levels, self.LEVELS)
+        self.assertTrue(Row(raw).name.startswith("ms_deform_attn [1, 5, 3, 8, 2], 6 x 4, 3 x 5 "))
 
 
 class Planning(unittest.TestCase):

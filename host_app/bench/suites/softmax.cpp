@@ -16,6 +16,8 @@
 namespace warpfuse::host::bench {
 namespace {
 
+constexpr const char* kAlgorithm = "warpfuse::_softmax_algorithm";
+
 using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
 
 // The plugin and ATen, forward and backward, of one of the two.
@@ -97,7 +99,7 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   for (const std::string& name : setup.algorithms) {
     const auto op =
         detail::find_operator<at::Tensor(const at::Tensor&, int64_t, c10::string_view, bool)>(
-            "warpfuse::_softmax_algorithm");
+            kAlgorithm);
     all.push_back({name, algorithm,
                    on(sets, [op, name, dim, log = is_log(c)](
                                 const Set& in) { return op.call(in.scores, dim, name, log); }),
@@ -122,9 +124,17 @@ Bytes bytes(const Case& c) {
           .inputs = inputs};
 }
 
+const std::vector<std::string>& algorithm_names(bool cuda) {
+  static const std::vector<std::string> of_cuda{"naive", "warp", "block", "cluster", "stream"};
+  static const std::vector<std::string> of_cpu{"naive", "vector"};
+  return cuda ? of_cuda : of_cpu;
+}
+
 constexpr Benchmark benchmark(std::string_view name) {
   return {.name = name,
           .family = "softmax",
+          .algorithms = kAlgorithm,
+          .algorithm_names = algorithm_names,
           .operators = operators,
           .bytes = bytes,
           .variants = variants};

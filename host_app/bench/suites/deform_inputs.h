@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "bench/suites/inputs.h"
+
+namespace warpfuse::host::bench {
+
+// The sizes of a row, batch x queries x heads x channels x points, and its levels.
+struct DeformSizes {
+  int64_t batches, queries, heads, channels, points;
+  std::vector<std::array<int64_t, 2>> levels;  // height and width
+
+  explicit DeformSizes(const Shape& shape);
+  int64_t pixels() const;  // of all levels
+  // Points that are sampled.
+  int64_t samples() const;
+};
+
+// What a call is given, as ms_deform_attn names it.
+struct DeformInputs {
+  at::Tensor value, shapes, starts, locations, weights;
+  at::Tensor grad_output;  // backward
+
+  // One image of the batch.
+  DeformInputs image(int64_t b) const;
+};
+
+// The dtype of locations and weights: float32, but float64 for float64 values.
+c10::ScalarType point_dtype(const Case& c);
+
+// Normal values and a softmax of normal weights. Locations are drawn uniformly from the image, or
+// lie near a place of the query's own: its pixel where there are as many queries as pixels, as in
+// an encoder; near one of 16 objects for up to 1024 queries, as in a decoder; else on a raster.
+// From there a head's p-th point lies p pixels of its level in the head's direction, as
+// Deformable-DETR starts, and normally distributed with 2 pixels around that.
+Sets<DeformInputs> make_deform_inputs(const Case& c, const Setup& setup, bool uniform);
+
+}  // namespace warpfuse::host::bench
