@@ -186,7 +186,8 @@ struct Channels {
   __device__ void values(Compute<T> (&values)[kVector]) const { unpack<T>(bits, values); }
 };
 template <typename T>
-requires(sizeof(T) == 2) struct Channels<T, 4> {
+  requires(sizeof(T) == 2)
+struct Channels<T, 4> {
   uint2 bits = {};
 
   __device__ void load(const T* from) { bits = __ldg(reinterpret_cast<const uint2*>(from)); }
