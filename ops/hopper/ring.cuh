@@ -32,21 +32,30 @@ struct Ring {
 template <typename Ring>
 class RingCursor {
  public:
-  __device__ RingCursor(Ring& ring, unsigned stages) : ring_(ring), stages_(stages) {}
+  __device__ RingCursor(Ring& ring, unsigned stages) : ring_(&ring), stages_(stages) {}
+
+  /// The same position in another ring, for a producer of several.
+  __device__ RingCursor in(Ring& ring, unsigned stages) const {
+    RingCursor other = *this;
+    other.ring_ = &ring;
+    other.stages_ = stages;
+    return other;
+  }
 
   /// The shared address of the current stage.
   __device__ unsigned stage() const {
     return stages_ + static_cast<unsigned>(index_) * Ring::kStageBytes;
   }
-  __device__ Mbarrier& full() { return ring_.full[index_]; }
+  __device__ int index() const { return index_; }
+  __device__ Mbarrier& full() { return ring_->full[index_]; }
 
   /// Waits until the stage is empty; in the first round it is.
-  __device__ void producer_wait() { ring_.empty[index_].wait(parity_ ^ 1); }
+  __device__ void producer_wait() { ring_->empty[index_].wait(parity_ ^ 1); }
   /// Waits until the expected bytes have arrived.
   __device__ void consumer_wait() { full().wait(parity_); }
-  __device__ void consumer_release() { ring_.empty[index_].arrive(); }
+  __device__ void consumer_release() { ring_->empty[index_].arrive(); }
   /// Releases the stage to the producer of block `block` of the cluster.
-  __device__ void consumer_release(unsigned block) { ring_.empty[index_].arrive_remote(block); }
+  __device__ void consumer_release(unsigned block) { ring_->empty[index_].arrive_remote(block); }
 
   __device__ void advance() {
     if (++index_ == Ring::kStages) {
@@ -56,7 +65,7 @@ class RingCursor {
   }
 
  private:
-  Ring& ring_;
+  Ring* ring_;
   unsigned stages_;
   int index_ = 0;
   unsigned parity_ = 0;  // of the round

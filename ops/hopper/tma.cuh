@@ -9,7 +9,7 @@
 namespace warpfuse::cuda {
 
 // Copies by the TMA unit (PTX ISA: "cp.async.bulk.tensor"). One thread issues a copy of one box of
-// a CUtensorMap, which must lie in a __grid_constant__ parameter; the bytes arrive at an mbarrier.
+// a CUtensorMap, which lies in a __grid_constant__ parameter; the bytes arrive at an mbarrier.
 // `policy` is an L2 cache policy (memory.cuh).
 
 /// Copies the box whose first element is (x, y), x along the innermost dimension, to `shared`.
@@ -31,6 +31,16 @@ __device__ __forceinline__ void tma_load_2d_multicast(unsigned shared, const CUt
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(shared),
       "l"(&map), "r"(x), "r"(y), "r"(barrier.address()), "h"(blocks), "l"(policy)
+      : "memory");
+}
+
+/// As tma_load_2d(), of a box of five dimensions, by a map that may lie in global memory.
+__device__ __forceinline__ void tma_load_5d(unsigned shared, const CUtensorMap* map,
+                                            const int (&at)[5], const Mbarrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared),
+      "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(barrier.address())
       : "memory");
 }
 

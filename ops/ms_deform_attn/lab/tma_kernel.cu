@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <bit>
+
+#include "hopper/tensor_map.h"
+#include "ms_deform_attn/lab/tile_consumer.cuh"
+#include "ms_deform_attn/lab/tile_producer.cuh"
+#include "rowwise/cuda/dispatch.cuh"
+
+namespace warpfuse::lab {
+namespace {
+
+constexpr int kMaxThreads = 512;
+
+/// Persistent: each warp fills its own stages and consumes them.
+template <typename T, int kStages>
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    tma_kernel(const __grid_constant__ CUtensorMap model,
+               const __grid_constant__ TileArguments arguments) {
+  extern __shared__ char memory[];
+  const TileBlock<kStages> block(memory, model, arguments);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  TileProducer<T, kStages> producer(arguments, block, warp, arguments.algorithm.consumers);
+  TileConsumer<T, kStages> consumer(arguments, block, warp);
+  for (int i = 0; i < kStages; ++i) {
+    producer.fill();
+  }
+  while (consumer.consume()) {
+    producer.fill();
+  }
+}
+
+/// Persistent and warp-specialised: the first warps fill the stages of the others.
+template <typename T, int kStages>
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    tma_ws_kernel(const __grid_constant__ CUtensorMap model,
+                  const __grid_constant__ TileArguments arguments) {
+  extern __shared__ char memory[];
+  const TileBlock<kStages> block(memory, model, arguments);
+  const TileAlgorithm& algorithm = arguments.algorithm;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp < algorithm.producers) {
+    if (algorithm.shift_registers) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
+    }
+    TileProducer<T, kStages> producer(arguments, block, warp, algorithm.producers);
+    while (producer.fill()) {
+    }
+  } else {
+    if (algorithm.shift_registers) {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 144;");
+    }
+    TileConsumer<T, kStages> consumer(arguments, block, warp - algorithm.producers);
+    while (consumer.consume()) {
+    }
+  }
+}
+
+using Kernel = void (*)(CUtensorMap, TileArguments);
+
+struct Launch {
+  Kernel kernel;
+  int shared_bytes;
+};
+
+template <typename T, int kStages>
+Launch launch_of(const TileAlgorithm& algorithm) {
+  return {algorithm.has_roles() ? tma_ws_kernel<T, kStages> : tma_kernel<T, kStages>,
+          TileBlock<kStages>::bytes(algorithm.consumers)};
+}
+
+Launch launch_of(const TileArguments& arguments) {
+  const TileAlgorithm& algorithm = arguments.algorithm;
+  return cuda::dispatch(arguments.inputs.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (algorithm.stages) {
+      case 1:
+        return launch_of<T, 1>(algorithm);
+      case 2:
+        return launch_of<T, 2>(algorithm);
+      default:
+        return launch_of<T, 4>(algorithm);
+    }
+  });
+}
+
+CUtensorMapDataType map_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case DType::float32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::float16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
+
+}  // namespace
+
+TileBox::TileBox(const MsDeformAttnSizes& sizes, DType dtype) {
+  constexpr int kMaxBytes = 128;
+  const int head_bytes = static_cast<int>(sizes.channels) * element_bytes(dtype);
+  bytes = std::min(head_bytes, kMaxBytes);
+  count = (head_bytes + bytes - 1) / bytes;
+  tile_bytes = (4 * bytes + 127) / 128 * 128;
+  log_lanes = std::bit_width(static_cast<unsigned>(bytes / 16 - 1));
+}
+
+cudaError_t tile_blocks(const TileArguments& arguments, int& blocks) {
+  const auto [kernel, shared_bytes] = launch_of(arguments);
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           shared_bytes);
+  int per_multiprocessor = 0, device = 0, multiprocessors = 0;
+  if (error == cudaSuccess) {
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &per_multiprocessor, kernel, 32 * arguments.algorithm.warps(), shared_bytes);
+  }
+  if (error == cudaSuccess) {
+    error = cudaGetDevice(&device);
+  }
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  }
+  const int consumers = arguments.algorithm.consumers;
+  blocks = std::min(per_multiprocessor * multiprocessors,
+                    (arguments.units + consumers - 1) / consumers);
+  return error == cudaSuccess && blocks == 0 ? cudaErrorInvalidConfiguration : error;
+}
+
+cudaError_t launch_tiles(const TileArguments& arguments, int blocks, cudaStream_t stream) {
+  const MsDeformAttnInputs& in = arguments.inputs;
+  const int64_t bytes = element_bytes(in.dtype), head = in.sizes.channels * bytes,
+                pixel = in.sizes.heads * head;
+  CUtensorMap model;
+  cudaError_t error = cuda::encode_tensor_map(
+      model, map_type(in.dtype), in.value,
+      {{in.sizes.channels, arguments.box.bytes / static_cast<int>(bytes), bytes},
+       {in.sizes.heads, 1, head},
+       {1, 2, pixel},
+       {1, 2, pixel},
+       {in.sizes.batches, 1, in.sizes.pixels * pixel}},
+      CU_TENSOR_MAP_SWIZZLE_NONE);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  const auto [kernel, shared_bytes] = launch_of(arguments);
+  kernel<<<blocks, 32 * arguments.algorithm.warps(), shared_bytes, stream>>>(model, arguments);
+  return cudaGetLastError();
+}
+
+}  // namespace warpfuse::lab
