@@ -34,13 +34,13 @@ __device__ __forceinline__ void tma_load_2d_multicast(unsigned shared, const CUt
       : "memory");
 }
 
-/// As tma_load_2d(), of a box of five dimensions, by a map that may lie in global memory.
-__device__ __forceinline__ void tma_load_5d(unsigned shared, const CUtensorMap* map,
-                                            const int (&at)[5], const Mbarrier& barrier) {
+/// As tma_load_2d(), of a box of four dimensions, by a map that may lie in global memory.
+__device__ __forceinline__ void tma_load_4d(unsigned shared, const CUtensorMap* map,
+                                            const int (&at)[4], const Mbarrier& barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared),
-      "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(barrier.address())
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared),
+      "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier.address())
       : "memory");
 }
 

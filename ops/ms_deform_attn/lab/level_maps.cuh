@@ -10,47 +10,46 @@ namespace warpfuse::lab {
 
 /// A level as the TMA unit sees it: rows that lie in the value. width is 0 without one.
 struct TileLevel {
-  SampledLevel level;
-  int width, rows;
+  int width, height, start, rows;
 
-  __device__ TileLevel(const MsDeformAttnInputs& in, int index)
-      : level(in.spatial_shapes, in.level_start_index, index, in.sizes.pixels) {
+  __device__ TileLevel(const MsDeformAttnInputs& in, int index) {
+    const SampledLevel level(in.spatial_shapes, in.level_start_index, index, in.sizes.pixels);
     const int pixels = static_cast<int>(in.sizes.pixels) - level.start;
+    height = level.height;
     rows = level.width > 0 ? min(level.height, pixels / level.width) : 0;
     width = rows > 0 ? level.width : 0;
+    start = rows > 0 ? level.start : 0;
   }
 };
 
-/// Makes a tensor map of level `index` from that of a level of one pixel: dimensions are channels,
-/// heads, x, y, batches. spatial_shapes is on the GPU, so the host cannot. By a whole warp;
+/// Makes a tensor map of `level` from that of a level of one pixel: dimensions are channels
+/// of all heads, x, y, batches. spatial_shapes is on the GPU, so the host cannot. By a whole warp;
 /// `staging` is 128 bytes of shared memory of its own, aligned to 128. Other warps must be
 /// synchronised with, and call acquire_level_map().
 __device__ __forceinline__ void write_level_map(const CUtensorMap& model,
-                                                const TileArguments& arguments, int index,
-                                                unsigned* staging, CUtensorMap* map) {
+                                                const MsDeformAttnInputs& in,
+                                                const TileLevel& level, unsigned* staging,
+                                                CUtensorMap* map) {
   const unsigned lane = threadIdx.x % 32;
-  const MsDeformAttnInputs& in = arguments.inputs;
-  const TileLevel level(in, index);
   staging[lane] = reinterpret_cast<const unsigned*>(&model)[lane];
   __syncwarp();
   const unsigned shared = cuda::shared_address(staging);
   if (lane == 0) {
     const int64_t pixel_bytes = int64_t{in.sizes.pixel_elements()} * element_bytes(in.dtype);
-    const char* const data =
-        static_cast<const char*>(in.value) + (level.width > 0 ? level.level.start * pixel_bytes : 0);
+    const char* const data = static_cast<const char*>(in.value) + level.start * pixel_bytes;
     asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(
                      shared),
                  "l"(data)
                  : "memory");
-    asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 2, %1;" ::"r"(
+    asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %1;" ::"r"(
                      shared),
                  "r"(max(level.width, 1))
                  : "memory");
-    asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 3, %1;" ::"r"(
+    asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 2, %1;" ::"r"(
                      shared),
                  "r"(max(level.rows, 1))
                  : "memory");
-    asm volatile("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 2, %1;" ::"r"(
+    asm volatile("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 1, %1;" ::"r"(
                      shared),
                  "l"(max(level.width, 1) * pixel_bytes)
                  : "memory");

@@ -6,7 +6,7 @@
 //   tma_ws:PRODUCERS:CONSUMERS  the same with warps that fill stages and warps that consume them
 //
 // Behind tma and tma_ws, in any order: :stages=1|2|4 :points=1|2 :scheduler=static|atomic
-// :empty=mbarrier|named|block :registers=fixed|shift, and :warps=4|8|16 behind tma.
+// :empty=mbarrier|named|block :registers=fixed|shift, and :warps=4|8 behind tma.
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
@@ -82,7 +82,7 @@ bool set_option(TileAlgorithm& algorithm, const std::string& part) {
     return choose(algorithm.atomic_scheduler, value, {{"static", false}, {"atomic", true}});
   }
   if (key == "warps" && !algorithm.has_roles()) {
-    return choose(algorithm.consumers, value, {{"4", 4}, {"8", 8}, {"16", 16}});
+    return choose(algorithm.consumers, value, {{"4", 4}, {"8", 8}});
   }
   if (key == "registers" && algorithm.has_roles()) {
     return choose(algorithm.shift_registers, value, {{"fixed", false}, {"shift", true}});

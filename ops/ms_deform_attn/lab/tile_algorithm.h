@@ -21,7 +21,7 @@ inline constexpr int kMaxWarps = 16;       // of a block
 inline constexpr int kNamedBarriers = 15;  // beside that of __syncthreads()
 
 struct TileAlgorithm {
-  int producers = 0, consumers = 16;  // warps of a block
+  int producers = 0, consumers = 8;  // warps of a block
   int stages = 2;                     // per consumer: 1, 2 or 4
   int point_buffers = 2;              // 2: the next points are read while these are copied
   bool atomic_scheduler = false;      // units of work in the order of demand
@@ -48,7 +48,7 @@ struct TileBox {
   WARPFUSE_HOST_DEVICE int batch_points() const { return 1 << log_lanes; }
   /// Points of each row in a stage.
   WARPFUSE_HOST_DEVICE int stage_points() const { return log_lanes == 0 ? 1 : 2; }
-  WARPFUSE_HOST_DEVICE int stages_per_batch() const { return batch_points() / stage_points(); }
+  WARPFUSE_HOST_DEVICE int stages_per_batch() const { return log_lanes == 0 ? 1 : batch_points() / 2; }
 };
 
 struct TileArguments {

@@ -38,14 +38,14 @@ class TileConsumer {
     if (unit < arguments_.units && byte_ < box.bytes) {
       for (int i = 0; i < points; ++i) {
         const int index = (i << box.log_rows()) + slot_;
-        add(stage.tile(box, index), stage.point<C>(index));
+        add(cursor_.stage() + index * box.tile_bytes, stage.point<C>(index));
       }
     }
     __syncwarp();
     release();
     cursor_.advance();
     point_ += points;
-    const bool ends_batch = point_ % box.batch_points() == 0 || point_ == row_points;
+    const bool ends_batch = (point_ & (box.batch_points() - 1)) == 0 || point_ == row_points;
     if (point_ == row_points) {
       if (unit < arguments_.units) {
         store(TileUnit(arguments_, unit));
@@ -61,7 +61,7 @@ class TileConsumer {
  private:
   /// Rows read the four pixels in different orders, so that neighbouring rows do not find theirs in
   /// the same banks.
-  __device__ void add(const char* tile, const TilePoint<C>& point) {
+  __device__ void add(unsigned tile, const TilePoint<C>& point) {
     const bool swaps_x = slot_ & 1, swaps_y = slot_ & 2;
     const C x[2] = {swaps_x ? point.x : 1 - point.x, swaps_x ? 1 - point.x : point.x};
     const C y[2] = {swaps_y ? point.y : 1 - point.y, swaps_y ? 1 - point.y : point.y};
@@ -70,8 +70,8 @@ class TileConsumer {
     for (int i = 0; i < 4; ++i) {
       const int corner = i ^ (slot_ & 3);
       C values[kVector];
-      cuda::unpack<T>(
-          *reinterpret_cast<const uint4*>(tile + corner * arguments_.box.bytes + byte_), values);
+      cuda::unpack<T>(cuda::load_shared_16_bytes(tile + corner * arguments_.box.bytes + byte_),
+                      values);
       const C weight = x[i % 2] * y[i / 2];
 #pragma unroll
       for (int c = 0; c < kVector; ++c) {

@@ -20,8 +20,9 @@ __device__ __forceinline__ bool is_elected() {
 }
 
 /// A warp that fills the stages of some consumers: it computes the places of points, one per lane,
-/// and starts the copies of their pixels. Batches of points take turns among the consumers.
-template <typename T, int kStages>
+/// and starts the copies of their pixels. Batches of points take turns among consumers, if they are
+/// several.
+template <typename T, int kStages, bool kSeveral>
 class TileProducer {
   using C = Compute<T>;
   using Block = TileBlock<kStages>;
@@ -33,15 +34,15 @@ class TileProducer {
         block_(block),
         first_(first),
         step_(step),
-        count_((arguments.algorithm.consumers - first + step - 1) / step),
+        count_(kSeveral ? (arguments.algorithm.consumers - first + step - 1) / step : 1),
         row_points_(static_cast<int>(arguments.inputs.sizes.row_points())),
         turn_(block.first_stage(first)),
         cursor_(turn_) {
     for (int level = 0; level < arguments.inputs.sizes.levels; ++level) {
       acquire_level_map(block.maps + level);
     }
-    units_ = next_units();
-    next_units_ = next_units();
+    next_number_ = next_number();
+    next_units();
     if (arguments_.algorithm.point_buffers > 1) {
       location_ = load();
     }
@@ -56,40 +57,22 @@ class TileProducer {
     const int first = batch_point_ + batch_stage_ * box.stage_points();
     const int points = min(box.stage_points(), row_points_ - first);
     const int first_lane = batch_stage_ * box.stage_points() << box.log_rows();
-    const bool has_tiles = batch_unit_ < arguments_.units;
     const TileStage stage = wait_for_stage();
     const int lane = cuda::DeformLanes::lane(), entry = lane - first_lane;
     if (entry >= 0 && entry < points << box.log_rows()) {
       stage.point<C>(entry) = place_;
+      stage.corners()[entry] = corner_;
     }
     if (lane == 0) {
-      stage.unit() = batch_unit_;
+      stage.unit() = batch_number_;
     }
     __syncwarp();
-    if (is_elected()) {
-      cursor_.full().arrive_expect_bytes(has_tiles ? (points << box.log_rows()) * 4 * box.bytes
-                                                   : 0);
-    }
-    if (has_tiles) {
-      const TileUnit unit(arguments_, batch_unit_);
-      unsigned tile = cursor_.stage();
-      const int channel = unit.box * box.bytes / static_cast<int>(sizeof(T));
-      for (int i = 0; i < points; ++i) {
-        const CUtensorMap* const map =
-            block_.maps + static_cast<unsigned>(first + i) /
-                              static_cast<unsigned>(arguments_.inputs.sizes.points);
-#pragma unroll 4
-        for (int slot = 0; slot < box.rows(); ++slot) {
-          const int source = first_lane + (i << box.log_rows()) + slot;
-          const int left = __shfl_sync(0xffffffffu, left_, source);
-          const int top = __shfl_sync(0xffffffffu, top_, source);
-          if (is_elected()) {
-            cuda::tma_load_5d(tile, map, {channel, unit.head, left, top, unit.batch},
-                              cursor_.full());
-          }
-          tile += box.tile_bytes;
-        }
+    if (batch_number_ >= arguments_.units) {
+      if (is_elected()) {
+        cursor_.full().arrive_expect_bytes(0);
       }
+    } else {
+      start_copies(stage, points);
     }
     end_stage(first + points);
     return true;
@@ -102,15 +85,25 @@ class TileProducer {
 
   // --- units of work --------------------------------------------------------------------------
 
-  /// The next unit of this lane's consumer.
-  __device__ int next_units() {
+  /// units_ of the next round, whose numbers were asked for in time.
+  __device__ void next_units() {
+    units_ = TileUnit(arguments_, min(next_number_, arguments_.units - 1));
+    units_.number = next_number_;
+    next_number_ = next_number();
+  }
+
+  /// Of the next unit of this lane's consumer.
+  __device__ int next_number() {
     const TileAlgorithm& algorithm = arguments_.algorithm;
     const int lane = cuda::DeformLanes::lane();
     if (!algorithm.atomic_scheduler) {
-      const int round = round_++;
-      const int64_t first =
-          (int64_t{round} * gridDim.x + blockIdx.x) * algorithm.consumers + first_;
-      return static_cast<int>(min(first + lane * step_, int64_t{INT32_MAX}));
+      const int64_t block = int64_t{round_++} * gridDim.x + blockIdx.x;
+      const int64_t number = block * algorithm.consumers + first_ + (kSeveral ? lane * step_ : 0);
+      return static_cast<int>(min(number, int64_t{INT32_MAX}));
+    }
+    if (!kSeveral) {
+      const int number = lane == 0 ? static_cast<int>(atomicAdd(arguments_.next_unit, 1u)) : 0;
+      return __shfl_sync(0xffffffffu, number, 0);
     }
     return lane < count_ ? static_cast<int>(min(atomicAdd(arguments_.next_unit, 1u),
                                                 unsigned{INT32_MAX}))
@@ -121,22 +114,21 @@ class TileProducer {
   /// the scheduler is static.
   __device__ bool has_units() const {
     if (!arguments_.algorithm.atomic_scheduler) {
-      return __shfl_sync(0xffffffffu, units_, 0) - first_ < arguments_.units;
+      return __shfl_sync(0xffffffffu, units_.number, 0) - first_ < arguments_.units;
     }
-    return __any_sync(0xffffffffu, units_ < arguments_.units);
+    return __any_sync(0xffffffffu, units_.number < arguments_.units);
   }
 
   // --- points ---------------------------------------------------------------------------------
 
-  /// This lane's point of the batch at point_ of consumer_.
-  __device__ Location load() const {
-    const int unit = __shfl_sync(0xffffffffu, units_, consumer_);
-    const TileUnit rows(arguments_, min(unit, arguments_.units - 1));
+  /// This lane's point of the batch at point_ of consumer_. Sets unit_.
+  __device__ Location load() {
+    unit_ = kSeveral ? units_.of_lane(consumer_) : units_;
     const int slot = lane_slot(), point = point_ + lane_point();
     const MsDeformAttnInputs& in = arguments_.inputs;
     Location location{-1, -1, 0};  // outside
-    if (unit < arguments_.units && rows.has_row(in.sizes, slot) && point < row_points_) {
-      const int64_t index = rows.row(in.sizes, slot) * row_points_ + point;
+    if (unit_.number < arguments_.units && unit_.has_row(in.sizes, slot) && point < row_points_) {
+      const int64_t index = unit_.row(in.sizes, slot) * row_points_ + point;
       cuda::load_pair_as<T>(in.sampling_locations, in.location_dtype, index, location.x,
                             location.y);
       location.weight = cuda::load_as<T>(in.attention_weights, in.weight_dtype, index);
@@ -144,23 +136,22 @@ class TileProducer {
     return location;
   }
 
-  /// left_, top_ and place_. A tile without a pixel of the level is read as zeros.
+  /// corner_ and place_. A tile without a pixel of the level is read as zeros.
   __device__ void locate(const Location& location, int point) {
     constexpr int kOutside = -2;
-    left_ = top_ = kOutside;
-    place_ = {0, 0, location.weight};
+    corner_ = {kOutside, kOutside};
+    place_ = {0, 0, location.weight, 0};
     if (point >= row_points_) {
       return;
     }
-    const TileLevel tile(arguments_.inputs,
-                         point / static_cast<int>(arguments_.inputs.sizes.points));
-    const C width = static_cast<C>(tile.width), height = static_cast<C>(tile.level.height);
+    place_.level = point / static_cast<int>(arguments_.inputs.sizes.points);
+    const TileLevel& level = block_.levels[place_.level];
+    const C width = static_cast<C>(level.width), height = static_cast<C>(level.height);
     const C x = location.x * width - C(0.5), y = location.y * height - C(0.5);
-    if (tile.width > 0 && x >= -1 && x < width && y >= -1 && y < height) {
-      left_ = static_cast<int>(floor(x));
-      top_ = static_cast<int>(floor(y));
-      place_.x = x - static_cast<C>(left_);
-      place_.y = y - static_cast<C>(top_);
+    if (level.width > 0 && x >= -1 && x < width && y >= -1 && y < height) {
+      corner_ = {static_cast<int>(floor(x)), static_cast<int>(floor(y))};
+      place_.x = x - static_cast<C>(corner_.x);
+      place_.y = y - static_cast<C>(corner_.y);
     }
   }
 
@@ -169,6 +160,35 @@ class TileProducer {
   }
   __device__ int lane_point() const {
     return cuda::DeformLanes::lane() >> arguments_.box.log_rows();
+  }
+
+  /// The copies of a stage, by one lane: those of a lane which is not known to be alone would be
+  /// a loop over lanes.
+  __device__ void start_copies(const TileStage& stage, int points) {
+    const TileBox& box = arguments_.box;
+    constexpr int kCopies = 4;  // rows are a multiple of it
+    if (is_elected()) {
+      cursor_.full().arrive_expect_bytes((points << box.log_rows()) * 4 * box.bytes);
+      unsigned tile = cursor_.stage();
+      const int2* corners = stage.corners();
+      for (int i = 0; i < points; ++i) {
+        const CUtensorMap* const map = block_.maps + stage.point<C>(i << box.log_rows()).level;
+        for (int slot = 0; slot < box.rows(); slot += kCopies, corners += kCopies) {
+          int2 corner[kCopies];
+#pragma unroll
+          for (int k = 0; k < kCopies; ++k) {
+            corner[k] = corners[k];
+          }
+#pragma unroll
+          for (int k = 0; k < kCopies; ++k) {
+            cuda::tma_load_4d(tile, map, {batch_channel_, corner[k].x, corner[k].y, batch_image_},
+                              cursor_.full());
+            tile += box.tile_bytes;
+          }
+        }
+      }
+    }
+    __syncwarp();
   }
 
   // --- the order of batches and stages --------------------------------------------------------
@@ -186,17 +206,21 @@ class TileProducer {
       location_ = load();
     }
     locate(location_, point_ + lane_point());
-    batch_unit_ = __shfl_sync(0xffffffffu, units_, consumer_);
+    batch_number_ = unit_.number;
+    batch_image_ = unit_.batch;
+    batch_channel_ = unit_.head * static_cast<int>(arguments_.inputs.sizes.channels) +
+                     unit_.box * arguments_.box.bytes / static_cast<int>(sizeof(T));
     batch_point_ = point_;
-    cursor_ = block_.moved(turn_, first_ + consumer_ * step_);
-    batch_consumer_ = consumer_;
+    if (kSeveral) {
+      cursor_ = block_.moved(turn_, first_ + consumer_ * step_);
+      batch_consumer_ = consumer_;
+    }
     if (++consumer_ == count_) {
       consumer_ = 0;
       point_ += arguments_.box.batch_points();
       if (point_ >= row_points_) {
         point_ = 0;
-        units_ = next_units_;
-        next_units_ = next_units();
+        next_units();
       }
     }
     if (arguments_.algorithm.point_buffers > 1) {
@@ -209,11 +233,13 @@ class TileProducer {
     cursor_.advance();
     ++filled_;
     if (++batch_stage_ == arguments_.box.stages_per_batch() || end_point >= row_points_) {
-      if (batch_consumer_ == count_ - 1) {
+      if (kSeveral && batch_consumer_ == count_ - 1) {
         turn_ = cursor_;
         turn_filled_ += batch_stage_;
       }
-      filled_ = turn_filled_;
+      if (kSeveral) {
+        filled_ = turn_filled_;
+      }
       batch_stage_ = 0;
     }
   }
@@ -245,7 +271,9 @@ class TileProducer {
       }
     }
     for (batch_consumer_ = 0; batch_consumer_ < count_; ++batch_consumer_) {
-      cursor_ = block_.moved(turn_, first_ + batch_consumer_ * step_);
+      if (kSeveral) {
+        cursor_ = block_.moved(turn_, first_ + batch_consumer_ * step_);
+      }
       const TileStage stage = wait_for_stage();
       if (is_elected()) {
         stage.unit() = -1;
@@ -259,11 +287,14 @@ class TileProducer {
   const Block& block_;
   int first_, step_, count_, row_points_;
   // The next batch to be loaded; units in the lane of each consumer.
-  int units_, next_units_, round_ = 0, consumer_ = 0, point_ = 0;
+  TileUnit units_;
+  int next_number_, round_ = 0, consumer_ = 0, point_ = 0;
+  TileUnit unit_;  // of consumer_
   Location location_;
-  // The batch whose stages are being filled; left_, top_ and place_ are those of this lane's point.
-  int batch_unit_ = 0, batch_point_ = 0, batch_consumer_ = 0, batch_stage_ = 0;
-  int left_ = 0, top_ = 0;
+  // The batch whose stages are being filled; corner_ and place_ are those of this lane's point.
+  int batch_number_ = 0, batch_image_ = 0, batch_channel_ = 0;
+  int batch_point_ = 0, batch_consumer_ = 0, batch_stage_ = 0;
+  int2 corner_ = {};
   TilePoint<C> place_;
   // Positions in the rings, and the stages of one consumer that were filled before.
   typename Block::Cursor turn_, cursor_;

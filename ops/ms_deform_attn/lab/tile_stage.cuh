@@ -9,10 +9,11 @@ namespace warpfuse::lab {
 
 using cuda::Compute;
 
-/// What a consumer must know of a point: the place between the tile's four pixels, and the weight.
+/// A point: the place between the tile's four pixels, the weight, and the level.
 template <typename C>
 struct alignas(4 * sizeof(C)) TilePoint {
   C x, y, weight;
+  int level;
 };
 
 /// A stage of a ring: tiles of up to 32 points, [points][rows][4 pixels][box], their places, and
@@ -20,51 +21,54 @@ struct alignas(4 * sizeof(C)) TilePoint {
 struct TileStage {
   static constexpr int kTileBytes = 4096;
   static constexpr int kPointBytes = 32 * sizeof(TilePoint<double>);
-  static constexpr int kUnitOffset = kTileBytes + kPointBytes;
+  static constexpr int kCornerOffset = kTileBytes + kPointBytes;
+  static constexpr int kUnitOffset = kCornerOffset + 32 * sizeof(int2);
   static constexpr int kBytes = kUnitOffset + 128;  // the next stage's tiles are aligned to 128
 
   char* memory;
 
-  __device__ const char* tile(const TileBox& box, int index) const {
-    return memory + index * box.tile_bytes;
-  }
   template <typename C>
   __device__ TilePoint<C>& point(int index) const {
     return reinterpret_cast<TilePoint<C>*>(memory + kTileBytes)[index];
   }
+  /// x and y of a tile's first pixel, for the lane that starts the copies.
+  __device__ int2* corners() const { return reinterpret_cast<int2*>(memory + kCornerOffset); }
   __device__ int& unit() const { return *reinterpret_cast<int*>(memory + kUnitOffset); }
 };
 
-/// The shared memory of a block: stages of each consumer, rings' barriers, and in the beginning a
-/// map of a level per warp in the place of the stages.
+/// The shared memory of a block: stages of each consumer, rings' barriers, the levels; and in the
+/// beginning a map of a level per warp in the place of the stages.
 template <int kStages>
 struct TileBlock {
   using Ring = cuda::Ring<kStages, TileStage::kBytes>;
   using Cursor = cuda::RingCursor<Ring>;
 
-  static constexpr int bytes(int consumers) {
+  static constexpr int64_t bytes(int consumers, int64_t levels) {
     constexpr int kAlignment = 128;
-    return kAlignment +
-           consumers * (kStages * TileStage::kBytes + static_cast<int>(sizeof(Ring)));
+    return kAlignment + consumers * int64_t{kStages * TileStage::kBytes + sizeof(Ring)} +
+           levels * int64_t{sizeof(TileLevel)};
   }
 
   char* stages;  // [consumers][kStages][TileStage::kBytes]
   Ring* rings;   // [consumers]
-  const CUtensorMap* maps;
+  TileLevel* levels;
+  const CUtensorMap* maps;  // of levels
 
   /// By all threads of the block.
   __device__ TileBlock(char* memory, const CUtensorMap& model, const TileArguments& arguments) {
     const TileAlgorithm& algorithm = arguments.algorithm;
-    const int levels = static_cast<int>(arguments.inputs.sizes.levels);
+    const int level_count = static_cast<int>(arguments.inputs.sizes.levels);
     const int warp = static_cast<int>(threadIdx.x) / 32;
     stages = memory + (-cuda::shared_address(memory) & 127u);
     rings = reinterpret_cast<Ring*>(stages +
                                     algorithm.consumers * kStages * TileStage::kBytes);
-    CUtensorMap* const own_maps = arguments.level_maps + int64_t{blockIdx.x} * levels;
-    for (int level = warp; level < levels; level += algorithm.warps()) {
-      write_level_map(model, arguments, level,
+    levels = reinterpret_cast<TileLevel*>(rings + algorithm.consumers);
+    CUtensorMap* const own_maps = arguments.level_maps + int64_t{blockIdx.x} * level_count;
+    for (int i = warp; i < level_count; i += algorithm.warps()) {
+      levels[i] = TileLevel(arguments.inputs, i);
+      write_level_map(model, arguments.inputs, levels[i],
                       reinterpret_cast<unsigned*>(stages + warp * sizeof(CUtensorMap)),
-                      own_maps + level);
+                      own_maps + i);
     }
     for (int i = static_cast<int>(threadIdx.x); i < algorithm.consumers;
          i += static_cast<int>(blockDim.x)) {
@@ -98,19 +102,31 @@ struct TileBlock {
 
 /// A unit of work: queries of one batch and head, some of their channels.
 struct TileUnit {
-  int batch, head, box, query;
+  int number = 0, batch = 0, head = 0, box = 0, query = 0;
 
-  __device__ TileUnit(const TileArguments& arguments, int unit) {
+  TileUnit() = default;
+  __device__ TileUnit(const TileArguments& arguments, int number) : number(number) {
     const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
     const TileBox& tile = arguments.box;
     const unsigned groups = (static_cast<unsigned>(sizes.queries) + tile.rows() - 1) >>
                             tile.log_rows();
-    const unsigned number = static_cast<unsigned>(unit);
-    const unsigned plane = number / groups, batch_head = plane / tile.count;
-    query = static_cast<int>((number - plane * groups) << tile.log_rows());
+    const unsigned plane = static_cast<unsigned>(number) / groups, batch_head = plane / tile.count;
+    query = static_cast<int>((static_cast<unsigned>(number) - plane * groups) << tile.log_rows());
     box = static_cast<int>(plane - batch_head * tile.count);
     batch = static_cast<int>(batch_head / static_cast<unsigned>(sizes.heads));
     head = static_cast<int>(batch_head - batch * static_cast<unsigned>(sizes.heads));
+  }
+
+  /// That of another lane.
+  __device__ TileUnit of_lane(int lane) const {
+    constexpr unsigned kAll = 0xffffffffu;
+    TileUnit other;
+    other.number = __shfl_sync(kAll, number, lane);
+    other.batch = __shfl_sync(kAll, batch, lane);
+    other.head = __shfl_sync(kAll, head, lane);
+    other.box = __shfl_sync(kAll, box, lane);
+    other.query = __shfl_sync(kAll, query, lane);
+    return other;
   }
 
   __device__ bool has_row(const MsDeformAttnSizes& sizes, int slot) const {

@@ -9,17 +9,19 @@
 namespace warpfuse::lab {
 namespace {
 
-constexpr int kMaxThreads = 512;
+/// Threads of a block, and blocks per multiprocessor for the register allocation.
+constexpr int kTmaThreads = 256, kTmaBlocks = 2;
+constexpr int kThreads = 512, kBlocks = 2;
 
 /// Persistent: each warp fills its own stages and consumes them.
 template <typename T, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, 1)
+__global__ void __launch_bounds__(kTmaThreads, kTmaBlocks)
     tma_kernel(const __grid_constant__ CUtensorMap model,
                const __grid_constant__ TileArguments arguments) {
   extern __shared__ char memory[];
   const TileBlock<kStages> block(memory, model, arguments);
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  TileProducer<T, kStages> producer(arguments, block, warp, arguments.algorithm.consumers);
+  TileProducer<T, kStages, false> producer(arguments, block, warp, arguments.algorithm.consumers);
   TileConsumer<T, kStages> consumer(arguments, block, warp);
   for (int i = 0; i < kStages; ++i) {
     producer.fill();
@@ -30,8 +32,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
 }
 
 /// Persistent and warp-specialised: the first warps fill the stages of the others.
-template <typename T, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, 1)
+template <typename T, int kStages, bool kShiftsRegisters>
+__global__ void __launch_bounds__(kThreads, kShiftsRegisters ? 1 : kBlocks)
     tma_ws_kernel(const __grid_constant__ CUtensorMap model,
                   const __grid_constant__ TileArguments arguments) {
   extern __shared__ char memory[];
@@ -39,14 +41,14 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   const TileAlgorithm& algorithm = arguments.algorithm;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < algorithm.producers) {
-    if (algorithm.shift_registers) {
+    if constexpr (kShiftsRegisters) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
     }
-    TileProducer<T, kStages> producer(arguments, block, warp, algorithm.producers);
+    TileProducer<T, kStages, true> producer(arguments, block, warp, algorithm.producers);
     while (producer.fill()) {
     }
   } else {
-    if (algorithm.shift_registers) {
+    if constexpr (kShiftsRegisters) {
       asm volatile("setmaxnreg.inc.sync.aligned.u32 144;");
     }
     TileConsumer<T, kStages> consumer(arguments, block, warp - algorithm.producers);
@@ -59,26 +61,29 @@ using Kernel = void (*)(CUtensorMap, TileArguments);
 
 struct Launch {
   Kernel kernel;
-  int shared_bytes;
+  int64_t shared_bytes;
 };
 
 template <typename T, int kStages>
-Launch launch_of(const TileAlgorithm& algorithm) {
-  return {algorithm.has_roles() ? tma_ws_kernel<T, kStages> : tma_kernel<T, kStages>,
-          TileBlock<kStages>::bytes(algorithm.consumers)};
+Launch launch_of(const TileAlgorithm& algorithm, int64_t levels) {
+  const Kernel kernel = !algorithm.has_roles()        ? tma_kernel<T, kStages>
+                        : algorithm.shift_registers ? tma_ws_kernel<T, kStages, true>
+                                                    : tma_ws_kernel<T, kStages, false>;
+  return {kernel, TileBlock<kStages>::bytes(algorithm.consumers, levels)};
 }
 
 Launch launch_of(const TileArguments& arguments) {
   const TileAlgorithm& algorithm = arguments.algorithm;
+  const int64_t levels = arguments.inputs.sizes.levels;
   return cuda::dispatch(arguments.inputs.dtype, [&](auto zero) {
     using T = decltype(zero);
     switch (algorithm.stages) {
       case 1:
-        return launch_of<T, 1>(algorithm);
+        return launch_of<T, 1>(algorithm, levels);
       case 2:
-        return launch_of<T, 2>(algorithm);
+        return launch_of<T, 2>(algorithm, levels);
       default:
-        return launch_of<T, 4>(algorithm);
+        return launch_of<T, 4>(algorithm, levels);
     }
   });
 }
@@ -110,7 +115,7 @@ TileBox::TileBox(const MsDeformAttnSizes& sizes, DType dtype) {
 cudaError_t tile_blocks(const TileArguments& arguments, int& blocks) {
   const auto [kernel, shared_bytes] = launch_of(arguments);
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           shared_bytes);
+                                           static_cast<int>(shared_bytes));
   int per_multiprocessor = 0, device = 0, multiprocessors = 0;
   if (error == cudaSuccess) {
     error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -130,13 +135,11 @@ cudaError_t tile_blocks(const TileArguments& arguments, int& blocks) {
 
 cudaError_t launch_tiles(const TileArguments& arguments, int blocks, cudaStream_t stream) {
   const MsDeformAttnInputs& in = arguments.inputs;
-  const int64_t bytes = element_bytes(in.dtype), head = in.sizes.channels * bytes,
-                pixel = in.sizes.heads * head;
+  const int64_t bytes = element_bytes(in.dtype), pixel = in.sizes.pixel_elements() * bytes;
   CUtensorMap model;
   cudaError_t error = cuda::encode_tensor_map(
       model, map_type(in.dtype), in.value,
-      {{in.sizes.channels, arguments.box.bytes / static_cast<int>(bytes), bytes},
-       {in.sizes.heads, 1, head},
+      {{in.sizes.heads * in.sizes.channels, arguments.box.bytes / static_cast<int>(bytes), bytes},
        {1, 2, pixel},
        {1, 2, pixel},
        {in.sizes.batches, 1, in.sizes.pixels * pixel}},

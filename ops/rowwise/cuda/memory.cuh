@@ -71,6 +71,14 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
+__device__ __forceinline__ uint4 load_shared_16_bytes(unsigned shared) {
+  uint4 bits;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+               : "r"(shared));
+  return bits;
+}
+
 __device__ __forceinline__ void copy_16_bytes(unsigned shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
@@ -123,11 +131,7 @@ class Staging {
     return first_ + slot * slot_bytes_ + input * input_bytes_;
   }
   __device__ uint4 load(int slot, int input) const {
-    uint4 bits;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-                 : "r"(at(slot, input)));
-    return bits;
+    return load_shared_16_bytes(at(slot, input));
   }
   __device__ void store(int slot, int input, const uint4& bits) const {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at(slot, input)), "r"(bits.x),
