@@ -60,8 +60,12 @@ for tool in "${TOOLS[@]}"; do
     grep -q 'Invalid __global__ read' "$log" || fail "$tool did not see a read past the end of a tensor ($CODE)"
   fi
 
+  # Tiles that the TMA unit fetches: racecheck does not see an mbarrier that one lane of a warp arrives at
+  # for all, nor does initcheck see who writes a tensor map first.
+  cases="[sanitize]"
+  if [ "$tool" = memcheck ] || [ "$tool" = synccheck ]; then cases="[sanitize],[sanitize-tiles]"; fi
   say "$tool: the kernels of warpfuse"
-  sanitize "$tool" "$tests" "[sanitize]"
+  sanitize "$tool" "$tests" "$cases"
   # 77: some test case was skipped.
   [ $CODE -eq 0 ] || [ $CODE -eq $SKIPPED ] || fail "$tool found errors, or tests failed ($CODE)"
   echo "$tool: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|assertions|skipped' "$log" | sed 's/^=* //' | paste -sd ' ')"

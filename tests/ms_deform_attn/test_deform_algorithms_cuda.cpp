@@ -27,20 +27,22 @@ at::Tensor attend_by(const DeformInputs& in, const std::string& algorithm) {
 
 /// Whether the lab's operator takes the GPU; else the test is skipped.
 bool has_lab() {
-  const bool found =
-      c10::Dispatcher::singleton().findSchema({"warpfuse_lab::ms_deform_attn_algorithm", ""}).has_value();
+  const bool found = c10::Dispatcher::singleton()
+                         .findSchema({"warpfuse_lab::ms_deform_attn_algorithm", ""})
+                         .has_value();
   if (!found) {
     skip_test("libwarpfuse_lab.so is not built: it needs architecture 9.0a");
   }
   return found;
 }
 
-const std::vector<std::string> kRatios = {"tma",        "tma_ws:1:7",  "tma_ws:2:6",
-                                          "tma_ws:4:4", "tma_ws:4:12", "tma_ws:8:8"};
+const std::vector<std::string> kRatios = {"tma",         "tma_ws:1:7", "tma_ws:2:6",   "tma_ws:4:4",
+                                          "tma_ws:4:12", "tma_ws:8:8", "tma_ws_design"};
 const std::vector<std::string> kOptions = {
-    "tma:stages=1",
+    "tma:warps=8",
     "tma:stages=4:warps=8",
-    "tma:points=1:scheduler=atomic:warps=4",
+    "tma:points=1:scheduler=atomic",
+    "tma:stages=2",
     "tma_ws:1:7:stages=1:empty=named",
     "tma_ws:2:6:stages=2:empty=named",
     "tma_ws:2:6:stages=4:empty=block",
@@ -66,19 +68,20 @@ WARPFUSE_GPU_TEST("deformable attention by all algorithms", "[ms_deform_attn][la
                                 .channels = channels,
                                 .points = points,
                                 .levels = {{6, 4}, {3, 5}, {1, 1}, {9, 2}, {1, 7}}};
-        const DeformInputs in(shape, dtype, device,
-                              points == 3 ? at::kFloat : dtype, points == 4 ? at::kFloat : dtype);
+        const DeformInputs in(shape, dtype, device, points == 3 ? at::kFloat : dtype,
+                              points == 4 ? at::kFloat : dtype);
+        const DeformExpected expected(in);
         for (const std::string& algorithm : kRatios) {
           INFO(shape.text() << ", " << dtype << ", " << algorithm);
           if (channels * in.value.element_size() % 16 != 0) {
             CHECK_THAT(error_of([&] { attend_by(in, algorithm); }),
-                              Catch::Matchers::Contains(
-                                  "warpfuse_lab::ms_deform_attn_algorithm: algorithm: expected"));
+                       Catch::Matchers::Contains(
+                           "warpfuse_lab::ms_deform_attn_algorithm: algorithm: expected"));
           } else {
-            CHECK(deform_mismatch(attend_by(in, algorithm), in) == "");
+            CHECK(expected.mismatch(attend_by(in, algorithm)) == "");
           }
         }
-        CHECK(deform_mismatch(attend_by(in, "gather"), in) == "");
+        CHECK(expected.mismatch(attend_by(in, "gather")) == "");
       }
     }
   }
@@ -91,15 +94,16 @@ WARPFUSE_GPU_TEST("the options of deformable attention's algorithms", "[ms_defor
   const Poison poison;
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t levels : {1, 2, 4}) {
-      DeformShape shape{.batches = 3, .queries = 4001, .heads = 8, .channels = 32, .points = 4};
+      DeformShape shape{.batches = 3, .queries = 2001, .heads = 8, .channels = 32, .points = 4};
       shape.levels.assign(levels, {30, 17});
       const DeformInputs in(shape, dtype, device, at::kFloat, at::kFloat);
+      const DeformExpected expected(in);
       for (const std::string& algorithm : kOptions) {
         if (dtype == at::kDouble && algorithm.find("block") != std::string::npos) {
           continue;  // eight stages would be needed
         }
         INFO(shape.text() << ", " << dtype << ", " << algorithm);
-        CHECK(deform_mismatch(attend_by(in, algorithm), in) == "");
+        CHECK(expected.mismatch(attend_by(in, algorithm)) == "");
       }
     }
   }
@@ -167,6 +171,24 @@ WARPFUSE_GPU_TEST("deformable attention by tiles in a CUDA graph and on two stre
   }
 }
 
+WARPFUSE_GPU_TEST("tiles of deformable attention", "[sanitize-tiles]") {
+  if (!has_lab()) {
+    return;
+  }
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    const DeformShape shape{.queries = 9, .channels = 32, .levels = {{3, 4}, {1, 1}}};
+    const DeformInputs host(shape, dtype, at::kCPU);
+    DeformInputs in = host;
+    for (at::Tensor* tensor : {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights}) {
+      *tensor = tensor->to(device);
+    }
+    for (const std::string& algorithm : kRatios) {
+      INFO(dtype << " " << algorithm);
+      CHECK(deform_mismatch(attend_by(in, algorithm), host) == "");
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("names of algorithms that are not known", "[ms_deform_attn][lab]") {
   if (!has_lab()) {
     return;
@@ -177,8 +199,8 @@ WARPFUSE_GPU_TEST("names of algorithms that are not known", "[ms_deform_attn][la
         "tma:empty=block", "tma_ws:2:6:registers=shift", "tma_ws:4:12:stages=4:empty=named",
         "tma_ws:2:6:empty=block:scheduler=atomic", "tma_ws:2:6:warps=8"}) {
     INFO(name);
-    CHECK_THAT(error_of([&] { attend_by(in, name); }),
-                      Catch::Matchers::Contains(
-                          "warpfuse_lab::ms_deform_attn_algorithm: algorithm: expected"));
+    CHECK_THAT(
+        error_of([&] { attend_by(in, name); }),
+        Catch::Matchers::Contains("warpfuse_lab::ms_deform_attn_algorithm: algorithm: expected"));
   }
 }

@@ -74,30 +74,31 @@ at::Tensor deform_softmax(const at::Tensor& logits) {
   return logits.cpu().to(at::kDouble).flatten(-2).softmax(-1).view_as(logits);
 }
 
-std::string deform_mismatch(const at::Tensor& output, const DeformInputs& in, bool softmax) {
+DeformExpected::DeformExpected(const DeformInputs& in, bool softmax)
+    : dtype_(in.value.scalar_type()) {
   const at::Tensor weights = softmax ? deform_softmax(in.weights) : in.weights;
-  const at::Tensor expected = deform_reference(in.value, in.shapes, in.locations, weights);
-  if (output.sizes() != expected.sizes() || output.scalar_type() != in.value.scalar_type() ||
-      !output.is_contiguous()) {
-    return c10::str("not a contiguous ", expected.sizes(), " of ", in.value.scalar_type());
-  }
+  value_ = deform_reference(in.value, in.shapes, in.locations, weights);
   // Besides roundings of terms: those of float32 coordinates, which move a point.
   const at::Tensor size = in.value.cpu().to(at::kDouble).abs();
   const at::Tensor largest = at::where(size.isfinite(), size, 0.0).max();
   const at::Tensor moved = (weights.cpu().to(at::kDouble).abs().sum({-2, -1}) * largest * 0.1)
                                .repeat_interleave(in.value.size(3), -1);
-  const at::Tensor bound =
-      deform_reference(in.value.abs(), in.shapes, in.locations, weights.abs()) + moved;
-  const at::ScalarType dtype = in.value.scalar_type();
-  const double tolerance = dtype == at::kDouble  ? 1e-12
-                           : dtype == at::kFloat ? 2e-5
-                           : dtype == at::kHalf  ? 7e-4
-                                                 : 5e-3;
+  bound_ = deform_reference(in.value.abs(), in.shapes, in.locations, weights.abs()) + moved;
+}
+
+std::string DeformExpected::mismatch(const at::Tensor& output) const {
+  if (output.sizes() != value_.sizes() || output.scalar_type() != dtype_ ||
+      !output.is_contiguous()) {
+    return c10::str("not a contiguous ", value_.sizes(), " of ", dtype_);
+  }
+  const double tolerance = dtype_ == at::kDouble  ? 1e-12
+                           : dtype_ == at::kFloat ? 2e-5
+                           : dtype_ == at::kHalf  ? 7e-4
+                                                  : 5e-3;
   const at::Tensor actual = output.cpu().to(at::kDouble);
-  const at::Tensor finite = at::isfinite(expected);
-  const at::Tensor close = (actual - expected).abs() <= bound * tolerance;
-  const at::Tensor same =
-      (actual == expected).logical_or(actual.isnan().logical_and(expected.isnan()));
+  const at::Tensor finite = at::isfinite(value_);
+  const at::Tensor close = (actual - value_).abs() <= bound_ * tolerance;
+  const at::Tensor same = (actual == value_).logical_or(actual.isnan().logical_and(value_.isnan()));
   const at::Tensor wrong = at::where(finite, close, same).logical_not().flatten().nonzero();
   if (wrong.numel() == 0) {
     return "";
@@ -105,5 +106,9 @@ std::string deform_mismatch(const at::Tensor& output, const DeformInputs& in, bo
   const auto at = wrong[0][0].item<int64_t>();
   return c10::str(wrong.size(0), " of ", actual.numel(), " wrong; element ", at, " is ",
                   actual.flatten()[at].item<double>(), ", expected ",
-                  expected.flatten()[at].item<double>());
+                  value_.flatten()[at].item<double>());
+}
+
+std::string deform_mismatch(const at::Tensor& output, const DeformInputs& inputs, bool softmax) {
+  return DeformExpected(inputs, softmax).mismatch(output);
 }

@@ -41,7 +41,19 @@ at::Tensor deform_reference(const at::Tensor& value, const at::Tensor& shapes,
 /// Softmax over a row's levels and points.
 at::Tensor deform_softmax(const at::Tensor& logits);
 
-/// Empty where `output` is `inputs`' result: NaN and infinities alike, every error within the
-/// dtype's bound of the sum of the terms' absolute values.
+/// What grid_sampler makes of inputs, to be compared with several outputs.
+class DeformExpected {
+ public:
+  explicit DeformExpected(const DeformInputs& inputs, bool softmax = false);
+
+  /// Empty where `output` is as expected: NaN and infinities alike, every error within the dtype's
+  /// bound of the sum of the terms' absolute values.
+  std::string mismatch(const at::Tensor& output) const;
+
+ private:
+  at::ScalarType dtype_;
+  at::Tensor value_, bound_;
+};
+
 std::string deform_mismatch(const at::Tensor& output, const DeformInputs& inputs,
                             bool softmax = false);

@@ -3,6 +3,7 @@
 //
 //   gather                      the plugin's ms_deform_attn
 //   tma                         a persistent kernel that reads 2 x 2 pixels by the TMA unit
+//   tma_ws_design               the first draft of the next (design_kernel.cuh)
 //   tma_ws:PRODUCERS:CONSUMERS  the same with warps that fill stages and warps that consume them
 //
 // Behind tma and tma_ws, in any order: :stages=1|2|4 :points=1|2 :scheduler=static|atomic
@@ -29,9 +30,9 @@ namespace {
 
 constexpr const char* kName = "ms_deform_attn_algorithm";
 
-#define WARPFUSE_LAB_CHECK(condition, argument, expected, ...)                                     \
-  TORCH_CHECK(condition, "warpfuse_lab::", kName, ": ", argument, ": expected ", expected, ", got ", \
-              __VA_ARGS__)
+#define WARPFUSE_LAB_CHECK(condition, argument, expected, ...)                             \
+  TORCH_CHECK(condition, "warpfuse_lab::", kName, ": ", argument, ": expected ", expected, \
+              ", got ", __VA_ARGS__)
 
 // --- names ------------------------------------------------------------------------------------
 
@@ -99,7 +100,11 @@ TileAlgorithm parse(std::string_view text) {
   TileAlgorithm algorithm;
   size_t options = 1;
   bool known = parts[0] == "tma";
+  if (text == "tma_ws_design") {
+    return {.is_design = true, .producers = 2, .consumers = 6};
+  }
   if (parts[0] == "tma_ws" && parts.size() >= 3) {
+    algorithm.stages = 2;
     algorithm.producers = number(parts[1]);
     algorithm.consumers = number(parts[2]);
     known = algorithm.producers >= 1 && algorithm.consumers >= algorithm.producers &&
@@ -110,12 +115,12 @@ TileAlgorithm parse(std::string_view text) {
     known = set_option(algorithm, parts[i]);
   }
   WARPFUSE_LAB_CHECK(known, "algorithm",
-                     "gather, tma or tma_ws:PRODUCERS:CONSUMERS (at most 16 warps) with its options",
+                     "gather, tma, tma_ws:PRODUCERS:CONSUMERS (at most 16 warps) with its options, "
+                     "or tma_ws_design",
                      text);
-  WARPFUSE_LAB_CHECK(!algorithm.shift_registers ||
-                         (algorithm.producers % 4 == 0 && algorithm.consumers % 4 == 0),
-                     "algorithm", "registers=shift where roles are whole warpgroups of 4 warps",
-                     text);
+  WARPFUSE_LAB_CHECK(
+      !algorithm.shift_registers || (algorithm.producers % 4 == 0 && algorithm.consumers % 4 == 0),
+      "algorithm", "registers=shift where roles are whole warpgroups of 4 warps", text);
   WARPFUSE_LAB_CHECK(algorithm.empty_signal != EmptySignal::named ||
                          algorithm.consumers * algorithm.stages <= kNamedBarriers,
                      "algorithm", "empty=named with at most 15 stages in all", text);
@@ -142,21 +147,21 @@ at::Tensor attend_by_tiles(const DeformTensors& in, TileAlgorithm algorithm,
   const auto on_meta = [](const at::Tensor& tensor) { return tensor.to(at::kMeta); };
   plugin().call(on_meta(in.value), on_meta(in.spatial_shapes), on_meta(in.level_start_index),
                 on_meta(in.sampling_locations), on_meta(in.attention_weights), false);
-  for (const at::Tensor& tensor : {in.spatial_shapes, in.level_start_index, in.sampling_locations,
-                                   in.attention_weights}) {
+  for (const at::Tensor& tensor :
+       {in.spatial_shapes, in.level_start_index, in.sampling_locations, in.attention_weights}) {
     WARPFUSE_LAB_CHECK(tensor.device() == in.value.device(), "value", "tensors on one device",
                        c10::str(in.value.device(), " and ", tensor.device()));
   }
   const at::Tensor value = in.value.contiguous(), locations = in.sampling_locations.contiguous();
-  const MsDeformAttnSizes sizes{value.size(0),     value.size(1),     value.size(2),
-                                value.size(3),     locations.size(1), locations.size(3),
+  const MsDeformAttnSizes sizes{value.size(0),    value.size(1),     value.size(2),
+                                value.size(3),    locations.size(1), locations.size(3),
                                 locations.size(4)};
   const int64_t head_bytes = sizes.channels * value.element_size();
-  WARPFUSE_LAB_CHECK(head_bytes % 16 == 0 && at::cuda::getCurrentDeviceProperties()->major == 9,
-                     "algorithm",
-                     "gather where D * element size is no multiple of 16 bytes, or the GPU's compute "
-                     "capability is not 9.0",
-                     name);
+  WARPFUSE_LAB_CHECK(
+      head_bytes % 16 == 0 && at::cuda::getCurrentDeviceProperties()->major == 9, "algorithm",
+      "gather where D * element size is no multiple of 16 bytes, or the GPU's compute "
+      "capability is not 9.0",
+      name);
   const std::vector<int64_t> shape{sizes.batches, sizes.queries, sizes.heads * sizes.channels};
   if (value.numel() == 0 || in.attention_weights.numel() == 0) {
     return at::zeros(shape, value.options());
@@ -173,8 +178,8 @@ at::Tensor attend_by_tiles(const DeformTensors& in, TileAlgorithm algorithm,
   };
   WARPFUSE_LAB_CHECK(units < INT32_MAX && is_aligned(value, 16) &&
                          is_aligned(locations, 2 * locations.element_size()),
-                     "algorithm", "gather for values and locations that are not aligned, or so many",
-                     name);
+                     "algorithm",
+                     "gather for values and locations that are not aligned, or so many", name);
   TileArguments arguments{
       {value.const_data_ptr(), shapes.const_data_ptr<int64_t>(), starts.const_data_ptr<int64_t>(),
        locations.const_data_ptr(), weights.const_data_ptr(), to_dtype(value.scalar_type()),
@@ -192,9 +197,9 @@ at::Tensor attend_by_tiles(const DeformTensors& in, TileAlgorithm algorithm,
   }
   int blocks = 0;
   C10_CUDA_CHECK(tile_blocks(arguments, blocks));
-  const at::Tensor maps = at::empty(
-      {blocks * sizes.levels * static_cast<int64_t>(sizeof(CUtensorMap))},
-      value.options().dtype(at::kByte));
+  const at::Tensor maps =
+      at::empty({blocks * sizes.levels * static_cast<int64_t>(sizeof(CUtensorMap))},
+                value.options().dtype(at::kByte));
   arguments.level_maps = reinterpret_cast<CUtensorMap*>(maps.mutable_data_ptr());
   at::Tensor next_unit;
   if (algorithm.atomic_scheduler) {

@@ -21,11 +21,12 @@ inline constexpr int kMaxWarps = 16;       // of a block
 inline constexpr int kNamedBarriers = 15;  // beside that of __syncthreads()
 
 struct TileAlgorithm {
-  int producers = 0, consumers = 8;  // warps of a block
-  int stages = 2;                     // per consumer: 1, 2 or 4
-  int point_buffers = 2;              // 2: the next points are read while these are copied
-  bool atomic_scheduler = false;      // units of work in the order of demand
-  bool shift_registers = false;       // from producers to consumers, by setmaxnreg
+  bool is_design = false;            // design_kernel.cuh, which has no options
+  int producers = 0, consumers = 4;  // warps of a block
+  int stages = 1;                    // per consumer: 1, 2 or 4
+  int point_buffers = 2;             // 2: the next points are read while these are copied
+  bool atomic_scheduler = false;     // units of work in the order of demand
+  bool shift_registers = false;      // from producers to consumers, by setmaxnreg
   EmptySignal empty_signal = EmptySignal::mbarrier;
 
   bool has_roles() const { return producers > 0; }
@@ -48,16 +49,18 @@ struct TileBox {
   WARPFUSE_HOST_DEVICE int batch_points() const { return 1 << log_lanes; }
   /// Points of each row in a stage.
   WARPFUSE_HOST_DEVICE int stage_points() const { return log_lanes == 0 ? 1 : 2; }
-  WARPFUSE_HOST_DEVICE int stages_per_batch() const { return log_lanes == 0 ? 1 : batch_points() / 2; }
+  WARPFUSE_HOST_DEVICE int stages_per_batch() const {
+    return log_lanes == 0 ? 1 : batch_points() / 2;
+  }
 };
 
 struct TileArguments {
   MsDeformAttnInputs inputs;
-  void* output;              // [batches, queries, heads, channels]
+  void* output;  // [batches, queries, heads, channels]
   TileBox box;
-  int units;                 // of work: [batches, heads, boxes, groups of box.rows() queries]
-  CUtensorMap* level_maps;   // [blocks, levels], written by the blocks
-  unsigned* next_unit;       // the atomic scheduler's counter, 0 at first; else null
+  int units;                // of work: [batches, heads, boxes, groups of box.rows() queries]
+  CUtensorMap* level_maps;  // [blocks, levels], written by the blocks
+  unsigned* next_unit;      // the atomic scheduler's counter, 0 at first; else null
   TileAlgorithm algorithm;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ms_deform_attn/deform_rows.cuh"
+#include "ms_deform_attn/lab/tile_point.cuh"
 #include "ms_deform_attn/lab/tile_stage.cuh"
 
 namespace warpfuse::lab {
@@ -11,7 +11,6 @@ template <typename T, int kStages>
 class TileConsumer {
   using C = Compute<T>;
   using Block = TileBlock<kStages>;
-  static constexpr int kVector = cuda::kPack<T>;
 
  public:
   __device__ TileConsumer(const TileArguments& arguments, const Block& block, int consumer)
@@ -38,7 +37,8 @@ class TileConsumer {
     if (unit < arguments_.units && byte_ < box.bytes) {
       for (int i = 0; i < points; ++i) {
         const int index = (i << box.log_rows()) + slot_;
-        add(cursor_.stage() + index * box.tile_bytes, stage.point<C>(index));
+        add_tile<T>(sum_, cursor_.stage() + index * box.tile_bytes, stage.point<C>(index), slot_,
+                    byte_, box.bytes);
       }
     }
     __syncwarp();
@@ -48,7 +48,11 @@ class TileConsumer {
     const bool ends_batch = (point_ & (box.batch_points() - 1)) == 0 || point_ == row_points;
     if (point_ == row_points) {
       if (unit < arguments_.units) {
-        store(TileUnit(arguments_, unit));
+        store_tile_row<T>(arguments_, TileUnit(arguments_, unit), slot_, byte_, sum_);
+      }
+#pragma unroll
+      for (C& sum : sum_) {
+        sum = 0;
       }
       point_ = 0;
     }
@@ -59,31 +63,6 @@ class TileConsumer {
   }
 
  private:
-  /// Rows read the four pixels in different orders, so that neighbouring rows do not find theirs in
-  /// the same banks.
-  __device__ void add(unsigned tile, const TilePoint<C>& point) {
-    const bool swaps_x = slot_ & 1, swaps_y = slot_ & 2;
-    const C x[2] = {swaps_x ? point.x : 1 - point.x, swaps_x ? 1 - point.x : point.x};
-    const C y[2] = {swaps_y ? point.y : 1 - point.y, swaps_y ? 1 - point.y : point.y};
-    C sampled[kVector] = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int corner = i ^ (slot_ & 3);
-      C values[kVector];
-      cuda::unpack<T>(cuda::load_shared_16_bytes(tile + corner * arguments_.box.bytes + byte_),
-                      values);
-      const C weight = x[i % 2] * y[i / 2];
-#pragma unroll
-      for (int c = 0; c < kVector; ++c) {
-        sampled[c] += weight * values[c];
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kVector; ++c) {
-      sum_[c] += point.weight * sampled[c];
-    }
-  }
-
   __device__ void release() {
     switch (arguments_.algorithm.empty_signal) {
       case EmptySignal::mbarrier:
@@ -92,27 +71,11 @@ class TileConsumer {
         }
         return;
       case EmptySignal::named:
-        asm volatile(
-            "bar.arrive %0, 64;" ::"r"(stage_barrier<kStages>(consumer_, cursor_.index()))
-            : "memory");
+        asm volatile("bar.arrive %0, 64;" ::"r"(stage_barrier<kStages>(consumer_, cursor_.index()))
+                     : "memory");
         return;
       case EmptySignal::block:
         return;
-    }
-  }
-
-  __device__ void store(const TileUnit& unit) {
-    const MsDeformAttnSizes& sizes = arguments_.inputs.sizes;
-    const int byte = unit.box * arguments_.box.bytes + byte_;
-    const int row_bytes = static_cast<int>(sizes.channels * sizeof(T));
-    if (unit.has_row(sizes, slot_) && byte_ < arguments_.box.bytes && byte < row_bytes) {
-      cuda::store_16_bytes(
-          static_cast<char*>(arguments_.output) + unit.row(sizes, slot_) * row_bytes + byte,
-          cuda::pack_bits<T>(sum_));
-    }
-#pragma unroll
-    for (int c = 0; c < kVector; ++c) {
-      sum_[c] = 0;
     }
   }
 
@@ -120,7 +83,7 @@ class TileConsumer {
   const Block& block_;
   int consumer_, slot_, byte_, point_ = 0;
   typename Block::Cursor cursor_;
-  C sum_[kVector] = {};
+  C sum_[cuda::kPack<T>] = {};
 };
 
 }  // namespace warpfuse::lab

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hopper/tma.cuh"
-#include "ms_deform_attn/deform_rows.cuh"
+#include "ms_deform_attn/lab/tile_point.cuh"
 #include "ms_deform_attn/lab/tile_stage.cuh"
 
 namespace warpfuse::lab {
@@ -38,9 +38,7 @@ class TileProducer {
         row_points_(static_cast<int>(arguments.inputs.sizes.row_points())),
         turn_(block.first_stage(first)),
         cursor_(turn_) {
-    for (int level = 0; level < arguments.inputs.sizes.levels; ++level) {
-      acquire_level_map(block.maps + level);
-    }
+    acquire_level_maps(block.maps, arguments.inputs);
     next_number_ = next_number();
     next_units();
     if (arguments_.algorithm.point_buffers > 1) {
@@ -79,10 +77,6 @@ class TileProducer {
   }
 
  private:
-  struct Location {
-    C x, y, weight;
-  };
-
   // --- units of work --------------------------------------------------------------------------
 
   /// units_ of the next round, whose numbers were asked for in time.
@@ -105,9 +99,9 @@ class TileProducer {
       const int number = lane == 0 ? static_cast<int>(atomicAdd(arguments_.next_unit, 1u)) : 0;
       return __shfl_sync(0xffffffffu, number, 0);
     }
-    return lane < count_ ? static_cast<int>(min(atomicAdd(arguments_.next_unit, 1u),
-                                                unsigned{INT32_MAX}))
-                         : INT32_MAX;
+    return lane < count_
+               ? static_cast<int>(min(atomicAdd(arguments_.next_unit, 1u), unsigned{INT32_MAX}))
+               : INT32_MAX;
   }
 
   /// Whether the block has a unit in this round: all its warps take part in as many rounds where
@@ -119,40 +113,12 @@ class TileProducer {
     return __any_sync(0xffffffffu, units_.number < arguments_.units);
   }
 
-  // --- points ---------------------------------------------------------------------------------
+  // --- points and copies ----------------------------------------------------------------------
 
   /// This lane's point of the batch at point_ of consumer_. Sets unit_.
-  __device__ Location load() {
+  __device__ TileLocation<C> load() {
     unit_ = kSeveral ? units_.of_lane(consumer_) : units_;
-    const int slot = lane_slot(), point = point_ + lane_point();
-    const MsDeformAttnInputs& in = arguments_.inputs;
-    Location location{-1, -1, 0};  // outside
-    if (unit_.number < arguments_.units && unit_.has_row(in.sizes, slot) && point < row_points_) {
-      const int64_t index = unit_.row(in.sizes, slot) * row_points_ + point;
-      cuda::load_pair_as<T>(in.sampling_locations, in.location_dtype, index, location.x,
-                            location.y);
-      location.weight = cuda::load_as<T>(in.attention_weights, in.weight_dtype, index);
-    }
-    return location;
-  }
-
-  /// corner_ and place_. A tile without a pixel of the level is read as zeros.
-  __device__ void locate(const Location& location, int point) {
-    constexpr int kOutside = -2;
-    corner_ = {kOutside, kOutside};
-    place_ = {0, 0, location.weight, 0};
-    if (point >= row_points_) {
-      return;
-    }
-    place_.level = point / static_cast<int>(arguments_.inputs.sizes.points);
-    const TileLevel& level = block_.levels[place_.level];
-    const C width = static_cast<C>(level.width), height = static_cast<C>(level.height);
-    const C x = location.x * width - C(0.5), y = location.y * height - C(0.5);
-    if (level.width > 0 && x >= -1 && x < width && y >= -1 && y < height) {
-      corner_ = {static_cast<int>(floor(x)), static_cast<int>(floor(y))};
-      place_.x = x - static_cast<C>(corner_.x);
-      place_.y = y - static_cast<C>(corner_.y);
-    }
+    return load_location<T>(arguments_, unit_, lane_slot(), point_ + lane_point());
   }
 
   __device__ int lane_slot() const {
@@ -205,11 +171,11 @@ class TileProducer {
     if (arguments_.algorithm.point_buffers == 1) {
       location_ = load();
     }
-    locate(location_, point_ + lane_point());
+    const int point = point_ + lane_point();
+    locate(location_, point, arguments_, block_.levels, place_, corner_);
     batch_number_ = unit_.number;
     batch_image_ = unit_.batch;
-    batch_channel_ = unit_.head * static_cast<int>(arguments_.inputs.sizes.channels) +
-                     unit_.box * arguments_.box.bytes / static_cast<int>(sizeof(T));
+    batch_channel_ = unit_.channel(arguments_);
     batch_point_ = point_;
     if (kSeveral) {
       cursor_ = block_.moved(turn_, first_ + consumer_ * step_);
@@ -252,8 +218,8 @@ class TileProducer {
     if (signal == EmptySignal::mbarrier) {
       cursor_.producer_wait();
     } else if (signal == EmptySignal::named && filled_ >= kStages) {
-      asm volatile("bar.sync %0, 64;" ::"r"(stage_barrier<kStages>(
-                       first_ + batch_consumer_ * step_, cursor_.index()))
+      asm volatile("bar.sync %0, 64;" ::"r"(
+                       stage_barrier<kStages>(first_ + batch_consumer_ * step_, cursor_.index()))
                    : "memory");
     }
     return block_.stage(cursor_);
@@ -290,7 +256,7 @@ class TileProducer {
   TileUnit units_;
   int next_number_, round_ = 0, consumer_ = 0, point_ = 0;
   TileUnit unit_;  // of consumer_
-  Location location_;
+  TileLocation<C> location_;
   // The batch whose stages are being filled; corner_ and place_ are those of this lane's point.
   int batch_number_ = 0, batch_image_ = 0, batch_channel_ = 0;
   int batch_point_ = 0, batch_consumer_ = 0, batch_stage_ = 0;

@@ -2,19 +2,9 @@
 
 #include "hopper/ring.cuh"
 #include "ms_deform_attn/lab/level_maps.cuh"
-#include "ms_deform_attn/lab/tile_algorithm.h"
-#include "rowwise/cuda/math.cuh"
+#include "ms_deform_attn/lab/tile_point.cuh"
 
 namespace warpfuse::lab {
-
-using cuda::Compute;
-
-/// A point: the place between the tile's four pixels, the weight, and the level.
-template <typename C>
-struct alignas(4 * sizeof(C)) TilePoint {
-  C x, y, weight;
-  int level;
-};
 
 /// A stage of a ring: tiles of up to 32 points, [points][rows][4 pixels][box], their places, and
 /// the unit of work that they belong to.
@@ -57,27 +47,16 @@ struct TileBlock {
   /// By all threads of the block.
   __device__ TileBlock(char* memory, const CUtensorMap& model, const TileArguments& arguments) {
     const TileAlgorithm& algorithm = arguments.algorithm;
-    const int level_count = static_cast<int>(arguments.inputs.sizes.levels);
-    const int warp = static_cast<int>(threadIdx.x) / 32;
     stages = memory + (-cuda::shared_address(memory) & 127u);
-    rings = reinterpret_cast<Ring*>(stages +
-                                    algorithm.consumers * kStages * TileStage::kBytes);
+    rings = reinterpret_cast<Ring*>(stages + algorithm.consumers * kStages * TileStage::kBytes);
     levels = reinterpret_cast<TileLevel*>(rings + algorithm.consumers);
-    CUtensorMap* const own_maps = arguments.level_maps + int64_t{blockIdx.x} * level_count;
-    for (int i = warp; i < level_count; i += algorithm.warps()) {
-      levels[i] = TileLevel(arguments.inputs, i);
-      write_level_map(model, arguments.inputs, levels[i],
-                      reinterpret_cast<unsigned*>(stages + warp * sizeof(CUtensorMap)),
-                      own_maps + i);
-    }
+    maps = write_level_maps(model, arguments, stages, levels, algorithm.warps());
     for (int i = static_cast<int>(threadIdx.x); i < algorithm.consumers;
          i += static_cast<int>(blockDim.x)) {
       rings[i].init(1);
     }
     cuda::fence_mbarrier_init();
-    fence_proxy_async();  // copies to the stages come after the maps there
     __syncthreads();
-    maps = own_maps;
   }
 
   __device__ Cursor first_stage(int consumer) const {
@@ -94,47 +73,6 @@ struct TileBlock {
  private:
   __device__ char* consumer_stages(int consumer) const {
     return stages + consumer * kStages * TileStage::kBytes;
-  }
-  __device__ static void fence_proxy_async() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  }
-};
-
-/// A unit of work: queries of one batch and head, some of their channels.
-struct TileUnit {
-  int number = 0, batch = 0, head = 0, box = 0, query = 0;
-
-  TileUnit() = default;
-  __device__ TileUnit(const TileArguments& arguments, int number) : number(number) {
-    const MsDeformAttnSizes& sizes = arguments.inputs.sizes;
-    const TileBox& tile = arguments.box;
-    const unsigned groups = (static_cast<unsigned>(sizes.queries) + tile.rows() - 1) >>
-                            tile.log_rows();
-    const unsigned plane = static_cast<unsigned>(number) / groups, batch_head = plane / tile.count;
-    query = static_cast<int>((static_cast<unsigned>(number) - plane * groups) << tile.log_rows());
-    box = static_cast<int>(plane - batch_head * tile.count);
-    batch = static_cast<int>(batch_head / static_cast<unsigned>(sizes.heads));
-    head = static_cast<int>(batch_head - batch * static_cast<unsigned>(sizes.heads));
-  }
-
-  /// That of another lane.
-  __device__ TileUnit of_lane(int lane) const {
-    constexpr unsigned kAll = 0xffffffffu;
-    TileUnit other;
-    other.number = __shfl_sync(kAll, number, lane);
-    other.batch = __shfl_sync(kAll, batch, lane);
-    other.head = __shfl_sync(kAll, head, lane);
-    other.box = __shfl_sync(kAll, box, lane);
-    other.query = __shfl_sync(kAll, query, lane);
-    return other;
-  }
-
-  __device__ bool has_row(const MsDeformAttnSizes& sizes, int slot) const {
-    return query + slot < sizes.queries;
-  }
-  /// [batch, query, head] of a row.
-  __device__ int64_t row(const MsDeformAttnSizes& sizes, int slot) const {
-    return (batch * sizes.queries + query + slot) * sizes.heads + head;
   }
 };
 

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "hopper/tensor_map.h"
+#include "ms_deform_attn/lab/design_kernel.cuh"
 #include "ms_deform_attn/lab/tile_consumer.cuh"
 #include "ms_deform_attn/lab/tile_producer.cuh"
 #include "rowwise/cuda/dispatch.cuh"
@@ -66,7 +67,7 @@ struct Launch {
 
 template <typename T, int kStages>
 Launch launch_of(const TileAlgorithm& algorithm, int64_t levels) {
-  const Kernel kernel = !algorithm.has_roles()        ? tma_kernel<T, kStages>
+  const Kernel kernel = !algorithm.has_roles()      ? tma_kernel<T, kStages>
                         : algorithm.shift_registers ? tma_ws_kernel<T, kStages, true>
                                                     : tma_ws_kernel<T, kStages, false>;
   return {kernel, TileBlock<kStages>::bytes(algorithm.consumers, levels)};
@@ -77,6 +78,9 @@ Launch launch_of(const TileArguments& arguments) {
   const int64_t levels = arguments.inputs.sizes.levels;
   return cuda::dispatch(arguments.inputs.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (algorithm.is_design) {
+      return Launch{design_kernel<T>, DesignBlock::bytes<T>(levels)};
+    }
     switch (algorithm.stages) {
       case 1:
         return launch_of<T, 1>(algorithm, levels);
@@ -127,9 +131,9 @@ cudaError_t tile_blocks(const TileArguments& arguments, int& blocks) {
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   }
-  const int consumers = arguments.algorithm.consumers;
+  const int units_per_block = arguments.algorithm.is_design ? 1 : arguments.algorithm.consumers;
   blocks = std::min(per_multiprocessor * multiprocessors,
-                    (arguments.units + consumers - 1) / consumers);
+                    (arguments.units + units_per_block - 1) / units_per_block);
   return error == cudaSuccess && blocks == 0 ? cudaErrorInvalidConfiguration : error;
 }
 
