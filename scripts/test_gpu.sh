@@ -148,6 +148,8 @@ host_and_modules() {
   export_entry "export of the small model" wikitext-small export_small_model
   export_entry "export of a module" softmax-module \
     export_bundles softmax-module module:softmax --variants baseline,fused
+  export_entry "export of Deformable-DETR" deformable-detr-module \
+    export_bundles deformable-detr-module module:deformable-detr
   export_entry "export of a module that draws random numbers" linear-dropout-softmax-module \
     export_bundles linear-dropout-softmax-module module:linear-dropout-softmax
   entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"

@@ -3,8 +3,8 @@
 
 SOURCE is a local Hugging Face GPT-2 folder, a hub name, config:NAME with random weights
 (gpt2, distilgpt2, tiny, or a path to a config.json), or a module that is no language model:
-module:softmax or module:linear-dropout-softmax, the latter also in training, where it draws random
-numbers. Bundles are written to DIR/<variant>-<dtype>/.
+module:softmax, module:deformable-detr or module:linear-dropout-softmax, the last also in training,
+where it draws random numbers. Bundles are written to DIR/<variant>-<dtype>/.
 
     export.py traced_models/wikitext-small -o bundles/wikitext-small --plugin libwarpfuse.so
     export.py config:gpt2 -o bundles/gpt2-random --variants baseline,sdpa --dtype float16
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+import deformable_detr_module
 import linear_dropout_softmax_module
 import softmax_module
 import torch
@@ -43,6 +44,7 @@ METHODS = ("forward", "prefill", "decode")
 MODULES = {
     "softmax": softmax_module,
     "linear-dropout-softmax": linear_dropout_softmax_module,
+    "deformable-detr": deformable_detr_module,
 }
 GPT2_OPERATORS = {"fused": ("softmax", "scaled_masked_softmax")}
 
@@ -118,13 +120,13 @@ def export_module(
     data = serialize(trace(module, {"forward": example}))
     loaded = deserialize(data)
     for rows in (1, 8, 33):
-        x = torch.randn(rows, inputs[0]["shape"][1]).to(DTYPES[dtype])
+        x = torch.randn(rows, *inputs[0]["shape"][1:]).to(DTYPES[dtype])
         results = []
         for each in (loaded, module):
             torch.manual_seed(seed)  # of what the module may draw
             results.append(each(x))
         require_close(*results, f"module at {rows} rows")
-    details = {"inputs": inputs, "softmax_calls_per_step": 1}
+    details = {"inputs": inputs, "softmax_calls_per_step": kind.SOFTMAX_CALLS}
     operators = foreign_operators(loaded, ("forward",))
     write_bundle(
         folder, data, describe(name, "module", variant, dtype, operators, details), files={}

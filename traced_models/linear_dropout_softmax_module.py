@@ -7,6 +7,7 @@ from torch import Tensor, nn
 FEATURES = 1024
 DROPOUT = 0.2
 INPUTS = [{"name": "input", "shape": [128, FEATURES], "dtype": "float32", "std": 1.0}]
+SOFTMAX_CALLS = 1
 
 # The plugin's operators that a variant calls. In training ATen's chain takes its mask from the
 # plugin, so that from the same seed it drops what the fused operator drops.

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 INPUTS = [{"name": "input", "shape": [8, 64], "dtype": "float32", "std": 1.0}]
+SOFTMAX_CALLS = 1
 
 # The plugin's operators that a variant calls.
 OPERATORS: dict[str, tuple[str, ...]] = {"baseline": (), "fused": ("softmax",)}

@@ -174,6 +174,23 @@ class Bundles(Case):
             )
         self.assertFalse(torch.allclose(results["fused"][0], results["fused-train"][0], rtol=1e-2))
 
+    def test_deformable_detr_module(self) -> None:
+        """Both variants agree, and other features give another result."""
+        bundles = self.export("module:deformable-detr", "--plugin", require_plugin())
+        results = {}
+        for name, folder in bundles.items():
+            description = json.loads((folder / "bundle.json").read_text())
+            self.assertEqual(description["softmax_calls_per_step"], 4)
+            (entry,) = description["inputs"]
+            torch.manual_seed(1)
+            x = torch.randn(entry["shape"])
+            module = deserialize((folder / "model.pt").read_bytes())
+            results[name] = module(x)
+            self.assertFalse(torch.equal(module(x.roll(1, dims=1)), results[name]))
+        torch.testing.assert_close(
+            results["fused-float32"], results["baseline-float32"], rtol=1e-4, atol=1e-5
+        )
+
     def test_the_seed_decides_random_weights(self) -> None:
         models = []
         for seed in (1, 1, 2):
@@ -206,7 +223,7 @@ class Refusals(Case):
         self.refuse(2, "invalid int value", source, "--seed", "x")
         self.refuse(2, "unrecognized arguments: --fast", source, "--fast")
         self.refuse(2, "expected gpt2, distilgpt2, tiny", "config:gpt5")
-        self.refuse(2, "known: module:softmax, module:linear-dropout-softmax", "module:gelu")
+        self.refuse(2, "known: module:softmax, module:linear-dropout-softmax, ", "module:gelu")
         self.refuse(2, "cannot write", source, "--variants", "sdpa", out=self.config / "below")
 
     def test_configs(self) -> None:

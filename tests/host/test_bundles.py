@@ -12,6 +12,7 @@ import torch
 
 from host_program import (
     CHECK_FAILED,
+    PLUGIN,
     SKIPPED,
     HostTestCase,
     bundles_or_skip,
@@ -44,11 +45,31 @@ class Bundles(HostTestCase):
                 self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
                 self.assertRegex(result.stdout.decode(), r"(?m)^agree: ")
 
-    def test_module_that_is_no_language_model(self):
-        folder = bundles.parent / "softmax-module"
-        pair = (folder / "fused-float32", folder / "baseline-float32")
-        result = run_with_plugin("verify", *pair, "--device", DEVICE)
-        self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
+    def test_modules_that_are_no_language_models(self):
+        for name in ("softmax-module", "deformable-detr-module"):
+            with self.subTest(name):
+                folder = bundles.parent / name
+                pair = (folder / "fused-float32", folder / "baseline-float32")
+                self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
+
+    @unittest.skipUnless(DEVICE == "cuda", "CUDA graphs need a GPU")
+    def test_the_detectors_decoder_in_a_cuda_graph(self):
+        torch.ops.load_library(PLUGIN)
+        model = torch.jit.load(
+            str(bundles.parent / "deformable-detr-module" / "fused-float32" / "model.pt"), map_location="cuda"
+        )
+        memory = model.encoder(torch.randn(2, 420, 128, device="cuda"))
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.stream(stream):
+            for _ in range(3):  # the executor of TorchScript optimises its first calls
+                model.decoder(memory)
+            with torch.cuda.graph(graph, stream=stream):
+                captured = model.decoder(memory)
+            memory.copy_(memory.roll(1, dims=1))
+            graph.replay()
+            expected = model.decoder(memory)
+        torch.cuda.synchronize()
+        torch.testing.assert_close(captured, expected, rtol=1e-5, atol=1e-6)
 
     def test_module_that_draws_random_numbers(self):
         modules = bundles.parent / "linear-dropout-softmax-module"

@@ -130,9 +130,7 @@ class Staging {
   __device__ unsigned at(int slot, int input) const {
     return first_ + slot * slot_bytes_ + input * input_bytes_;
   }
-  __device__ uint4 load(int slot, int input) const {
-    return load_shared_16_bytes(at(slot, input));
-  }
+  __device__ uint4 load(int slot, int input) const { return load_shared_16_bytes(at(slot, input)); }
   __device__ void store(int slot, int input, const uint4& bits) const {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at(slot, input)), "r"(bits.x),
                  "r"(bits.y), "r"(bits.z), "r"(bits.w)
