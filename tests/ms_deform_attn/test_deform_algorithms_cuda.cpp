@@ -8,6 +8,7 @@
 
 #include "support/deform.h"
 #include "support/devices.h"
+#include "support/errors.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"

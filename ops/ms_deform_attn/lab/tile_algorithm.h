@@ -35,18 +35,18 @@ struct TileAlgorithm {
 
 /// The part of a pixel's channels of one head that a copy moves.
 struct TileBox {
-  int bytes;       // a multiple of 16, at most 128
-  int count;       // of boxes that cover a head
-  int tile_bytes;  // of four pixels in shared memory, a multiple of 128
-  int log_lanes;   // of lanes that hold it, 16 bytes each
+  int bytes;           // a multiple of 16, at most 128
+  int count;           // of boxes that cover a head
+  int tile_bytes;      // of four pixels in shared memory, a multiple of 128
+  unsigned log_lanes;  // of lanes that hold it, 16 bytes each
 
   TileBox(const MsDeformAttnSizes& sizes, DType dtype);
 
-  WARPFUSE_HOST_DEVICE int log_rows() const { return 5 - log_lanes; }
+  WARPFUSE_HOST_DEVICE unsigned log_rows() const { return 5 - log_lanes; }
   /// Rows (queries of one batch and head) of a warp.
-  WARPFUSE_HOST_DEVICE int rows() const { return 1 << log_rows(); }
+  WARPFUSE_HOST_DEVICE int rows() const { return static_cast<int>(32U >> log_lanes); }
   /// Points of each row that a warp reads at a time: one per lane.
-  WARPFUSE_HOST_DEVICE int batch_points() const { return 1 << log_lanes; }
+  WARPFUSE_HOST_DEVICE int batch_points() const { return static_cast<int>(1U << log_lanes); }
   /// Points of each row in a stage.
   WARPFUSE_HOST_DEVICE int stage_points() const { return log_lanes == 0 ? 1 : 2; }
   WARPFUSE_HOST_DEVICE int stages_per_batch() const {

@@ -113,7 +113,7 @@ TileBox::TileBox(const MsDeformAttnSizes& sizes, DType dtype) {
   bytes = std::min(head_bytes, kMaxBytes);
   count = (head_bytes + bytes - 1) / bytes;
   tile_bytes = (4 * bytes + 127) / 128 * 128;
-  log_lanes = std::bit_width(static_cast<unsigned>(bytes / 16 - 1));
+  log_lanes = static_cast<unsigned>(std::bit_width(static_cast<unsigned>(bytes / 16 - 1)));
 }
 
 cudaError_t tile_blocks(const TileArguments& arguments, int& blocks) {
