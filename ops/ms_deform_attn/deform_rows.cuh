@@ -108,29 +108,43 @@ class RowWeights {
   /// All lanes of the warp call it, each group of `lanes.row()` for its row.
   __device__ RowWeights(const MsDeformAttnInputs& in, const DeformLanes& lanes, bool exists,
                         int64_t row)
-      : in_(in) {
-    if (!in.softmax) {
-      return;
+      : in_(in), lanes_(lanes) {
+    if (in.softmax) {
+      count_ = exists ? static_cast<int>(in.sizes.row_points()) : 0;
+      first_ = row * in.sizes.row_points();
+      C max = negative_infinity<C>();
+      for (int i = lanes.row().rank(); i < count_; i += lanes.row_lanes()) {
+        max = larger(max, raw(first_ + i));
+      }
+      max_ = lanes.row().max(max);
     }
-    const LaneGroup group = lanes.row();
-    const int64_t first = row * in.sizes.row_points();
-    const int count = exists ? static_cast<int>(in.sizes.row_points()) : 0;
-    C max = negative_infinity<C>(), sum = 0;
-    for (int i = group.rank(); i < count; i += group.size()) {
-      max = larger(max, raw(first + i));
-    }
-    max_ = group.max(max);
-    for (int i = group.rank(); i < count; i += group.size()) {
-      sum += exp(raw(first + i) - max_);
-    }
-    scale_ = 1 / group.sum(sum);
   }
 
-  /// The weight at attention_weights[index], which is one of the row.
-  __device__ C at(int64_t index) const {
+  /// The weight at attention_weights[index], which is one of the row, or exp(logit - max).
+  __device__ C unnormalised(int64_t index) const {
     const C weight = raw(index);
-    return in_.softmax ? exp(weight - max_) * scale_ : weight;
+    return in_.softmax ? exp(weight - max_) : weight;
   }
+
+  /// Normalises a softmax by `sum`, this lane's part of the sum of the row's unnormalised weights.
+  /// All lanes of the warp call it. Returns the factor.
+  __device__ C normalise(C sum) {
+    if (in_.softmax) {
+      scale_ = 1 / lanes_.row().sum(sum);
+    }
+    return scale_;
+  }
+  /// The same where the sum is not known.
+  __device__ void normalise() {
+    C sum = 0;
+    for (int i = lanes_.row().rank(); i < count_; i += lanes_.row_lanes()) {
+      sum += unnormalised(first_ + i);
+    }
+    normalise(sum);
+  }
+
+  /// The weight, once it is normalised.
+  __device__ C at(int64_t index) const { return unnormalised(index) * scale_; }
 
  private:
   __device__ C raw(int64_t index) const {
@@ -138,6 +152,9 @@ class RowWeights {
   }
 
   const MsDeformAttnInputs& in_;
+  const DeformLanes& lanes_;
+  int count_ = 0;  // of a softmax' logits
+  int64_t first_ = 0;
   C max_ = 0, scale_ = 1;
 };
 

@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
   const DeformRows rows(sizes, lanes);
   const int64_t row = rows.index(sizes, lanes.slot());
   const bool has_row = rows.has(sizes, lanes.slot());
-  const RowWeights<T> weights(in, lanes, has_row, row);
+  RowWeights<T> weights(in, lanes, has_row, row);
+  weights.normalise();
   const int64_t channels = has_row ? sizes.channels : 0;
   const T* const grads = static_cast<const T*>(arguments.grad_output) + row * sizes.channels;
   C mean = 0;  // of the weights' gradients, which softmax's gradient subtracts

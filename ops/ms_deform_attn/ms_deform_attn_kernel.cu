@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T>)
   const int64_t row = rows.index(sizes, slot);
   const bool has_row = rows.has(sizes, slot);
   const int row_points = static_cast<int>(sizes.row_points());
-  const RowWeights<T> weights(in, lanes, has_row, row);
+  RowWeights<T> weights(in, lanes, has_row, row);
   for (int64_t first_channel = 0; first_channel < sizes.channels;
        first_channel += lanes.group() * kVector) {
     const int64_t channel = first_channel + lanes.channels().rank() * kVector;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T>)
     const T* const value =
         static_cast<const T*>(in.value) + sizes.value_offset(rows.batch, rows.head) + channel;
     const T* const next_value = pixel_address(value, sizes.pixels > 1 ? 1 : 0, pixel_bytes);
-    C sum[kVector] = {};
+    C sum[kVector] = {}, weight_sum = 0;
     for (int first = 0; first < row_points; first += row_lanes) {
       const int point = first + rank;
       SampleQuad<C> quad;
@@ -131,7 +131,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T>)
         const int64_t index = row * row_points + point;
         C x, y;
         load_pair_as<T, true>(in.sampling_locations, in.location_dtype, index, x, y);
-        quad = {sampled_level(in, point), static_cast<int>(sizes.pixels), x, y, weights.at(index)};
+        const C weight = weights.unnormalised(index);
+        weight_sum += weight;
+        quad = {sampled_level(in, point), static_cast<int>(sizes.pixels), x, y, weight};
       }
       __syncwarp();
       quads.set(first_entry + rank, quad);
@@ -142,6 +144,11 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T>)
           quads.template add_to<T>(sum, i, lanes.splits(), value, next_value, pixel_bytes);
         }
       }
+    }
+    const C scale = weights.normalise(weight_sum);
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      sum[c] *= scale;
     }
     if (has_channels && (sizes.pixels == 0 || !is_finite_sum(sum))) {
       for (int c = 0; c < kVector; ++c) {
