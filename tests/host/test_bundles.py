@@ -58,18 +58,20 @@ class Bundles(HostTestCase):
         model = torch.jit.load(
             str(bundles.parent / "deformable-detr-module" / "fused-float32" / "model.pt"), map_location="cuda"
         )
-        memory = model.encoder(torch.randn(2, 420, 128, device="cuda"))
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         with torch.no_grad(), torch.cuda.stream(stream):
+            memory = model.encoder(torch.randn(2, 420, 128, device="cuda"))
             for _ in range(3):  # the executor of TorchScript optimises its first calls
-                model.decoder(memory)
+                before = model.decoder(memory)
             with torch.cuda.graph(graph, stream=stream):
                 captured = model.decoder(memory)
             memory.copy_(memory.roll(1, dims=1))
             graph.replay()
             expected = model.decoder(memory)
         torch.cuda.synchronize()
-        torch.testing.assert_close(captured, expected, rtol=1e-5, atol=1e-6)
+        # Matrix products of a graph may be another kernel's.
+        torch.testing.assert_close(captured, expected, rtol=0, atol=1e-4)
+        self.assertGreater((captured - before).abs().max().item(), 1e-2)
 
     def test_module_that_draws_random_numbers(self):
         modules = bundles.parent / "linear-dropout-softmax-module"
