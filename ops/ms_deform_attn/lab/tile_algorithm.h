@@ -15,11 +15,11 @@ enum class EmptySignal {
   block,     // __syncthreads(), once per batch of points
 };
 
-/// An algorithm that reads 2 x 2 pixels by the TMA unit. Without producers, each warp is producer
-/// and consumer at once.
 inline constexpr int kMaxWarps = 16;       // of a block
 inline constexpr int kNamedBarriers = 15;  // beside that of __syncthreads()
 
+/// An algorithm that reads 2 x 2 pixels by the TMA unit. Without producers, each warp is producer
+/// and consumer at once.
 struct TileAlgorithm {
   bool is_design = false;            // design_kernel.cuh, which has no options
   int producers = 0, consumers = 4;  // warps of a block
