@@ -25,7 +25,7 @@ def by_grid_sample(
     do, since grid_sample's images need sizes."""
     weights = logits.flatten(-2).softmax(-1).view_as(logits)
     images = value.float().permute(0, 2, 3, 1)  # [B, H, D, S]
-    sum_of_levels = torch.zeros(())
+    sum_of_levels: Tensor | float = 0.0
     for level, (image, (height, width)) in enumerate(
         zip(images.split([h * w for h, w in LEVELS], -1), LEVELS, strict=True)
     ):
@@ -34,7 +34,7 @@ def by_grid_sample(
             image.flatten(0, 1).unflatten(-1, (height, width)), grid, align_corners=False
         )  # [BH, D, Q, P]
         weight = weights[:, :, :, level].transpose(1, 2).flatten(0, 1).unsqueeze(1)
-        sum_of_levels = (samples * weight).sum(-1) + sum_of_levels.to(samples)
+        sum_of_levels = (samples * weight).sum(-1) + sum_of_levels
     return sum_of_levels.unflatten(0, (-1, HEADS)).permute(0, 3, 1, 2).flatten(2).to(value.dtype)
 
 

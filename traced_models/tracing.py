@@ -78,7 +78,8 @@ def deserialize(data: bytes) -> torch.jit.ScriptModule:
 
 
 def foreign_operators(traced: torch.jit.ScriptModule, methods: Sequence[str]) -> list[str]:
-    """Names of the operators outside aten and prim that the methods call."""
+    """Names of the operators outside aten and prim that the methods call. A ModelError where a
+    method names a device: it would run on no other."""
     names = set()
     for method in methods:
         pending = list(getattr(traced, method).inlined_graph.nodes())
@@ -86,6 +87,9 @@ def foreign_operators(traced: torch.jit.ScriptModule, methods: Sequence[str]) ->
             node = pending.pop()
             names.add(node.kind())
             pending += [inner for block in node.blocks() for inner in block.nodes()]
+            if node.kind() == "prim::Constant" and node.output().type().kind() == "DeviceObjType":
+                where = node.sourceRange().strip().splitlines()[-1]
+                raise ModelError(f"{method} names a device, {node.s('value')}: {where}")
     return sorted(name for name in names if name.split("::")[0] not in ("aten", "prim"))
 
 
