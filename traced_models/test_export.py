@@ -18,8 +18,9 @@ from test_support import require_plugin  # first: it may skip the whole file
 # isort: split
 import export
 from end_tokens import find_end_tokens
+from errors import ModelError
 from tokenizer_files import byte_tokenizer
-from tracing import deserialize
+from tracing import deserialize, foreign_operators
 
 HERE = Path(__file__).resolve().parent
 TINY = {
@@ -282,6 +283,15 @@ class Refusals(Case):
             file = self.write(f"tokenizer/{name}", content)
             self.refuse(3, words, f"config:{self.config}", "--tokenizer", folder)
             file.unlink()
+
+    def test_a_method_that_names_a_device(self) -> None:
+        class Adds(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x + torch.zeros(()).to(x)
+
+        traced = torch.jit.trace(Adds(), torch.ones(2))
+        with self.assertRaisesRegex(ModelError, "forward names the device cpu"):
+            foreign_operators(traced, ["forward"])
 
     def test_plugins(self) -> None:
         source = f"config:{self.config}"
