@@ -1,0 +1,189 @@
+#include "chain.h"
+
+#include <cmath>
+
+namespace warpfuse::rewriting {
+namespace {
+
+namespace jit = torch::jit;
+
+bool is_used_once(const jit::Value* value) { return value->uses().size() == 1; }
+
+// Whether the operator may read `value` where the softmax stands.
+bool may_move(const jit::Value* value, const Writes& writes, std::string& note) {
+  if (writes.reach(value)) {
+    note = "written to in place";
+    return false;
+  }
+  return true;
+}
+
+bool is_last(const Facts& facts, const jit::Value* input, int64_t dim) {
+  const std::optional<Sizes>& sizes = facts.of(input).sizes;
+  return dim == -1 || (sizes && dim + 1 == static_cast<int64_t>(sizes->size()));
+}
+
+bool is_power_of_two(double x) {
+  int exponent = 0;
+  return std::isfinite(x) && std::abs(std::frexp(x, &exponent)) == 0.5;  // NOLINT(*-magic-numbers)
+}
+
+// The dtype argument changes nothing, or only for the way from the scores' half precision to float32
+// and back, which the operator takes too.
+bool accepts_dtype(Chain& chain, Facts& facts) {
+  const std::optional<c10::IValue> asked =
+      facts.constant_value(Facts::argument(chain.softmax, "dtype"));
+  if (asked && asked->isNone()) {
+    return true;
+  }
+  const std::optional<c10::ScalarType>& before = facts.of(chain.input).dtype;
+  if (!asked || !before) {
+    chain.note = "its dtype argument, and the scores' dtype is unknown";
+    return false;
+  }
+  const auto dtype = static_cast<c10::ScalarType>(asked->toInt());
+  if (dtype == *before) {
+    return true;
+  }
+  chain.note = "its dtype argument is not the scores'";
+  const bool widens = dtype == c10::kFloat && (*before == c10::kHalf || *before == c10::kBFloat16);
+  if (!widens || !is_used_once(chain.output)) {
+    return false;
+  }
+  jit::Node* user = chain.output->uses()[0].user;
+  const bool narrows = user->kind() == jit::aten::to && facts.of(user->output()).dtype == *before;
+  if (narrows) {
+    chain.note.clear();
+    chain.output = user->output();
+    chain.form.emplace_back("to");
+  }
+  return narrows;
+}
+
+// Scores in half precision that are widened before the mask and narrowed after the softmax.
+void skip_widening(Chain& chain, Facts& facts) {
+  jit::Node* node = chain.input->node();
+  if (node->kind() != jit::aten::to || !is_used_once(chain.input) || !is_used_once(chain.output)) {
+    return;
+  }
+  const std::optional<c10::ScalarType>& narrow = facts.of(node->input(0)).dtype;
+  jit::Node* user = chain.output->uses()[0].user;
+  const bool widens = (narrow == c10::kHalf || narrow == c10::kBFloat16) &&
+                      facts.of(chain.input).dtype == c10::kFloat;
+  if (widens && user->kind() == jit::aten::to && facts.of(user->output()).dtype == narrow) {
+    chain.input = node->input(0);
+    chain.output = user->output();
+    chain.form.insert(chain.form.begin(), "to");
+    chain.form.emplace_back("to");
+  }
+}
+
+void take_mask(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
+  jit::Node* node = chain.input->node();
+  std::string note;
+  const std::optional<AppliedMask> applied = applied_mask(node, facts, keep_nan, note);
+  if (!applied) {
+    chain.note = note;
+    return;
+  }
+  if (!is_used_once(chain.input)) {
+    chain.note = "the masked scores have another use";
+    return;
+  }
+  const bool movable = may_move(chain.input, writes, chain.note) &&
+                       may_move(applied->scores, writes, chain.note) &&
+                       (applied->mask.tensor == nullptr ||
+                        may_move(applied->mask.tensor, writes, chain.note));
+  if (movable) {
+    chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
+    chain.mask = applied->mask;
+    chain.input = applied->scores;
+  }
+}
+
+void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
+  jit::Node* node = chain.input->node();
+  const bool is_product = node->kind() == jit::aten::mul;
+  if (!is_product && (node->kind() != jit::aten::div || node->inputs().size() != 2)) {
+    return;
+  }
+  for (const size_t i : {1, 0}) {
+    std::optional<double> factor = facts.number(node->input(i));
+    if (!factor || (i == 0 && !is_product)) {
+      continue;
+    }
+    jit::Value* scores = node->input(1 - i);
+    if (facts.of(scores).sizes != facts.of(chain.input).sizes) {
+      return;
+    }
+    if (!is_product && !is_power_of_two(*factor)) {
+      chain.note = "a division that no product equals";
+      return;
+    }
+    if (!is_used_once(chain.input)) {
+      chain.note = "the scaled scores have another use";
+      return;
+    }
+    if (may_move(chain.input, writes, chain.note) && may_move(scores, writes, chain.note)) {
+      chain.scale = is_product ? *factor : 1 / *factor;
+      chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
+      chain.input = scores;
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+bool is_softmax(const jit::Node* node) {
+  const c10::Symbol kind = node->kind();
+  return kind == jit::aten::softmax || kind == jit::aten::log_softmax ||
+         kind == jit::aten::_softmax || kind == jit::aten::_log_softmax;
+}
+
+Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_nan) {
+  constexpr size_t kLeastRank = 2, kMostRank = 4;
+  Chain chain;
+  chain.softmax = softmax;
+  chain.input = softmax->input(0);
+  chain.output = softmax->output();
+  chain.is_log = softmax->kind() == jit::aten::log_softmax || softmax->kind() == jit::aten::_log_softmax;
+  chain.form = {softmax->kind().toUnqualString()};
+  const auto leave = [&](const char* why) {
+    chain.is_left = true;
+    chain.note = why;
+    return chain;
+  };
+  const std::optional<int64_t> dim = facts.known_integer(softmax, "dim");
+  if (!dim) {
+    return leave("its dim is no constant");
+  }
+  if (const jit::Value* half_to_float = Facts::argument(softmax, "half_to_float")) {
+    const std::optional<c10::IValue> value = facts.constant_value(half_to_float);
+    if (!value || !value->isBool() || value->toBool()) {
+      return leave("half_to_float");
+    }
+  } else if (!accepts_dtype(chain, facts)) {
+    return chain;
+  }
+  if (chain.is_log) {
+    return chain;
+  }
+  if (!is_last(facts, chain.input, *dim)) {
+    chain.note = "not over the last dimension";
+    return chain;
+  }
+  const std::optional<Sizes>& sizes = facts.of(chain.input).sizes;
+  if (!sizes || sizes->size() < kLeastRank || sizes->size() > kMostRank) {
+    chain.note = sizes ? "scores of " + std::to_string(sizes->size()) + " dimensions"
+                       : "the number of the scores' dimensions is unknown";
+    return chain;
+  }
+  skip_widening(chain, facts);
+  take_mask(chain, facts, writes, keep_nan);
+  take_scale(chain, facts, writes);
+  chain.is_attention = chain.scale != 1 || chain.mask.kind != Mask::Kind::none;
+  return chain;
+}
+
+}  // namespace warpfuse::rewriting

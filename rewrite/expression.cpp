@@ -1,0 +1,148 @@
+#include "expression.h"
+
+#include <utility>
+
+namespace warpfuse::rewriting {
+namespace {
+
+using Kind = Expression::Kind;
+
+ExpressionPtr make(Expression expression) {
+  return std::make_shared<const Expression>(std::move(expression));
+}
+
+
+// Coordinate `inner` of a tensor that is itself read at `outer`.
+std::optional<Coordinate> composed(const Coordinate& inner, const std::vector<Coordinate>& outer) {
+  if (inner.dim < 0) {
+    return inner;
+  }
+  if (inner.dim >= static_cast<int64_t>(outer.size())) {
+    return std::nullopt;
+  }
+  return Coordinate{outer[inner.dim].dim, outer[inner.dim].offset + inner.offset};
+}
+
+}  // namespace
+
+bool is_uniform(const ExpressionPtr& expression) {
+  return expression && expression->kind == Kind::constant;
+}
+
+ExpressionPtr constant(double number) { return make({.kind = Kind::constant, .number = number}); }
+
+ExpressionPtr coordinate(int64_t dim, int64_t offset) {
+  return make({.kind = Kind::coordinate, .coordinate = {dim, offset}});
+}
+
+ExpressionPtr element(torch::jit::Value* tensor, int64_t rank) {
+  Expression expression{.kind = Kind::element, .tensor = tensor};
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    expression.at.push_back({dim, 0});
+  }
+  return make(std::move(expression));
+}
+
+bool is_constant(const ExpressionPtr& expression, double number) {
+  return is_uniform(expression) && expression->number == number;
+}
+
+ExpressionPtr compare(Kind kind, const ExpressionPtr& a, const ExpressionPtr& b) {
+  if (!a || !b) {
+    return nullptr;
+  }
+  if (is_uniform(a) && is_uniform(b)) {
+    return constant(kind == Kind::less         ? a->number < b->number
+                    : kind == Kind::less_equal ? a->number <= b->number
+                                               : a->number == b->number);
+  }
+  return make({.kind = kind, .a = a, .b = b});
+}
+
+ExpressionPtr both(const ExpressionPtr& a, const ExpressionPtr& b) {
+  if (is_constant(a, 0) || is_constant(b, 0)) {
+    return constant(0);
+  }
+  if (is_constant(a, 1) || is_constant(b, 1)) {
+    return is_constant(a, 1) ? b : a;
+  }
+  return a && b ? make({.kind = Kind::both, .a = a, .b = b}) : nullptr;
+}
+
+ExpressionPtr either(const ExpressionPtr& a, const ExpressionPtr& b) {
+  return negation(both(negation(a), negation(b)));
+}
+
+ExpressionPtr negation(const ExpressionPtr& a) {
+  if (!a) {
+    return nullptr;
+  }
+  switch (a->kind) {
+    case Kind::constant: return constant(a->number == 0);
+    case Kind::negation: return a->a;
+    // Of integers and booleans, which all comparisons here are made of.
+    case Kind::less: return make({.kind = Kind::less_equal, .a = a->b, .b = a->a});
+    case Kind::less_equal: return make({.kind = Kind::less, .a = a->b, .b = a->a});
+    default: return make({.kind = Kind::negation, .a = a});
+  }
+}
+
+ExpressionPtr select(const ExpressionPtr& condition, const ExpressionPtr& a,
+                     const ExpressionPtr& b) {
+  if (is_uniform(condition)) {
+    return condition->number != 0 ? a : b;
+  }
+  return condition && a && b ? make({.kind = Kind::select, .a = a, .b = b, .condition = condition})
+                             : nullptr;
+}
+
+ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor) {
+  if (is_uniform(a) && is_uniform(b)) {
+    return constant(a->number + factor * b->number);
+  }
+  const bool has_integer_offset =
+      is_uniform(b) && factor * b->number == static_cast<double>(static_cast<int64_t>(factor * b->number));
+  if (a && a->kind == Kind::coordinate && has_integer_offset) {
+    return coordinate(a->coordinate.dim,
+                      a->coordinate.offset + static_cast<int64_t>(factor * b->number));
+  }
+  return nullptr;
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the expression.
+ExpressionPtr reindexed(const ExpressionPtr& expression,
+                        const std::vector<Coordinate>& coordinates) {
+  if (!expression) {
+    return nullptr;
+  }
+  const auto inner = [&](const ExpressionPtr& part) { return reindexed(part, coordinates); };
+  switch (expression->kind) {
+    case Kind::constant: return expression;
+    case Kind::coordinate: {
+      const std::optional<Coordinate> at = composed(expression->coordinate, coordinates);
+      if (!at) {
+        return nullptr;
+      }
+      return at->dim < 0 ? constant(static_cast<double>(at->offset))
+                         : coordinate(at->dim, at->offset);
+    }
+    case Kind::element: {
+      Expression result{.kind = Kind::element, .tensor = expression->tensor};
+      for (const Coordinate& each : expression->at) {
+        const std::optional<Coordinate> at = composed(each, coordinates);
+        if (!at) {
+          return nullptr;
+        }
+        result.at.push_back(*at);
+      }
+      return make(std::move(result));
+    }
+    case Kind::both: return both(inner(expression->a), inner(expression->b));
+    case Kind::negation: return negation(inner(expression->a));
+    case Kind::select:
+      return select(inner(expression->condition), inner(expression->a), inner(expression->b));
+    default: return compare(expression->kind, inner(expression->a), inner(expression->b));
+  }
+}
+
+}  // namespace warpfuse::rewriting

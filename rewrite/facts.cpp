@@ -1,0 +1,236 @@
+#include "facts.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+namespace warpfuse::rewriting {
+namespace {
+
+namespace jit = torch::jit;
+
+constexpr int64_t kSmallestIndexBuffer = 2;
+
+// A buffer that holds 0, 1, 2, .. or a lower triangle of ones has that as its element.
+ExpressionPtr element_of_constant(const at::Tensor& tensor) {
+  if (tensor.numel() == 1) {
+    return constant(tensor.to(at::kCPU).to(at::kDouble).item<double>());
+  }
+  const int64_t rank = tensor.dim();
+  if (rank == 0 || tensor.is_floating_point() || tensor.is_complex() ||
+      tensor.size(-1) < kSmallestIndexBuffer) {
+    return nullptr;
+  }
+  const int64_t columns = tensor.size(-1);
+  const at::Tensor values = tensor.to(at::kCPU).to(at::kLong);
+  if (values.numel() == columns &&
+      values.view({columns}).equal(at::arange(columns, values.options()))) {
+    return coordinate(rank - 1);
+  }
+  if (rank >= 2 && tensor.size(-2) == columns && values.numel() == columns * columns &&
+      values.view({columns, columns}).equal(at::ones({columns, columns}, values.options()).tril())) {
+    return compare(Expression::Kind::less_equal, coordinate(rank - 1), coordinate(rank - 2));
+  }
+  return nullptr;
+}
+
+Fact fact_of_constant(const at::Tensor& tensor) {
+  Fact fact{.dtype = tensor.scalar_type(), .sizes = Sizes(), .element = element_of_constant(tensor)};
+  for (const int64_t size : tensor.sizes()) {
+    fact.sizes->push_back({0, size});
+  }
+  return fact;
+}
+
+}  // namespace
+
+Facts::Facts(const jit::Module& module, jit::Graph& graph,
+             const std::vector<std::vector<std::string>>& shapes)
+    : module_(module), graph_(graph) {
+  for (size_t i = 0; i < shapes.size() && i + 1 < graph.inputs().size(); ++i) {
+    set_argument(graph.inputs()[i + 1], shapes[i]);
+  }
+  visit(graph.block());
+}
+
+void Facts::set_argument(jit::Value* argument, const std::vector<std::string>& shape) {
+  Fact& fact = facts_[argument];
+  fact.sizes.emplace();
+  for (const std::string& name : shape) {
+    const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
+    const auto [named, is_new] = named_sizes_.try_emplace(name);
+    if (is_new) {
+      named->second = is_number ? Integer{0, std::stoll(name)} : new_unknown();
+    }
+    fact.sizes->push_back(named->second);
+  }
+  fact.element = element(argument, static_cast<int64_t>(shape.size()));
+}
+
+const Fact& Facts::of(const jit::Value* tensor) const {
+  static const Fact nothing;
+  const auto found = facts_.find(tensor);
+  return found == facts_.end() ? nothing : found->second;
+}
+
+std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const {
+  if (std::optional<c10::IValue> constant = jit::toIValue(value)) {
+    return constant;
+  }
+  const jit::Node* node = value->node();
+  if (node->kind() != jit::prim::GetAttr) {
+    return std::nullopt;
+  }
+  const jit::Value* owner = node->input();
+  if (owner == graph_.inputs().at(0)) {
+    return module_.attr(node->s(jit::attr::name));
+  }
+  const std::optional<c10::IValue> object = constant_value(owner);
+  return object && object->isObject()
+             ? std::optional(object->toObjectRef().getAttr(node->s(jit::attr::name)))
+             : std::nullopt;
+}
+
+std::optional<double> Facts::number(const jit::Value* value) const {
+  const std::optional<c10::IValue> constant = constant_value(value);
+  if (constant && constant->isScalar() && !constant->isComplexDouble()) {
+    return constant->toScalar().toDouble();
+  }
+  const Fact& fact = of(value);
+  if (fact.sizes && fact.sizes->empty() && fact.element &&
+      fact.element->kind == Expression::Kind::constant) {
+    return fact.element->number;
+  }
+  return std::nullopt;
+}
+
+jit::Value* Facts::argument(const jit::Node* node, const char* name) {
+  const c10::FunctionSchema* schema = node->maybeSchema();
+  const std::optional<int> index =
+      schema ? schema->argumentIndexWithName(name) : std::optional<int>();
+  return index && *index < static_cast<int>(node->inputs().size())
+             ? const_cast<jit::Node*>(node)->input(*index)  // NOLINT(*-const-cast)
+             : nullptr;
+}
+
+std::optional<int64_t> Facts::known_integer(const jit::Node* node, const char* name) {
+  jit::Value* value = argument(node, name);
+  return value ? integer(value).known() : std::nullopt;
+}
+
+Integer Facts::size(jit::Value* tensor, int64_t dim) {
+  if (const std::optional<Sizes>& sizes = of(tensor).sizes) {
+    const auto rank = static_cast<int64_t>(sizes->size());
+    const int64_t wrapped = dim < 0 ? dim + rank : dim;
+    if (wrapped >= 0 && wrapped < rank) {
+      return (*sizes)[wrapped];
+    }
+  }
+  const auto [found, is_new] = sizes_of_unknown_rank_.try_emplace({tensor, dim});
+  if (is_new) {
+    found->second = new_unknown();
+  }
+  return found->second;
+}
+
+Integer Facts::integer(jit::Value* value) {
+  if (const auto found = integers_.find(value); found != integers_.end()) {
+    return found->second;
+  }
+  const auto compute = [&]() -> Integer {
+    if (const std::optional<c10::IValue> constant = constant_value(value);
+        constant && constant->isInt()) {
+      return {0, constant->toInt()};
+    }
+    const jit::Node* node = value->node();
+    const auto operand = [&](size_t i) { return integer(const_cast<jit::Node*>(node)->input(i)); };
+    switch (node->kind()) {
+      case jit::aten::size:
+        if (node->inputs().size() == 2) {
+          if (const std::optional<int64_t> dim = known_integer(node, "dim")) {
+            return size(argument(node, "self"), *dim);
+          }
+        }
+        break;
+      // Sizes as a trace has them: int -> 0-dimensional tensor -> int.
+      case jit::prim::NumToTensor:
+      case jit::aten::Int:
+      case jit::aten::ScalarImplicit:
+      case jit::aten::IntImplicit: return operand(0);
+      case jit::aten::add:
+      case jit::aten::sub: {
+        const bool has_factor = node->inputs().size() == 3;
+        if (has_factor && !operand(2).is(1)) {
+          break;
+        }
+        const int64_t sign = node->kind() == jit::aten::add ? 1 : -1;
+        const Integer a = operand(0), b = operand(1);
+        if (b.unknown == 0) {
+          return a + sign * b.constant;
+        }
+        if (sign > 0 && a.unknown == 0) {
+          return b + a.constant;
+        }
+        if (sign < 0 && a.unknown == b.unknown) {
+          return {0, a.constant - b.constant};
+        }
+        break;
+      }
+      default: break;
+    }
+    return new_unknown();
+  };
+  return integers_[value] = compute();
+}
+
+std::optional<std::vector<Integer>> Facts::integers(jit::Value* list) {
+  if (list == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<Integer> result;
+  if (const std::optional<c10::IValue> constant = constant_value(list)) {
+    if (!constant->isIntList()) {
+      return std::nullopt;
+    }
+    for (const int64_t value : constant->toIntVector()) {
+      result.push_back({0, value});
+    }
+    return result;
+  }
+  if (list->node()->kind() != jit::prim::ListConstruct) {
+    return std::nullopt;
+  }
+  for (jit::Value* value : list->node()->inputs()) {
+    result.push_back(integer(value));
+  }
+  return result;
+}
+
+void Facts::visit(jit::Block* block) {
+  for (jit::Node* node : block->nodes()) {
+    visit(node);
+    for (jit::Block* inner : node->blocks()) {
+      visit(inner);
+    }
+  }
+}
+
+void Facts::visit(jit::Node* node) {
+  if (node->outputs().empty()) {
+    return;
+  }
+  const jit::Value* output = node->output(0);
+  if (node->kind() == jit::prim::Constant || node->kind() == jit::prim::GetAttr) {
+    const std::optional<c10::IValue> value = constant_value(output);
+    if (value && value->isTensor() && value->toTensor().defined()) {
+      facts_[output] = fact_of_constant(value->toTensor());
+    }
+    return;
+  }
+  const Fact fact = fact_by_rule(*this, node);
+  // What is written to in place later holds something else then; the callers ask the alias analysis.
+  for (const jit::Value* each : node->outputs()) {
+    facts_[each] = fact;
+  }
+}
+
+}  // namespace warpfuse::rewriting

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "expression.h"
+
+namespace warpfuse::rewriting {
+
+using Sizes = std::vector<Integer>;
+
+// What the graph and the module's constants prove of a tensor, whatever the arguments are. Sizes are
+// taken to be at least 1.
+struct Fact {
+  std::optional<c10::ScalarType> dtype;
+  std::optional<Sizes> sizes;
+  ExpressionPtr element;  // null: anything
+};
+
+// Facts of all values of a graph that has been inlined, its blocks included.
+class Facts {
+ public:
+  // `shapes`: of each argument of the method but the module, as RewriteOptions has them; may be empty.
+  Facts(const torch::jit::Module& module, torch::jit::Graph& graph,
+        const std::vector<std::vector<std::string>>& shapes);
+
+  const Fact& of(const torch::jit::Value* tensor) const;
+  Integer integer(torch::jit::Value* value);
+
+  // The value of a constant, or of an attribute of the module.
+  std::optional<c10::IValue> constant_value(const torch::jit::Value* value) const;
+  // The number of a Scalar constant, or of a tensor constant without dimensions.
+  std::optional<double> number(const torch::jit::Value* value) const;
+
+  // The rules by operator (rules.cpp).
+  Integer new_unknown() { return {++unknowns_, 0}; }
+  // The size of a tensor along a dimension that may count from the end.
+  Integer size(torch::jit::Value* tensor, int64_t dim);
+  // An argument by its name in the operator's schema; null where there is none.
+  static torch::jit::Value* argument(const torch::jit::Node* node, const char* name);
+  std::optional<int64_t> known_integer(const torch::jit::Node* node, const char* name);
+  // The elements of a list of integers.
+  std::optional<std::vector<Integer>> integers(torch::jit::Value* list);
+
+ private:
+  void set_argument(torch::jit::Value* argument, const std::vector<std::string>& shape);
+  void visit(torch::jit::Block* block);
+  void visit(torch::jit::Node* node);
+
+  const torch::jit::Module& module_;
+  torch::jit::Graph& graph_;
+  std::map<std::string, Integer> named_sizes_;
+  std::unordered_map<const torch::jit::Value*, Fact> facts_;
+  std::unordered_map<const torch::jit::Value*, Integer> integers_;
+  std::map<std::pair<const torch::jit::Value*, int64_t>, Integer> sizes_of_unknown_rank_;
+  int64_t unknowns_ = 0;
+};
+
+// The rule of the node's operator, for its first output. Nothing where there is none.
+Fact fact_by_rule(Facts& facts, torch::jit::Node* node);
+
+}  // namespace warpfuse::rewriting

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace warpfuse {
+
+/// What rewrite() may do beside routing softmax calls.
+struct RewriteOptions {
+  /// Method names; empty: every method of the module itself.
+  std::vector<std::string> methods;
+  /// What the caller knows of a method's arguments, by its name: the sizes of each, as numbers or as
+  /// names, of which equal ones are equal sizes: {{"B", "T"}, {"B", "T"}}. More masks are proved to
+  /// be rules with it.
+  std::map<std::string, std::vector<std::vector<std::string>>> shapes;
+  /// Replaces the device literals of the graphs, which a trace takes from the machine it ran on.
+  std::optional<c10::Device> device;
+  /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such a
+  /// mask is left to ATen, unless every row is proved to see a key.
+  bool keep_nan = false;
+};
+
+/// A softmax of the model, and what became of it.
+struct RewrittenSoftmax {
+  std::string method;
+  /// The submodule whose code it is, such as "transformer.h.0.attn"; empty: the module itself.
+  std::string module;
+  /// "file:line", where the archive still has it.
+  std::string source;
+  /// The operator before, such as "aten::softmax".
+  std::string operator_before;
+  /// The plugin's operator; empty: it was left to ATen.
+  std::string operator_after;
+  /// What was matched, outermost first, such as "mul, add, softmax".
+  std::string form;
+  /// "none", "causal", "query positions", "boolean", "boolean, filled" or "additive".
+  std::string mask;
+  /// Why it was left, or why the chain before it was matched no further; and "rows hidden
+  /// throughout become 0" where that can be.
+  std::string note;
+};
+
+struct RewriteReport {
+  std::vector<RewrittenSoftmax> softmaxes;
+  /// Calls of aten::scaled_dot_product_attention, which has no softmax to route.
+  int64_t sdpa_calls = 0;
+  /// Calls of the plugin's operators that were there before.
+  int64_t already_routed = 0;
+  /// Device literals replaced.
+  int64_t retargeted_devices = 0;
+
+  int64_t routed() const;
+};
+
+/// Routes the softmax calls of a TorchScript module to the plugin's operators, in place. Each call is
+/// inlined and walked upwards through casts, masks and scales; the most fused operator that the walk
+/// proves is emitted. What is not proved stays as it is, with the reason in the report. A second call
+/// changes nothing.
+///
+/// The module is in eval mode, and none of its methods has run. Arguments of a method share no memory
+/// with one another. Throws c10::Error if the plugin is not loaded.
+RewriteReport rewrite(torch::jit::Module& module, const RewriteOptions& options = {});
+
+}  // namespace warpfuse

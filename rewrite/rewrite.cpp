@@ -1,0 +1,197 @@
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/passes/common_subexpression_elimination.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <warpfuse/rewrite.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "chain.h"
+#include "passes.h"
+
+namespace warpfuse {
+namespace {
+
+namespace jit = torch::jit;
+using rewriting::Chain;
+using rewriting::Facts;
+using rewriting::Mask;
+
+constexpr const char* kAttention = "warpfuse::scaled_masked_softmax";
+constexpr const char* kSoftmax = "warpfuse::softmax";
+constexpr const char* kLogSoftmax = "warpfuse::log_softmax";
+
+const char* emitted_operator(const Chain& chain) {
+  if (chain.is_left) {
+    return "";
+  }
+  if (chain.is_log) {
+    return kLogSoftmax;
+  }
+  return chain.is_attention ? kAttention : kSoftmax;
+}
+
+const char* mask_name(const Mask& mask) {
+  switch (mask.kind) {
+    case Mask::Kind::none: return "none";
+    case Mask::Kind::causal: return "causal";
+    case Mask::Kind::positions: return "query positions";
+    case Mask::Kind::boolean: return mask.fill ? "boolean, filled" : "boolean";
+    case Mask::Kind::additive: return "additive";
+  }
+  return "";
+}
+
+// The arguments of scaled_masked_softmax.
+std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& chain) {
+  const auto none = [&] { return graph.insertConstant(c10::IValue()); };
+  const Mask& mask = chain.mask;
+  jit::Value* attn_mask = none();
+  if (mask.kind == Mask::Kind::boolean || mask.kind == Mask::Kind::additive) {
+    attn_mask = mask.tensor_is_hidden ? graph.insert(c10::aten::logical_not, {mask.tensor})
+                                      : mask.tensor;
+  }
+  return {chain.input,
+          graph.insertConstant(chain.scale),
+          attn_mask,
+          graph.insertConstant(mask.kind == Mask::Kind::causal ? "upper_left" : "none"),
+          mask.kind == Mask::Kind::positions ? mask.tensor : none(),
+          none(),
+          graph.insertConstant(0),
+          mask.fill ? graph.insertConstant(*mask.fill) : none()};
+}
+
+void emit(jit::Graph& graph, const Chain& chain) {
+  const jit::WithInsertPoint at_softmax(chain.softmax);
+  std::vector<jit::Value*> arguments;
+  if (chain.is_attention) {
+    arguments = attention_arguments(graph, chain);
+  } else {
+    jit::Value* dtype = Facts::argument(chain.softmax, "dtype");
+    const bool takes_dtype = dtype != nullptr && chain.output == chain.softmax->output();
+    arguments = {chain.input, Facts::argument(chain.softmax, "dim"),
+                 takes_dtype ? dtype : graph.insertConstant(c10::IValue())};
+  }
+  jit::Node* fused = graph.create(c10::Symbol::fromQualString(emitted_operator(chain)), arguments);
+  fused->setSourceRange(chain.softmax->sourceRange());
+  fused->setScope(chain.softmax->scope());
+  graph.insertNode(fused);
+  fused->output()->setType(c10::TensorType::get());
+  chain.output->replaceAllUsesWith(fused->output());
+}
+
+std::string module_of(const jit::Node* node) {
+  std::string path;
+  if (const auto stack = node->callstack()) {
+    for (const auto& [function, range, instance] : (*stack)->vec()) {
+      if (instance && !instance->instance_name().empty() && instance->instance_name() != "SELF") {
+        path += (path.empty() ? "" : ".") + instance->instance_name();
+      }
+    }
+  }
+  return path;
+}
+
+std::string source_of(const jit::Node* node) {
+  jit::SourceRange range = node->sourceRange();
+  if (const auto original = range.findSourceRangeThatGenerated()) {
+    range = *original;
+  }
+  const auto place = range.file_line_col();
+  return place ? std::get<0>(*place) + ":" + std::to_string(std::get<1>(*place)) : "";
+}
+
+RewrittenSoftmax told(const std::string& method, const Chain& chain) {
+  RewrittenSoftmax result{.method = method,
+                          .module = module_of(chain.softmax),
+                          .source = source_of(chain.softmax),
+                          .operator_before = chain.softmax->kind().toQualString(),
+                          .operator_after = emitted_operator(chain),
+                          .form = {},
+                          .mask = mask_name(chain.mask),
+                          .note = chain.note};
+  for (const std::string& each : chain.form) {
+    result.form += (result.form.empty() ? "" : ", ") + each;
+  }
+  if (chain.mask.may_hide_rows) {
+    result.note += (result.note.empty() ? "" : "; ");
+    result.note += "rows hidden throughout become 0";
+  }
+  return result;
+}
+
+void count_others(jit::Graph& graph, RewriteReport& report) {
+  rewriting::for_each_node(graph.block(), [&](const jit::Node* node) {
+    report.sdpa_calls += node->kind() == jit::aten::scaled_dot_product_attention ? 1 : 0;
+    report.already_routed += node->kind().is_aten() || !std::string_view(node->kind().toQualString()).starts_with("warpfuse::") ? 0 : 1;
+  });
+}
+
+void rewrite_graph(const jit::Module& module, const std::string& method,
+                   const std::shared_ptr<jit::Graph>& graph, const RewriteOptions& options,
+                   RewriteReport& report) {
+  count_others(*graph, report);
+  if (options.device) {
+    report.retargeted_devices += rewriting::retarget(*graph, *options.device);
+  }
+  const auto found = options.shapes.find(method);
+  const std::vector<std::vector<std::string>> shapes =
+      found == options.shapes.end() ? std::vector<std::vector<std::string>>() : found->second;
+  rewriting::remove_no_ops(*graph, Facts(module, *graph, shapes));
+
+  Facts facts(module, *graph, shapes);
+  const rewriting::Writes writes(graph);
+  std::vector<jit::Node*> softmaxes;
+  rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
+    if (rewriting::is_softmax(node)) {
+      softmaxes.push_back(node);
+    }
+  });
+  for (jit::Node* softmax : softmaxes) {
+    const Chain chain = rewriting::walk_up(softmax, facts, writes, options.keep_nan);
+    report.softmaxes.push_back(told(method, chain));
+    if (!chain.is_left) {
+      emit(*graph, chain);
+    }
+  }
+  jit::EliminateDeadCode(graph);
+  jit::EliminateCommonSubexpression(graph);
+}
+
+}  // namespace
+
+int64_t RewriteReport::routed() const {
+  return std::ranges::count_if(
+      softmaxes, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
+}
+
+RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
+  for (const char* name : {kAttention, kSoftmax, kLogSoftmax}) {
+    TORCH_CHECK(c10::Dispatcher::singleton().findSchema({name, ""}).has_value(),
+                "rewrite: no library has registered ", name, "; load libwarpfuse.so before");
+  }
+  // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
+  const jit::GraphOptimizerEnabledGuard optimizer(true);
+  std::vector<std::pair<std::string, jit::GraphFunction*>> methods;
+  for (const jit::Method& method : module.get_methods()) {
+    const bool is_asked = options.methods.empty() ||
+                          std::ranges::find(options.methods, method.name()) != options.methods.end();
+    if (is_asked) {
+      methods.emplace_back(method.name(), &jit::toGraphFunction(method.function()));
+      jit::Inline(*methods.back().second->graph());
+    }
+  }
+  RewriteReport report;
+  for (const auto& [name, method] : methods) {
+    rewrite_graph(module, name, method->graph(), options, report);
+  }
+  for (const auto& [name, method] : methods) {
+    method->clear_optimized_graphs();
+  }
+  return report;
+}
+
+}  // namespace warpfuse

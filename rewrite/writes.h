@@ -1,0 +1,28 @@
+#pragma once
+
+#include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <memory>
+#include <unordered_set>
+
+namespace warpfuse::rewriting {
+
+// Which tensors of a graph are written to in place. Arguments and attributes share no memory with one
+// another, which libtorch's alias analysis alone does not assume.
+class Writes {
+ public:
+  explicit Writes(const std::shared_ptr<torch::jit::Graph>& graph);
+
+  bool reach(const torch::jit::Value* value) const;
+
+ private:
+  void collect(torch::jit::Block* block);
+  // The tensor whose memory a view shows.
+  const torch::jit::Value* root_of(const torch::jit::Value* value) const;
+
+  torch::jit::AliasDb aliases_;
+  std::unordered_set<const torch::jit::Value*> written_roots_;
+};
+
+}  // namespace warpfuse::rewriting
