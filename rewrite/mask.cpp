@@ -234,7 +234,7 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
       for (const size_t i : {0, 1}) {
         // The scores are the operand that was made for this alone.
         jit::Value* scores = node->input(i);
-        if (scores->uses().size() == 1 && facts.of(scores).sizes == facts.of(node->output()).sizes) {
+        if (scores->uses().size() == 1) {
           if (auto result =
                   added(node, scores, node->input(1 - i), facts, keep_nan, note)) {
             return result;

@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/passes/common_subexpression_elimination.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/passes/lower_tuples.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <warpfuse/rewrite.h>
 
@@ -182,6 +183,7 @@ RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
     if (is_asked) {
       methods.emplace_back(method.name(), &jit::toGraphFunction(method.function()));
       jit::Inline(*methods.back().second->graph());
+      jit::LowerSimpleTuples(methods.back().second->graph());
     }
   }
   RewriteReport report;

@@ -132,7 +132,10 @@ Fact where(Facts& facts, jit::Node* node) {
       fact.dtype = operand.dtype;
     }
   }
-  const std::vector<ExpressionPtr> x = broadcast_elements(facts, operands, fact.sizes);
+  std::vector<ExpressionPtr> x = broadcast_elements(facts, operands, fact.sizes);
+  if (!x[0] && fact.sizes) {  // whatever the condition is: both results are known
+    x[0] = element(node->output(), static_cast<int64_t>(fact.sizes->size()));
+  }
   fact.element = select(x[0], x[1], x[2]);
   return fact;
 }
@@ -284,6 +287,39 @@ Fact scattered(Facts& facts, jit::Node* node) {
   return fact;
 }
 
+// In place: self keeps its sizes and dtype.
+Fact written(Facts& facts, jit::Node* node) {
+  const Fact& self = facts.of(node->input(0));
+  return {.dtype = self.dtype, .sizes = self.sizes, .element = nullptr};
+}
+
+Fact smaller(Facts& facts, jit::Node* node) {
+  return Facts::argument(node, "other") != nullptr ? arithmetic(facts, node) : Fact();
+}
+
+// Over the dimensions of a list, which stay with size 1.
+Fact reduction(Facts& facts, jit::Node* node) {
+  const Fact& x = facts.of(node->input(0));
+  jit::Value *dims = Facts::argument(node, "dim"), *keeps = Facts::argument(node, "keepdim");
+  const auto list = facts.integers(dims);
+  const std::optional<c10::IValue> keep =
+      keeps != nullptr ? facts.constant_value(keeps) : std::nullopt;
+  Fact fact = unary(facts, node);
+  if (!x.sizes || !list || !keep || !keep->toBool()) {
+    fact.sizes.reset();
+    return fact;
+  }
+  for (const Integer& dim : *list) {
+    if (!dim.known()) {
+      fact.sizes.reset();
+      return fact;
+    }
+    const auto rank = static_cast<int64_t>(fact.sizes->size());
+    fact.sizes->at(*dim.known() < 0 ? *dim.known() + rank : *dim.known()) = {0, 1};
+  }
+  return fact;
+}
+
 Fact masked_fill(Facts& facts, jit::Node* node) {
   Fact fact{.dtype = facts.of(node->input(0)).dtype,
             .sizes = broadcast_sizes(facts, {node->input(0), node->input(1)}),
@@ -307,7 +343,9 @@ const std::unordered_map<std::string, Rule>& rules() {
         {"cumsum", cumulative_sum}, {"diff", difference},       {"scatter_", scattered},
         {"scatter", scattered},     {"masked_fill", masked_fill}, {"to", cast},
         {"type_as", cast},          {"add", addition},          {"sub", addition},
-        {"rsub", arithmetic},       {"mul", arithmetic},        {"div", arithmetic}};
+        {"rsub", arithmetic},       {"mul", arithmetic},        {"div", arithmetic},
+        {"minimum", arithmetic},    {"maximum", arithmetic},    {"mean", reduction},
+        {"sum", reduction}};
     const auto share = [&](Rule rule, std::initializer_list<const char*> names) {
       for (const char* name : names) {
         rules->emplace(name, rule);
@@ -319,8 +357,10 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(filled, {"zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "zeros_like",
                    "ones_like", "full_like"});
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
+    share(written, {"add_", "sub_", "mul_", "div_"});
+    share(smaller, {"min", "max"});
     share(unary, {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg",
-                  "exp", "sqrt", "rsqrt", "softmax", "log_softmax"});
+                  "exp", "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
     return rules;
   }();
   return *table;

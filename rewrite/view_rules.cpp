@@ -1,6 +1,7 @@
 #include "view_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -73,7 +74,13 @@ Fact permute(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   const std::optional<std::vector<Integer>> dims = facts.integers(node->input(1));
   if (!x.sizes || !dims || dims->size() != x.sizes->size()) {
-    return unknown_as(x);
+    Fact fact = unknown_as(x);
+    if (dims && !x.sizes) {
+      fact.sizes.emplace();
+      std::generate_n(std::back_inserter(*fact.sizes), dims->size(),
+                      [&] { return facts.new_unknown(); });
+    }
+    return fact;
   }
   std::vector<int64_t> order;
   for (const Integer& dim : *dims) {
@@ -167,7 +174,15 @@ Fact expand(Facts& facts, jit::Node* node) {
   const bool as_other = Facts::argument(node, "other") != nullptr;
   std::optional<Sizes> sizes = as_other ? facts.of(Facts::argument(node, "other")).sizes
                                         : facts.integers(Facts::argument(node, "size"));
-  if (!x.sizes || !sizes || sizes->size() < x.sizes->size()) {
+  if (sizes && !x.sizes) {
+    Fact fact = unknown_as(x);
+    fact.sizes = sizes;
+    for (Integer& size : *fact.sizes) {
+      size = size.is(-1) ? facts.new_unknown() : size;
+    }
+    return fact;
+  }
+  if (!sizes || sizes->size() < x.sizes->size()) {
     return unknown_as(x);
   }
   const size_t shift = sizes->size() - x.sizes->size();
@@ -182,6 +197,35 @@ Fact expand(Facts& facts, jit::Node* node) {
           .element = coordinates ? reindexed(x.element, *coordinates) : nullptr};
 }
 
+// What is left of the elements of `whole` per element of `part`.
+Integer quotient(Facts& facts, Sizes whole, const Sizes& part) {
+  int64_t dividend = 1, divisor = 1;
+  for (const Integer& size : part) {
+    const auto same = std::ranges::find(whole, size);
+    if (same != whole.end()) {
+      whole.erase(same);
+    } else if (size.known()) {
+      divisor *= *size.known();
+    } else {
+      return facts.new_unknown();
+    }
+  }
+  std::optional<Integer> unknown;
+  for (const Integer& size : whole) {
+    if (size.known()) {
+      dividend *= *size.known();
+    } else if (unknown) {
+      return facts.new_unknown();
+    } else {
+      unknown = size;
+    }
+  }
+  if (divisor == 0 || dividend % divisor != 0 || (unknown && dividend != divisor)) {
+    return facts.new_unknown();
+  }
+  return unknown ? *unknown : Integer{0, dividend / divisor};
+}
+
 Fact view(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   Fact fact = unknown_as(x);
@@ -189,25 +233,10 @@ Fact view(Facts& facts, jit::Node* node) {
   if (!fact.sizes) {
     return fact;
   }
-  // The size left open, where the other sizes are those of the input in the same order.
-  int64_t open = -1;
-  for (size_t i = 0; i < fact.sizes->size(); ++i) {
-    if ((*fact.sizes)[i].is(-1)) {
-      open = static_cast<int64_t>(i);
-    }
-  }
-  if (open >= 0) {
-    (*fact.sizes)[open] = facts.new_unknown();
-    if (x.sizes && x.sizes->size() == fact.sizes->size()) {
-      bool others_equal = true;
-      for (size_t i = 0; i < x.sizes->size(); ++i) {
-        others_equal = others_equal && (static_cast<int64_t>(i) == open ||
-                                        (*x.sizes)[i] == (*fact.sizes)[i]);
-      }
-      if (others_equal) {
-        (*fact.sizes)[open] = (*x.sizes)[open];
-      }
-    }
+  const auto open = std::ranges::find(*fact.sizes, Integer{0, -1});
+  if (open != fact.sizes->end()) {
+    *open = {0, 1};
+    *open = x.sizes ? quotient(facts, *x.sizes, *fact.sizes) : facts.new_unknown();
   }
   if (x.sizes == fact.sizes || is_uniform(x.element)) {
     fact.element = x.element;
@@ -244,17 +273,25 @@ Fact unbind(Facts& facts, jit::Node* node) {
 // Of a list whose elements all have its fact.
 Fact unpacked(Facts& facts, jit::Node* node) { return facts.of(node->input(0)); }
 
-// x[i, j, ..] with a tensor of indices for each dimension.
+// x[i, j, ..] with tensors of indices for the first dimensions.
 Fact index(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   jit::Node* list = node->input(1)->node();
-  if (!x.sizes || list->kind() != jit::prim::ListConstruct ||
-      list->inputs().size() != x.sizes->size()) {
+  // A tensor of unknown rank has as many dimensions as it is given indices for: a result with more
+  // would not broadcast to scores.
+  if (list->kind() != jit::prim::ListConstruct ||
+      (x.sizes && list->inputs().size() > x.sizes->size())) {
     return unknown_as(x);
   }
   const std::vector<jit::Value*> indices(list->inputs().begin(), list->inputs().end());
   Fact fact = unknown_as(x);
   fact.sizes = broadcast_sizes(facts, indices);
+  if (x.sizes && indices.size() < x.sizes->size()) {
+    if (fact.sizes) {
+      fact.sizes->insert(fact.sizes->end(), x.sizes->begin() + indices.size(), x.sizes->end());
+    }
+    return fact;
+  }
   std::vector<Coordinate> coordinates;
   for (const ExpressionPtr& each : broadcast_elements(facts, indices, fact.sizes)) {
     if (each && each->kind == Expression::Kind::coordinate) {
