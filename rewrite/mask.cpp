@@ -235,10 +235,11 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
         // The scores are the operand that was made for this alone.
         jit::Value* scores = node->input(i);
         if (scores->uses().size() == 1) {
-          if (auto result =
-                  added(node, scores, node->input(1 - i), facts, keep_nan, note)) {
+          std::string why;
+          if (auto result = added(node, scores, node->input(1 - i), facts, keep_nan, why)) {
             return result;
           }
+          note = note.empty() ? why : note;
         }
       }
       return std::nullopt;

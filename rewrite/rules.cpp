@@ -1,3 +1,4 @@
+#include <ATen/Functions.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -101,10 +102,15 @@ Fact logical(Facts& facts, jit::Node* node) {
   Fact fact;
   const bool are_boolean = std::ranges::all_of(
       node->inputs(), [&](const jit::Value* input) { return is_boolean(facts, input); });
+  if (are_boolean || name.starts_with("logical_")) {
+    fact.dtype = ScalarType::Bool;
+  }
   if (!are_boolean) {
+    fact.sizes = node->inputs().size() == 1
+                     ? facts.of(node->input(0)).sizes
+                     : broadcast_sizes(facts, {node->input(0), node->input(1)});
     return fact;
   }
-  fact.dtype = ScalarType::Bool;
   if (node->inputs().size() == 1) {
     fact.sizes = facts.of(node->input(0)).sizes;
     fact.element = negation(facts.of(node->input(0)).element);
@@ -172,6 +178,20 @@ Fact arange(Facts& facts, jit::Node* node) {
           .element = coordinate(0)};
 }
 
+// Numbers, or a choice of two, as the dtype holds them.
+ExpressionPtr in_dtype(const ExpressionPtr& element, ScalarType dtype) {
+  const auto rounded = [&](const ExpressionPtr& number) {
+    const at::Tensor value = at::scalar_tensor(number->number, at::kDouble).to(dtype);
+    return constant(value.to(at::kDouble).item<double>());
+  };
+  if (is_uniform(element)) {
+    return rounded(element);
+  }
+  const bool is_choice = element && element->kind == Kind::select && is_uniform(element->a) &&
+                         is_uniform(element->b);
+  return is_choice ? select(element->condition, rounded(element->a), rounded(element->b)) : nullptr;
+}
+
 Fact cast(Facts& facts, jit::Node* node) {
   Fact fact = facts.of(node->input(0));
   const bool has_dtype = Facts::argument(node, "dtype") != nullptr;
@@ -187,7 +207,7 @@ Fact cast(Facts& facts, jit::Node* node) {
     }
   }
   if (before != fact.dtype) {
-    fact.element = nullptr;
+    fact.element = fact.dtype ? in_dtype(fact.element, *fact.dtype) : nullptr;
   }
   return fact;
 }
