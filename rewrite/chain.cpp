@@ -28,8 +28,8 @@ bool is_power_of_two(double x) {
   return std::isfinite(x) && std::abs(std::frexp(x, &exponent)) == 0.5;  // NOLINT(*-magic-numbers)
 }
 
-// The dtype argument changes nothing, or only for the way from the scores' half precision to float32
-// and back, which the operator takes too.
+// The dtype argument changes nothing, or only for the way from the scores' half precision to
+// float32 and back, which the operator takes too.
 bool accepts_dtype(Chain& chain, Facts& facts) {
   const std::optional<c10::IValue> asked =
       facts.constant_value(Facts::argument(chain.softmax, "dtype"));
@@ -90,10 +90,9 @@ void take_mask(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) 
     chain.note = "the masked scores have another use";
     return;
   }
-  const bool movable = may_move(chain.input, writes, chain.note) &&
-                       may_move(applied->scores, writes, chain.note) &&
-                       (applied->mask.tensor == nullptr ||
-                        may_move(applied->mask.tensor, writes, chain.note));
+  const bool movable =
+      may_move(chain.input, writes, chain.note) && may_move(applied->scores, writes, chain.note) &&
+      (applied->mask.tensor == nullptr || may_move(applied->mask.tensor, writes, chain.note));
   if (movable) {
     chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
     chain.mask = applied->mask;
@@ -118,6 +117,10 @@ void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
     }
     if (!is_product && !is_power_of_two(*factor)) {
       chain.note = "a division that no product equals";
+      return;
+    }
+    if (!are_unmasked(scores, facts)) {
+      chain.note = "what is scaled is not proved to be a product of activations";
       return;
     }
     if (!is_used_once(chain.input)) {
@@ -147,7 +150,8 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
   chain.softmax = softmax;
   chain.input = softmax->input(0);
   chain.output = softmax->output();
-  chain.is_log = softmax->kind() == jit::aten::log_softmax || softmax->kind() == jit::aten::_log_softmax;
+  chain.is_log =
+      softmax->kind() == jit::aten::log_softmax || softmax->kind() == jit::aten::_log_softmax;
   chain.form = {softmax->kind().toUnqualString()};
   const auto leave = [&](const char* why) {
     chain.is_left = true;

@@ -24,7 +24,7 @@ struct Mask {
 // A softmax and what was proved of the operators before it.
 struct Chain {
   torch::jit::Node* softmax = nullptr;
-  torch::jit::Value* input = nullptr;  // of the operator to emit
+  torch::jit::Value* input = nullptr;   // of the operator to emit
   torch::jit::Value* output = nullptr;  // that it replaces
   bool is_log = false;
   bool is_attention = false;  // scaled_masked_softmax, not softmax
@@ -39,8 +39,12 @@ bool is_softmax(const torch::jit::Node* node);
 
 Chain walk_up(torch::jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_nan);
 
-// The mask that a node applies to `scores`, one of its inputs; none where it cannot be taken, with the
-// reason in `note`.
+// Whether scores are a product of activations, scaled or with a learned bias: they hold no fill of an
+// earlier mask, beside which hidden keys would count and the rounding of a scaled fill would show.
+bool are_unmasked(const torch::jit::Value* scores, const Facts& facts);
+
+// The mask that a node applies to `scores`, one of its inputs; none where it cannot be taken, with
+// the reason in `note`.
 struct AppliedMask {
   torch::jit::Value* scores = nullptr;
   Mask mask;

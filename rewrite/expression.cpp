@@ -11,7 +11,6 @@ ExpressionPtr make(Expression expression) {
   return std::make_shared<const Expression>(std::move(expression));
 }
 
-
 // Coordinate `inner` of a tensor that is itself read at `outer`.
 std::optional<Coordinate> composed(const Coordinate& inner, const std::vector<Coordinate>& outer) {
   if (inner.dim < 0) {
@@ -78,12 +77,17 @@ ExpressionPtr negation(const ExpressionPtr& a) {
     return nullptr;
   }
   switch (a->kind) {
-    case Kind::constant: return constant(a->number == 0);
-    case Kind::negation: return a->a;
+    case Kind::constant:
+      return constant(a->number == 0);
+    case Kind::negation:
+      return a->a;
     // Of integers and booleans, which all comparisons here are made of.
-    case Kind::less: return make({.kind = Kind::less_equal, .a = a->b, .b = a->a});
-    case Kind::less_equal: return make({.kind = Kind::less, .a = a->b, .b = a->a});
-    default: return make({.kind = Kind::negation, .a = a});
+    case Kind::less:
+      return make({.kind = Kind::less_equal, .a = a->b, .b = a->a});
+    case Kind::less_equal:
+      return make({.kind = Kind::less, .a = a->b, .b = a->a});
+    default:
+      return make({.kind = Kind::negation, .a = a});
   }
 }
 
@@ -101,7 +105,8 @@ ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor)
     return constant(a->number + factor * b->number);
   }
   const bool has_integer_offset =
-      is_uniform(b) && factor * b->number == static_cast<double>(static_cast<int64_t>(factor * b->number));
+      is_uniform(b) &&
+      factor * b->number == static_cast<double>(static_cast<int64_t>(factor * b->number));
   if (a && a->kind == Kind::coordinate && has_integer_offset) {
     return coordinate(a->coordinate.dim,
                       a->coordinate.offset + static_cast<int64_t>(factor * b->number));
@@ -117,7 +122,8 @@ ExpressionPtr reindexed(const ExpressionPtr& expression,
   }
   const auto inner = [&](const ExpressionPtr& part) { return reindexed(part, coordinates); };
   switch (expression->kind) {
-    case Kind::constant: return expression;
+    case Kind::constant:
+      return expression;
     case Kind::coordinate: {
       const std::optional<Coordinate> at = composed(expression->coordinate, coordinates);
       if (!at) {
@@ -137,11 +143,14 @@ ExpressionPtr reindexed(const ExpressionPtr& expression,
       }
       return make(std::move(result));
     }
-    case Kind::both: return both(inner(expression->a), inner(expression->b));
-    case Kind::negation: return negation(inner(expression->a));
+    case Kind::both:
+      return both(inner(expression->a), inner(expression->b));
+    case Kind::negation:
+      return negation(inner(expression->a));
     case Kind::select:
       return select(inner(expression->condition), inner(expression->a), inner(expression->b));
-    default: return compare(expression->kind, inner(expression->a), inner(expression->b));
+    default:
+      return compare(expression->kind, inner(expression->a), inner(expression->b));
   }
 }
 

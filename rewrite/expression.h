@@ -64,7 +64,8 @@ ExpressionPtr compare(Expression::Kind kind, const ExpressionPtr& a, const Expre
 ExpressionPtr both(const ExpressionPtr& a, const ExpressionPtr& b);
 ExpressionPtr either(const ExpressionPtr& a, const ExpressionPtr& b);
 ExpressionPtr negation(const ExpressionPtr& a);
-ExpressionPtr select(const ExpressionPtr& condition, const ExpressionPtr& a, const ExpressionPtr& b);
+ExpressionPtr select(const ExpressionPtr& condition, const ExpressionPtr& a,
+                     const ExpressionPtr& b);
 // The sum, where one operand is a constant.
 ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor);
 

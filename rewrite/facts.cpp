@@ -27,14 +27,16 @@ ExpressionPtr element_of_constant(const at::Tensor& tensor) {
     return coordinate(rank - 1);
   }
   if (rank >= 2 && tensor.size(-2) == columns && values.numel() == columns * columns &&
-      values.view({columns, columns}).equal(at::ones({columns, columns}, values.options()).tril())) {
+      values.view({columns, columns})
+          .equal(at::ones({columns, columns}, values.options()).tril())) {
     return compare(Expression::Kind::less_equal, coordinate(rank - 1), coordinate(rank - 2));
   }
   return nullptr;
 }
 
 Fact fact_of_constant(const at::Tensor& tensor) {
-  Fact fact{.dtype = tensor.scalar_type(), .sizes = Sizes(), .element = element_of_constant(tensor)};
+  Fact fact{
+      .dtype = tensor.scalar_type(), .sizes = Sizes(), .element = element_of_constant(tensor)};
   for (const int64_t size : tensor.sizes()) {
     fact.sizes->push_back({0, size});
   }
@@ -155,7 +157,8 @@ Integer Facts::integer(jit::Value* value) {
       case jit::prim::NumToTensor:
       case jit::aten::Int:
       case jit::aten::ScalarImplicit:
-      case jit::aten::IntImplicit: return operand(0);
+      case jit::aten::IntImplicit:
+        return operand(0);
       case jit::aten::add:
       case jit::aten::sub: {
         const bool has_factor = node->inputs().size() == 3;
@@ -175,7 +178,8 @@ Integer Facts::integer(jit::Value* value) {
         }
         break;
       }
-      default: break;
+      default:
+        break;
     }
     return new_unknown();
   };
@@ -227,7 +231,8 @@ void Facts::visit(jit::Node* node) {
     return;
   }
   const Fact fact = fact_by_rule(*this, node);
-  // What is written to in place later holds something else then; the callers ask the alias analysis.
+  // What is written to in place later holds something else then; the callers ask the alias
+  // analysis.
   for (const jit::Value* each : node->outputs()) {
     facts_[each] = fact;
   }

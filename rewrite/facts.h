@@ -18,8 +18,8 @@ namespace warpfuse::rewriting {
 
 using Sizes = std::vector<Integer>;
 
-// What the graph and the module's constants prove of a tensor, whatever the arguments are. Sizes are
-// taken to be at least 1.
+// What the graph and the module's constants prove of a tensor, whatever the arguments are. Sizes
+// are taken to be at least 1.
 struct Fact {
   std::optional<c10::ScalarType> dtype;
   std::optional<Sizes> sizes;
@@ -29,7 +29,8 @@ struct Fact {
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {
  public:
-  // `shapes`: of each argument of the method but the module, as RewriteOptions has them; may be empty.
+  // `shapes`: of each argument of the method but the module, as RewriteOptions has them; may be
+  // empty.
   Facts(const torch::jit::Module& module, torch::jit::Graph& graph,
         const std::vector<std::vector<std::string>>& shapes);
 

@@ -61,8 +61,8 @@ std::optional<Rule> rule_of_mask(const ExpressionPtr& visible, const Sizes& mask
                 : std::nullopt;
 }
 
-// A matmul of the softmax's result with values that have as many rows as there are keys: a mask that
-// made the rows longer would be an error there.
+// A matmul of the softmax's result with values that have as many rows as there are keys: a mask
+// that made the rows longer would be an error there.
 bool values_have_keys(const jit::Value* weights, const Integer& keys, Facts& facts) {
   const std::vector<jit::Use>& uses = weights->uses();
   if (uses.size() != 1) {
@@ -81,7 +81,8 @@ bool values_have_keys(const jit::Value* weights, const Integer& keys, Facts& fac
       return uses[0].offset == 0 && values && values->size() >= 2 &&
              (*values)[values->size() - 2] == keys;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -119,7 +120,8 @@ bool hides_for_certain(double fill, c10::ScalarType dtype) {
 
 // The fill as the dtype holds it; nothing where that overflows.
 std::optional<double> rounded(double fill, c10::ScalarType dtype) {
-  const double value = at::scalar_tensor(fill, at::kDouble).to(dtype).to(at::kDouble).item<double>();
+  const double value =
+      at::scalar_tensor(fill, at::kDouble).to(dtype).to(at::kDouble).item<double>();
   return std::isinf(value) && !std::isinf(fill) ? std::nullopt : std::optional(value);
 }
 
@@ -136,7 +138,7 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
   const ExpressionPtr visible = mask_is_hidden ? negation(mask_fact.element) : mask_fact.element;
   const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *fact.sizes, facts);
   AppliedMask result{.scores = scores, .mask = {}};
-  if (rule && rule->kind == Mask::Kind::causal &&
+  if (rule && rule->kind == Mask::Kind::causal && are_unmasked(scores, facts) &&
       (is_infinite || (fact.dtype && hides_for_certain(fill, *fact.dtype)))) {
     result.mask.kind = Mask::Kind::causal;
     return result;
@@ -146,7 +148,7 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
     return std::nullopt;
   }
   result.mask.may_hide_rows = is_infinite;
-  if (rule && rule->kind == Mask::Kind::positions && is_infinite) {
+  if (rule && rule->kind == Mask::Kind::positions && is_infinite && are_unmasked(scores, facts)) {
     result.mask.kind = Mask::Kind::positions;
     result.mask.tensor = rule->positions;
     return result;
@@ -154,7 +156,8 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
   if (!is_infinite) {
     const std::optional<double> value = fact.dtype ? rounded(fill, *fact.dtype) : std::nullopt;
     if (!value) {
-      note = fact.dtype ? "the fill overflows in the scores' dtype" : "the scores' dtype is unknown";
+      note =
+          fact.dtype ? "the fill overflows in the scores' dtype" : "the scores' dtype is unknown";
       return std::nullopt;
     }
     result.mask.fill = value;
@@ -169,8 +172,8 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
   return result;
 }
 
-std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* mask, Facts& facts,
-                                 bool keep_nan, std::string& note) {
+std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* mask,
+                                 Facts& facts, bool keep_nan, std::string& note) {
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
   if (!are_scores(fact) || !mask_fact.sizes || mask_fact.sizes->empty() ||
       !fits(*mask_fact.sizes, *fact.sizes, node, facts)) {
@@ -191,7 +194,7 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
     const double fill = hides ? addend->a->number : addend->b->number;
     const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *fact.sizes, facts);
     if (rule && rule->kind == Mask::Kind::causal && hides_for_certain(fill, *fact.dtype) &&
-        (hides || is_constant(addend->a, 0))) {
+        are_unmasked(scores, facts) && (hides || is_constant(addend->a, 0))) {
       result.mask.kind = Mask::Kind::causal;
       return result;
     }
@@ -207,6 +210,38 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
 
 }  // namespace
 
+// A product of activations, scaled or with a learned bias: it holds no fill of an earlier mask,
+// beside which a hidden key would count. NOLINTNEXTLINE(misc-no-recursion): it follows the
+// operands.
+bool are_unmasked(const jit::Value* scores, const Facts& facts) {
+  const jit::Node* node = scores->node();
+  const auto is_number = [&](size_t i) { return facts.number(node->input(i)).has_value(); };
+  switch (node->kind()) {
+    case jit::aten::matmul:
+    case jit::aten::bmm:
+    case jit::aten::embedding:
+    case jit::prim::GetAttr:
+      return true;
+    case jit::aten::mul:
+      return is_number(is_number(0) ? 0 : 1) &&
+             are_unmasked(node->input(is_number(0) ? 1 : 0), facts);
+    case jit::aten::div:
+      return is_number(1) && are_unmasked(node->input(0), facts);
+    case jit::aten::add:
+      return are_unmasked(node->input(0), facts) && are_unmasked(node->input(1), facts);
+    case jit::aten::view:
+    case jit::aten::reshape:
+    case jit::aten::permute:
+    case jit::aten::transpose:
+    case jit::aten::unsqueeze:
+    case jit::aten::index:
+    case jit::aten::to:
+      return are_unmasked(node->input(0), facts);
+    default:
+      return false;
+  }
+}
+
 std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep_nan,
                                         std::string& note) {
   switch (node->kind()) {
@@ -220,8 +255,8 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
         if (node->inputs().size() == 3) {
           const std::optional<double> fill = facts.number(node->input(mask_is_hidden ? 1 : 2));
           if (fill) {
-            return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0),
-                          mask_is_hidden, *fill, facts, keep_nan, note);
+            return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0), mask_is_hidden,
+                          *fill, facts, keep_nan, note);
           }
         }
       }
@@ -244,7 +279,8 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
       }
       return std::nullopt;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

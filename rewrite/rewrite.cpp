@@ -37,11 +37,16 @@ const char* emitted_operator(const Chain& chain) {
 
 const char* mask_name(const Mask& mask) {
   switch (mask.kind) {
-    case Mask::Kind::none: return "none";
-    case Mask::Kind::causal: return "causal";
-    case Mask::Kind::positions: return "query positions";
-    case Mask::Kind::boolean: return mask.fill ? "boolean, filled" : "boolean";
-    case Mask::Kind::additive: return "additive";
+    case Mask::Kind::none:
+      return "none";
+    case Mask::Kind::causal:
+      return "causal";
+    case Mask::Kind::positions:
+      return "query positions";
+    case Mask::Kind::boolean:
+      return mask.fill ? "boolean, filled" : "boolean";
+    case Mask::Kind::additive:
+      return "additive";
   }
   return "";
 }
@@ -52,8 +57,8 @@ std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& cha
   const Mask& mask = chain.mask;
   jit::Value* attn_mask = none();
   if (mask.kind == Mask::Kind::boolean || mask.kind == Mask::Kind::additive) {
-    attn_mask = mask.tensor_is_hidden ? graph.insert(c10::aten::logical_not, {mask.tensor})
-                                      : mask.tensor;
+    attn_mask =
+        mask.tensor_is_hidden ? graph.insert(c10::aten::logical_not, {mask.tensor}) : mask.tensor;
   }
   return {chain.input,
           graph.insertConstant(chain.scale),
@@ -127,7 +132,11 @@ RewrittenSoftmax told(const std::string& method, const Chain& chain) {
 void count_others(jit::Graph& graph, RewriteReport& report) {
   rewriting::for_each_node(graph.block(), [&](const jit::Node* node) {
     report.sdpa_calls += node->kind() == jit::aten::scaled_dot_product_attention ? 1 : 0;
-    report.already_routed += node->kind().is_aten() || !std::string_view(node->kind().toQualString()).starts_with("warpfuse::") ? 0 : 1;
+    report.already_routed +=
+        node->kind().is_aten() ||
+                !std::string_view(node->kind().toQualString()).starts_with("warpfuse::")
+            ? 0
+            : 1;
   });
 }
 
@@ -178,8 +187,9 @@ RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
   const jit::GraphOptimizerEnabledGuard optimizer(true);
   std::vector<std::pair<std::string, jit::GraphFunction*>> methods;
   for (const jit::Method& method : module.get_methods()) {
-    const bool is_asked = options.methods.empty() ||
-                          std::ranges::find(options.methods, method.name()) != options.methods.end();
+    const bool is_asked =
+        options.methods.empty() ||
+        std::ranges::find(options.methods, method.name()) != options.methods.end();
     if (is_asked) {
       methods.emplace_back(method.name(), &jit::toGraphFunction(method.function()));
       jit::Inline(*methods.back().second->graph());

@@ -83,12 +83,23 @@ Fact comparison(Facts& facts, jit::Node* node) {
   const std::vector<ExpressionPtr> x =
       broadcast_elements(facts, {node->input(0), node->input(1)}, fact.sizes);
   switch (node->kind()) {
-    case jit::aten::lt: fact.element = compare(Kind::less, x[0], x[1]); break;
-    case jit::aten::gt: fact.element = compare(Kind::less, x[1], x[0]); break;
-    case jit::aten::le: fact.element = compare(Kind::less_equal, x[0], x[1]); break;
-    case jit::aten::ge: fact.element = compare(Kind::less_equal, x[1], x[0]); break;
-    case jit::aten::eq: fact.element = compare(Kind::equal, x[0], x[1]); break;
-    default: fact.element = negation(compare(Kind::equal, x[0], x[1]));
+    case jit::aten::lt:
+      fact.element = compare(Kind::less, x[0], x[1]);
+      break;
+    case jit::aten::gt:
+      fact.element = compare(Kind::less, x[1], x[0]);
+      break;
+    case jit::aten::le:
+      fact.element = compare(Kind::less_equal, x[0], x[1]);
+      break;
+    case jit::aten::ge:
+      fact.element = compare(Kind::less_equal, x[1], x[0]);
+      break;
+    case jit::aten::eq:
+      fact.element = compare(Kind::equal, x[0], x[1]);
+      break;
+    default:
+      fact.element = negation(compare(Kind::equal, x[0], x[1]));
   }
   return fact;
 }
@@ -159,7 +170,8 @@ Fact filled(Facts& facts, jit::Node* node) {
   }
   if (name.find("ones") != std::string::npos || name.find("zeros") != std::string::npos) {
     fact.element = constant(name.find("ones") != std::string::npos);
-  } else if (const std::optional<double> value = facts.number(Facts::argument(node, "fill_value"))) {
+  } else if (const std::optional<double> value =
+                 facts.number(Facts::argument(node, "fill_value"))) {
     fact.element = constant(*value);
   }
   return fact;
@@ -167,8 +179,8 @@ Fact filled(Facts& facts, jit::Node* node) {
 
 Fact arange(Facts& facts, jit::Node* node) {
   jit::Value* end = Facts::argument(node, "end");
-  const bool starts_at_0 = Facts::argument(node, "start") == nullptr ||
-                           facts.known_integer(node, "start") == 0;
+  const bool starts_at_0 =
+      Facts::argument(node, "start") == nullptr || facts.known_integer(node, "start") == 0;
   if (end == nullptr || !starts_at_0 || Facts::argument(node, "step") != nullptr) {
     return {};
   }
@@ -187,8 +199,8 @@ ExpressionPtr in_dtype(const ExpressionPtr& element, ScalarType dtype) {
   if (is_uniform(element)) {
     return rounded(element);
   }
-  const bool is_choice = element && element->kind == Kind::select && is_uniform(element->a) &&
-                         is_uniform(element->b);
+  const bool is_choice =
+      element && element->kind == Kind::select && is_uniform(element->a) && is_uniform(element->b);
   return is_choice ? select(element->condition, rounded(element->a), rounded(element->b)) : nullptr;
 }
 
@@ -200,8 +212,7 @@ Fact cast(Facts& facts, jit::Node* node) {
   if (has_other) {
     fact.dtype = facts.of(Facts::argument(node, "other")).dtype;
   } else if (has_dtype) {
-    const std::optional<c10::IValue> value =
-        facts.constant_value(Facts::argument(node, "dtype"));
+    const std::optional<c10::IValue> value = facts.constant_value(Facts::argument(node, "dtype"));
     if (!value || !value->isNone()) {
       fact.dtype = dtype_argument(facts, node);
     }
@@ -239,8 +250,8 @@ Fact addmm(Facts& facts, jit::Node* node) {
   const Fact &a = facts.of(node->input(1)), &b = facts.of(node->input(2));
   Fact fact{.dtype = a.dtype ? a.dtype : b.dtype, .sizes = std::nullopt, .element = nullptr};
   if (b.sizes && b.sizes->size() == 2) {
-    fact.sizes = Sizes{a.sizes && a.sizes->size() == 2 ? (*a.sizes)[0] : facts.new_unknown(),
-                       (*b.sizes)[1]};
+    fact.sizes =
+        Sizes{a.sizes && a.sizes->size() == 2 ? (*a.sizes)[0] : facts.new_unknown(), (*b.sizes)[1]};
   }
   return fact;
 }
@@ -292,10 +303,10 @@ Fact difference(Facts& facts, jit::Node* node) {
     return {};
   }
   Fact fact{.dtype = x.dtype, .sizes = x.sizes, .element = nullptr};
-  const bool counts = x.element && x.element->kind == Kind::coordinate &&
-                      x.element->coordinate.dim == along;
-  if (counts && is_constant(before.element,
-                            static_cast<double>(x.element->coordinate.offset) - 1)) {
+  const bool counts =
+      x.element && x.element->kind == Kind::coordinate && x.element->coordinate.dim == along;
+  if (counts &&
+      is_constant(before.element, static_cast<double>(x.element->coordinate.offset) - 1)) {
     fact.element = constant(1);
   }
   return fact;
@@ -356,16 +367,31 @@ using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule>& rules() {
   static const auto* const table = [] {
-    auto* rules = new std::unordered_map<std::string, Rule>{
-        {"arange", arange},         {"where", where},           {"embedding", embedding},
-        {"matmul", matmul},         {"bmm", matmul},            {"addmm", addmm},
-        {"linear", linear},         {"conv2d", convolution},    {"_convolution", convolution},
-        {"cumsum", cumulative_sum}, {"diff", difference},       {"scatter_", scattered},
-        {"scatter", scattered},     {"masked_fill", masked_fill}, {"to", cast},
-        {"type_as", cast},          {"add", addition},          {"sub", addition},
-        {"rsub", arithmetic},       {"mul", arithmetic},        {"div", arithmetic},
-        {"minimum", arithmetic},    {"maximum", arithmetic},    {"mean", reduction},
-        {"sum", reduction}};
+    auto* rules = new std::unordered_map<std::string, Rule>{{"arange", arange},
+                                                            {"where", where},
+                                                            {"embedding", embedding},
+                                                            {"matmul", matmul},
+                                                            {"bmm", matmul},
+                                                            {"addmm", addmm},
+                                                            {"linear", linear},
+                                                            {"conv2d", convolution},
+                                                            {"_convolution", convolution},
+                                                            {"cumsum", cumulative_sum},
+                                                            {"diff", difference},
+                                                            {"scatter_", scattered},
+                                                            {"scatter", scattered},
+                                                            {"masked_fill", masked_fill},
+                                                            {"to", cast},
+                                                            {"type_as", cast},
+                                                            {"add", addition},
+                                                            {"sub", addition},
+                                                            {"rsub", arithmetic},
+                                                            {"mul", arithmetic},
+                                                            {"div", arithmetic},
+                                                            {"minimum", arithmetic},
+                                                            {"maximum", arithmetic},
+                                                            {"mean", reduction},
+                                                            {"sum", reduction}};
     const auto share = [&](Rule rule, std::initializer_list<const char*> names) {
       for (const char* name : names) {
         rules->emplace(name, rule);
@@ -379,8 +405,9 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
     share(written, {"add_", "sub_", "mul_", "div_"});
     share(smaller, {"min", "max"});
-    share(unary, {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg",
-                  "exp", "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
+    share(unary,
+          {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg", "exp",
+           "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
     return rules;
   }();
   return *table;

@@ -11,7 +11,9 @@ namespace {
 
 namespace jit = torch::jit;
 
-int64_t wrapped(int64_t dim, size_t rank) { return dim < 0 ? dim + static_cast<int64_t>(rank) : dim; }
+int64_t wrapped(int64_t dim, size_t rank) {
+  return dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
+}
 
 std::vector<Coordinate> identity(size_t rank) {
   std::vector<Coordinate> coordinates(rank);
@@ -21,8 +23,8 @@ std::vector<Coordinate> identity(size_t rank) {
   return coordinates;
 }
 
-// How a tensor of `from` is read by the coordinates of `to`, aligned at the right. Nothing if a size
-// is neither 1 nor proved equal.
+// How a tensor of `from` is read by the coordinates of `to`, aligned at the right. Nothing if a
+// size is neither 1 nor proved equal.
 std::optional<std::vector<Coordinate>> broadcast_coordinates(const Sizes& from, const Sizes& to) {
   if (from.size() > to.size()) {
     return std::nullopt;
@@ -40,7 +42,9 @@ std::optional<std::vector<Coordinate>> broadcast_coordinates(const Sizes& from, 
   return coordinates;
 }
 
-Fact unknown_as(const Fact& x) { return {.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr}; }
+Fact unknown_as(const Fact& x) {
+  return {.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
+}
 
 Fact reordered(const Fact& x, const std::vector<int64_t>& order) {
   Fact fact = unknown_as(x);
@@ -163,8 +167,8 @@ Fact slice(Facts& facts, jit::Node* node) {
     }
   }
   std::vector<Coordinate> coordinates = identity(x.sizes->size());
-  coordinates[at] = fact.sizes->at(at).is(1) ? Coordinate{-1, start.constant}
-                                             : Coordinate{at, start.constant};
+  coordinates[at] =
+      fact.sizes->at(at).is(1) ? Coordinate{-1, start.constant} : Coordinate{at, start.constant};
   fact.element = reindexed(x.element, coordinates);
   return fact;
 }
@@ -310,14 +314,11 @@ Fact index(Facts& facts, jit::Node* node) {
 using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule> kRules{
-    {"aten::transpose", transpose}, {"aten::t", transpose},
-    {"aten::permute", permute},     {"aten::unsqueeze", unsqueeze},
-    {"aten::select", select_one},   {"aten::slice", slice},
-    {"aten::expand", expand},       {"aten::expand_as", expand},
-    {"aten::view", view},           {"aten::reshape", view},
-    {"aten::split", split},         {"aten::chunk", split},
-    {"aten::unbind", unbind},       {"prim::ListUnpack", unpacked},
-    {"aten::index", index}};
+    {"aten::transpose", transpose}, {"aten::t", transpose},         {"aten::permute", permute},
+    {"aten::unsqueeze", unsqueeze}, {"aten::select", select_one},   {"aten::slice", slice},
+    {"aten::expand", expand},       {"aten::expand_as", expand},    {"aten::view", view},
+    {"aten::reshape", view},        {"aten::split", split},         {"aten::chunk", split},
+    {"aten::unbind", unbind},       {"prim::ListUnpack", unpacked}, {"aten::index", index}};
 
 }  // namespace
 
@@ -351,7 +352,8 @@ std::optional<Sizes> broadcast_sizes(Facts& facts, const std::vector<jit::Value*
   return result;
 }
 
-std::vector<ExpressionPtr> broadcast_elements(Facts& facts, const std::vector<jit::Value*>& operands,
+std::vector<ExpressionPtr> broadcast_elements(Facts& facts,
+                                              const std::vector<jit::Value*>& operands,
                                               const std::optional<Sizes>& sizes) {
   std::vector<ExpressionPtr> elements;
   for (jit::Value* operand : operands) {
@@ -361,8 +363,8 @@ std::vector<ExpressionPtr> broadcast_elements(Facts& facts, const std::vector<ji
     } else if (sizes && fact.sizes && is_uniform(fact.element)) {
       elements.push_back(fact.element);
     } else {
-      const auto coordinates = sizes && fact.sizes ? broadcast_coordinates(*fact.sizes, *sizes)
-                                                   : std::nullopt;
+      const auto coordinates =
+          sizes && fact.sizes ? broadcast_coordinates(*fact.sizes, *sizes) : std::nullopt;
       elements.push_back(coordinates ? reindexed(fact.element, *coordinates) : nullptr);
     }
   }

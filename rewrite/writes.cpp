@@ -8,7 +8,8 @@ namespace {
 namespace jit = torch::jit;
 
 bool is_argument(const jit::Value* value) {
-  return value->node()->kind() == jit::prim::Param && value->node()->owningBlock()->owningNode() == nullptr;
+  return value->node()->kind() == jit::prim::Param &&
+         value->node()->owningBlock()->owningNode() == nullptr;
 }
 
 bool is_attribute(const jit::Value* value) { return value->node()->kind() == jit::prim::GetAttr; }

@@ -8,8 +8,8 @@
 
 namespace warpfuse::rewriting {
 
-// Which tensors of a graph are written to in place. Arguments and attributes share no memory with one
-// another, which libtorch's alias analysis alone does not assume.
+// Which tensors of a graph are written to in place. Arguments and attributes share no memory with
+// one another, which libtorch's alias analysis alone does not assume.
 class Writes {
  public:
   explicit Writes(const std::shared_ptr<torch::jit::Graph>& graph);

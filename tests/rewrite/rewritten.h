@@ -18,7 +18,7 @@ struct Rewritten {
   warpfuse::RewriteReport report;
 
   explicit Rewritten(torch::jit::Module given, const warpfuse::RewriteOptions& options = {})
-      : original(std::move(given)), module(original.deepcopy()) {
+      : original(std::move(given)), module(original.clone()) {  // with graphs of its own
     original.eval();
     module.eval();
     report = warpfuse::rewrite(module, options);
@@ -46,4 +46,46 @@ inline torch::jit::Module module_of_source(const std::string& arguments, const s
   source.append(arguments).append("):\n").append(body).append("\n");
   module.define(source);
   return module;
+}
+
+// A model whose code makes w from the scores s [B, 3, T, S] of q and k, which are float32 for
+// certain. It may use visible [B, 1, T, S], addend [B, 1, T, S], pos [B, T], keys [1, S] and
+// queries [T, 1].
+inline torch::jit::Module attention_model(const std::string& code) {
+  torch::jit::Module module("Model");
+  at::manual_seed(5);
+  module.register_attribute("training", c10::BoolType::get(), false);
+  module.register_buffer("identity", at::eye(8));
+  module.register_buffer("tril", at::ones({1, 1, 16, 16}, at::kBool).tril());
+  module.register_buffer("slots", at::arange(16));
+  module.register_buffer("bias", at::randn({1, 3, 1, 1}));
+  std::string source =
+      "def forward(self, q: Tensor, k: Tensor, visible: Tensor, addend: Tensor, pos: Tensor):\n"
+      "  s = torch.matmul(torch.matmul(q, self.identity), k.transpose(2, 3))\n"
+      "  keys = torch.arange(s.size(3)).unsqueeze(0)\n"
+      "  queries = torch.arange(s.size(2)).unsqueeze(1)\n";
+  source.append(code).append("  return w\n");
+  module.define(source);
+  return module;
+}
+
+// Its arguments. The last query of the boolean mask sees nothing.
+inline std::vector<c10::IValue> attention_inputs(int64_t batch, int64_t queries, int64_t keys) {
+  at::manual_seed(7);
+  at::Tensor visible = at::rand({batch, 1, queries, keys}) < 0.6;
+  visible.select(2, queries - 1).fill_(false);
+  return {at::randn({batch, 3, queries, 8}), at::randn({batch, 3, keys, 8}), visible,
+          at::randn({batch, 1, queries, keys}), at::randint(0, keys, {batch, queries}, at::kLong)};
+}
+
+inline warpfuse::RewriteOptions attention_options(bool keep_nan = false) {
+  return {.methods = {},
+          .shapes = {{"forward",
+                      {{"B", "H", "T", "D"},
+                       {"B", "H", "S", "D"},
+                       {"B", "1", "T", "S"},
+                       {"B", "1", "T", "S"},
+                       {"B", "T"}}}},
+          .device = std::nullopt,
+          .keep_nan = keep_nan};
 }

@@ -7,29 +7,8 @@ namespace {
 
 namespace jit = torch::jit;
 
-constexpr const char* kArguments =
-    "q: Tensor, k: Tensor, visible: Tensor, addend: Tensor, weight: Tensor";
 const char* const kAttention = "warpfuse::scaled_masked_softmax";
 const char* const kPlain = "warpfuse::softmax";
-
-const warpfuse::RewriteOptions kShapes{
-    .methods = {},
-    .shapes = {{"forward",
-                {{"B", "H", "T", "D"},
-                 {"B", "H", "S", "D"},
-                 {"B", "1", "T", "S"},
-                 {"B", "1", "T", "S"},
-                 {"D", "D"}}}},
-    .device = std::nullopt,
-    .keep_nan = false};
-
-std::vector<c10::IValue> inputs(int64_t batch = 2, int64_t queries = 5, int64_t keys = 7) {
-  at::manual_seed(3);
-  at::Tensor visible = at::rand({batch, 1, queries, keys}) < 0.6;
-  visible.select(2, 0).fill_(false);  // a row that sees nothing
-  return {at::randn({batch, 3, queries, 8}), at::randn({batch, 3, keys, 8}), visible,
-          at::randn({batch, 1, queries, keys}), at::eye(8)};
-}
 
 struct Expected {
   const char* lines;
@@ -38,19 +17,8 @@ struct Expected {
   const char* note;  // a part of it
 };
 
-// `lines` make w of the scores s, which are float32 for certain.
-Rewritten rewritten(const std::string& lines, warpfuse::RewriteOptions options = kShapes) {
-  jit::Module module("Model");
-  module.register_attribute("training", c10::BoolType::get(), false);
-  module.register_buffer("identity", at::eye(8));
-  module.register_buffer("tril", at::ones({1, 1, 16, 16}, at::kBool).tril());
-  module.register_buffer("slots", at::arange(16));
-  std::string source = "def forward(self, ";
-  source.append(kArguments).append("):\n");
-  source.append("  s = torch.matmul(torch.matmul(q, self.identity), k.transpose(2, 3))\n");
-  source.append(lines).append("  return w\n");
-  module.define(source);
-  return Rewritten(std::move(module), options);
+Rewritten rewritten(const std::string& lines, bool keep_nan = false) {
+  return Rewritten(attention_model(lines), attention_options(keep_nan));
 }
 
 void check(const Expected& expected) {
@@ -64,7 +32,7 @@ void check(const Expected& expected) {
   CHECK(softmax.note.find(expected.note) != std::string::npos);
   for (const auto& [batch, queries, keys] : {std::tuple{2, 5, 7}, {1, 1, 1}, {3, 6, 6}}) {
     INFO(batch << " " << queries << " " << keys);
-    const std::vector<c10::IValue> arguments = inputs(batch, queries, keys);
+    const std::vector<c10::IValue> arguments = attention_inputs(batch, queries, keys);
     const std::optional<at::Tensor> before = result_of(model.original, arguments);
     const std::optional<at::Tensor> after = result_of(model.module, arguments);
     REQUIRE(before.has_value() == after.has_value());
@@ -76,7 +44,7 @@ void check(const Expected& expected) {
     const at::Tensor wanted = nan_becomes_zero ? before->nan_to_num(0) : *before;
     CHECK(at::allclose(*after, wanted, 1e-5, 1e-6));
   }
-  const warpfuse::RewriteReport again = warpfuse::rewrite(model.module, kShapes);
+  const warpfuse::RewriteReport again = warpfuse::rewrite(model.module, attention_options());
   CHECK(again.routed() == 0);
 }
 
@@ -133,7 +101,7 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
   const Expected cases[] = {
       {"  x = s * 0.5\n  w = x.softmax(-1) + x\n", kPlain, "none", "another use"},
       {"  x = s * 0.5\n  y = x.add_(1.0)\n  w = (y * 2.0).softmax(-1)\n", kPlain, "none",
-       "in place"},
+       "not proved to be a product"},
       {"  x = s * 0.5\n  s.add_(1.0)\n  w = x.softmax(-1) * s\n", kPlain, "none", "in place"},
       {"  w = (s * 0.5).softmax(2)\n", kPlain, "none", "not over the last dimension"},
       {"  w = (s * 0.5).softmax(int(s.size(0)) - 3)\n", "", "none", "no constant"},
@@ -162,36 +130,34 @@ TEST_CASE("dropout in training mode stays, and the softmax before it is routed",
 TEST_CASE("a softmax in a loop and in a branch is routed", "[rewrite]") {
   check({"  w = s\n  for i in range(3):\n    w = (w * 0.5).softmax(-1)\n", kPlain, "none",
          "dimensions is unknown"});
-  check({"  w = s\n  if bool(q.sum() > 1e9):\n    w = s + 1.0\n  else:\n"
-         "    w = (s * 0.5).softmax(-1)\n",
-         kAttention, "none", ""});
+  check(
+      {"  w = s\n  if bool(q.sum() > 1e9):\n    w = s + 1.0\n  else:\n"
+       "    w = (s * 0.5).softmax(-1)\n",
+       kAttention, "none", ""});
 }
 
 TEST_CASE("keep_nan leaves masks that may hide a row to ATen", "[rewrite]") {
-  warpfuse::RewriteOptions options = kShapes;
-  options.keep_nan = true;
   const std::string masked =
       "  w = (s * 0.5).masked_fill(visible == False, float('-inf')).softmax(-1)\n";
-  Rewritten model = rewritten(masked, options);
+  Rewritten model = rewritten(masked, true);
   CHECK(model.only().operator_after == kPlain);
-  const at::Tensor before = result_of(model.original, inputs()).value();
+  const at::Tensor before = result_of(model.original, attention_inputs(2, 5, 7)).value();
   CHECK(before.isnan().any().item<bool>());
-  CHECK(at::allclose(result_of(model.module, inputs()).value(), before, 1e-5, 1e-6, true));
+  CHECK(at::allclose(result_of(model.module, attention_inputs(2, 5, 7)).value(), before, 1e-5, 1e-6,
+                     true));
   // Causal rows see their first key.
   const Rewritten causal = rewritten(
       "  m = torch.arange(s.size(3)).unsqueeze(0) > torch.arange(s.size(2)).unsqueeze(1)\n"
       "  w = s.masked_fill(m, float('-inf')).softmax(-1)\n",
-      options);
+      true);
   CHECK(causal.only().mask == "causal");
 }
 
 TEST_CASE("device literals are replaced", "[rewrite]") {
   jit::Module module = module_of_source(
       "x: Tensor", "  return (x + torch.zeros([1], device=torch.device('cpu'))).softmax(-1)");
-  const Rewritten model(module, {.methods = {},
-                                 .shapes = {},
-                                 .device = c10::Device(c10::kMeta),
-                                 .keep_nan = false});
+  const Rewritten model(
+      module, {.methods = {}, .shapes = {}, .device = c10::Device(c10::kMeta), .keep_nan = false});
   CHECK(model.report.retargeted_devices == 1);
 }
 

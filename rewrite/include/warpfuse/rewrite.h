@@ -15,14 +15,14 @@ namespace warpfuse {
 struct RewriteOptions {
   /// Method names; empty: every method of the module itself.
   std::vector<std::string> methods;
-  /// What the caller knows of a method's arguments, by its name: the sizes of each, as numbers or as
-  /// names, of which equal ones are equal sizes: {{"B", "T"}, {"B", "T"}}. More masks are proved to
-  /// be rules with it.
+  /// What the caller knows of a method's arguments, by its name: the sizes of each, as numbers or
+  /// as names, of which equal ones are equal sizes: {{"B", "T"}, {"B", "T"}}. More masks are proved
+  /// to be rules with it.
   std::map<std::string, std::vector<std::vector<std::string>>> shapes;
   /// Replaces the device literals of the graphs, which a trace takes from the machine it ran on.
   std::optional<c10::Device> device;
-  /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such a
-  /// mask is left to ATen, unless every row is proved to see a key.
+  /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such
+  /// a mask is left to ATen, unless every row is proved to see a key.
   bool keep_nan = false;
 };
 
@@ -58,13 +58,13 @@ struct RewriteReport {
   int64_t routed() const;
 };
 
-/// Routes the softmax calls of a TorchScript module to the plugin's operators, in place. Each call is
-/// inlined and walked upwards through casts, masks and scales; the most fused operator that the walk
-/// proves is emitted. What is not proved stays as it is, with the reason in the report. A second call
-/// changes nothing.
+/// Routes the softmax calls of a TorchScript module to the plugin's operators, in place. Each call
+/// is inlined and walked upwards through casts, masks and scales; the most fused operator that the
+/// walk proves is emitted. What is not proved stays as it is, with the reason in the report. A
+/// second call changes nothing.
 ///
-/// The module is in eval mode, and none of its methods has run. Arguments of a method share no memory
-/// with one another. Throws c10::Error if the plugin is not loaded.
+/// The module is in eval mode, and none of its methods has run. Arguments of a method share no
+/// memory with one another. Throws c10::Error if the plugin is not loaded.
 RewriteReport rewrite(torch::jit::Module& module, const RewriteOptions& options = {});
 
 }  // namespace warpfuse
