@@ -15,6 +15,7 @@ ExitCode run_bench_overhead(int argc, const char* const* argv);
 ExitCode run_info(int argc, const char* const* argv);
 ExitCode run_generate(int argc, const char* const* argv);
 ExitCode run_perplexity(int argc, const char* const* argv);
+ExitCode run_rewrite(int argc, const char* const* argv);
 ExitCode run_selftest(int argc, const char* const* argv);
 ExitCode run_tokenize(int argc, const char* const* argv);
 ExitCode run_verify(int argc, const char* const* argv);
@@ -25,11 +26,12 @@ struct Command {
   ExitCode (*run)(int argc, const char* const* argv);
 };
 
-inline constexpr std::array<Command, 7> kCommands{{
+inline constexpr std::array<Command, 8> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
     {"perplexity", "score a text with a traced language model", run_perplexity},
     {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
     {"verify", "compare the outputs of two bundles on the same inputs", run_verify},
+    {"rewrite", "route a TorchScript file's softmax calls to the plugin", run_rewrite},
     {"bench", "time the operators against ATen and a copy of the same bytes", run_bench},
     {"selftest", "compare the operators with this libtorch's, after an upgrade", run_selftest},
     {"info", "show versions, GPUs and the operators of the plugin", run_info},

@@ -86,6 +86,8 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
        "  w = s.masked_fill(m, -10000.0).softmax(-1)\n",
        kAttention, "boolean, filled", ""},
       // Shifted: not the operator's rule.
+      {"  w = s.masked_fill(keys >= queries, float('-inf')).softmax(-1)\n", kAttention, "boolean",
+       "become 0"},
       {"  m = torch.arange(s.size(3)).unsqueeze(0) > torch.arange(s.size(2)).unsqueeze(1) + 1\n"
        "  w = s.masked_fill(m, float('-inf')).softmax(-1)\n",
        kAttention, "boolean", "become 0"},

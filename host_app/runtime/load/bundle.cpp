@@ -171,6 +171,13 @@ Bundle read_bundle(const fs::path& folder) {
   return bundle;
 }
 
+std::map<std::string, std::vector<std::vector<std::string>>> language_model_shapes() {
+  const std::vector<std::string> tokens{"B", "T"}, rows{"B"}, cache{"L", "2", "B", "H", "S", "D"};
+  return {{"forward", {tokens, tokens, cache}},
+          {"prefill", {tokens, tokens, rows, cache}},
+          {"decode", {tokens, tokens, cache}}};
+}
+
 LanguageModelSpec language_model_of(const Bundle& bundle) {
   if (!bundle.language_model) {
     fail(ExitCode::model, "{}: no language model (its bundle.json says kind 'module')",

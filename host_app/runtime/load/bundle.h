@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,9 @@ struct Bundle {
 
 // Reads and checks bundle.json. Throws Error(model) naming the file and the field.
 Bundle read_bundle(const std::filesystem::path& folder);
+
+// The shapes of the arguments of a language model's methods, by method, in names of sizes.
+std::map<std::string, std::vector<std::vector<std::string>>> language_model_shapes();
 
 // Throws Error(model) when the bundle is no language model.
 LanguageModelSpec language_model_of(const Bundle& bundle);

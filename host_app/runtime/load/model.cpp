@@ -14,6 +14,7 @@
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 namespace {
@@ -27,23 +28,6 @@ void check_zip_magic(std::istream& stream, const std::string& file) {
   if (std::string_view(start.data(), static_cast<size_t>(stream.gcount())) != kZipMagic) {
     fail(ExitCode::model, "{}: not a TorchScript file (no zip archive)", file);
   }
-}
-
-// The SHA-256 of the rest of the stream, in hexadecimal digits.
-std::string sha256_of(std::istream& stream) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
-                                                                     EVP_MD_CTX_free);
-  bool done = EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1;
-  std::vector<char> chunk(kChunk);
-  while (done && (stream.read(chunk.data(), kChunk) || stream.gcount() > 0)) {
-    done = EVP_DigestUpdate(hash.get(), chunk.data(), static_cast<size_t>(stream.gcount())) == 1;
-  }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  if (!done || EVP_DigestFinal_ex(hash.get(), digest.data(), &size) != 1) {
-    fail(ExitCode::check_failed, "OpenSSL computes no SHA-256");
-  }
-  return fmt::format("{:02x}", fmt::join(std::span(digest).first(size), ""));
 }
 
 void check_sha256(std::istream& stream, const std::string& file, const std::string& expected) {
@@ -69,6 +53,22 @@ void configure_torchscript() {
   torch::jit::setGraphExecutorOptimize(false);
 }
 
+torch::jit::Module load_stream(std::istream& stream, c10::Device device) {
+  torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
+  module.eval();
+  module.to(device);
+  return module;
+}
+
+// Throws Error(plugin) where libtorch's message says that an operator is unknown.
+void require_known_operators(const std::string& message, const std::string& file) {
+  static constexpr std::string_view kUnknown = "Unknown builtin op: ";
+  if (const size_t at = message.find(kUnknown); at != std::string::npos) {
+    const size_t start = at + kUnknown.size();
+    require_operators({message.substr(start, message.find_first_of(". \n", start) - start)}, file);
+  }
+}
+
 // glibc's malloc maps blocks of 128 KiB anew each time and gives the top of its heap back: a decode
 // step on the CPU then spends a quarter of its time on page faults.
 void keep_freed_memory() {
@@ -80,6 +80,22 @@ void keep_freed_memory() {
 
 }  // namespace
 
+std::string sha256_of(std::istream& stream) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
+                                                                     EVP_MD_CTX_free);
+  bool done = EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1;
+  std::vector<char> chunk(kChunk);
+  while (done && (stream.read(chunk.data(), kChunk) || stream.gcount() > 0)) {
+    done = EVP_DigestUpdate(hash.get(), chunk.data(), static_cast<size_t>(stream.gcount())) == 1;
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  if (!done || EVP_DigestFinal_ex(hash.get(), digest.data(), &size) != 1) {
+    fail(ExitCode::check_failed, "OpenSSL computes no SHA-256");
+  }
+  return fmt::format("{:02x}", fmt::join(std::span(digest).first(size), ""));
+}
+
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
   configure_torchscript();
   keep_freed_memory();
@@ -90,11 +106,22 @@ torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
   rewind(stream);
   check_sha256(stream, file, bundle.model_sha256);
   rewind(stream);
+  return translating_errors(ExitCode::model, file, [&] { return load_stream(stream, device); });
+}
+
+torch::jit::Module load_torchscript(const std::filesystem::path& path, c10::Device device) {
+  configure_torchscript();
+  const std::string file = path.string();
+  std::ifstream stream = open_model_file(file);
+  check_zip_magic(stream, file);
+  rewind(stream);
   return translating_errors(ExitCode::model, file, [&] {
-    torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
-    module.eval();
-    module.to(device);
-    return module;
+    try {
+      return load_stream(stream, device);
+    } catch (const std::exception& error) {
+      require_known_operators(error.what(), file);
+      throw;
+    }
   });
 }
 

@@ -3,6 +3,10 @@
 #include <c10/core/Device.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <filesystem>
+#include <istream>
+#include <string>
+
 #include "runtime/load/bundle.h"
 
 namespace warpfuse::host {
@@ -14,5 +18,12 @@ namespace warpfuse::host {
 // profiling executor and no fuser, so that a model runs as its file says, from the first call on;
 // and freed memory stays mapped.
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
+
+// The same of a TorchScript file that is in no bundle. An operator that no library has registered
+// is an Error(plugin) that names it.
+torch::jit::Module load_torchscript(const std::filesystem::path& file, c10::Device device);
+
+// In hexadecimal digits, of the rest of the stream.
+std::string sha256_of(std::istream& stream);
 
 }  // namespace warpfuse::host

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+#include <unistd.h>
+#include <warpfuse/rewrite.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/files.h"
+#include "runtime/load/model.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
+
+namespace warpfuse::host {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kRewriteExamples =
+    "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
+    "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
+    "  warpfuse rewrite bert.pt bert-fused.pt --input B,T --input B,T --report json\n";
+
+constexpr Option kRewriteOptions[] = {
+    {"in", "IN", "TorchScript file, or bundle folder"},
+    {"out", "OUT", "file or folder to write; a bundle comes out as one"},
+    {"report", "FORM", "table or json", "table"},
+    {"require", "N", "exit with code 1, and write nothing, if fewer calls were routed", "0"},
+    {"input", "SIZES",
+     "sizes of an argument of forward, in order: numbers, or names of which equal ones are equal "
+     "sizes; more masks are proved with it",
+     nullptr, true},
+    {"device", "DEVICE", "replaces the device literals of the trace: cpu or cuda"},
+    {"keep-nan", kSwitch, "leave masks to ATen that may hide a row throughout, which is NaN there"},
+    {"dry-run", kSwitch, "report, and write nothing"},
+    {"force", kSwitch, "replace OUT where it exists"},
+};
+
+cxxopts::Options rewrite_options() {
+  cxxopts::Options options("warpfuse rewrite",
+                           "Routes the softmax calls of a TorchScript model to the plugin, and "
+                           "says what became of each.\n"
+                           "What is not proved stays as it is.\n");
+  options.positional_help("IN OUT");
+  add_options(options, kRewriteOptions);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+std::vector<std::string> sizes_of(const std::string& text) {
+  std::vector<std::string> sizes;
+  std::istringstream stream(text);
+  for (std::string size; std::getline(stream, size, ',');) {
+    if (size.empty() || size.find(' ') != std::string::npos) {
+      fail(ExitCode::usage, "--input: expected sizes such as B,T, got '{}'", text);
+    }
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
+  RewriteOptions options;
+  options.keep_nan = arguments.has("keep-nan");
+  if (arguments.has("device")) {
+    const std::string device = arguments.text("device");
+    if (device != "cpu" && device != "cuda") {
+      fail(ExitCode::usage, "--device: expected cpu or cuda, got '{}'", device);
+    }
+    options.device = c10::Device(device == "cuda" ? "cuda:0" : device);
+  }
+  if (is_language_model) {
+    options.shapes = language_model_shapes();
+  } else if (arguments.has("input")) {
+    for (const std::string& text : arguments.texts("input")) {
+      options.shapes["forward"].push_back(sizes_of(text));
+    }
+  }
+  return options;
+}
+
+std::string summary(const RewriteReport& report) {
+  std::string text = fmt::format("{} of {} softmax calls routed to the plugin", report.routed(),
+                                 report.softmaxes.size());
+  if (report.sdpa_calls > 0 && report.routed() == 0) {
+    text = fmt::format("0 of {}: exported with SDPA, nothing to gain", report.sdpa_calls);
+  }
+  if (report.already_routed > 0) {
+    text += fmt::format(", {} were there", report.already_routed);
+  }
+  if (report.retargeted_devices > 0) {
+    text += fmt::format("; {} device literals replaced", report.retargeted_devices);
+  }
+  return text;
+}
+
+void print_table(const RewriteReport& report) {
+  print("{}\n", summary(report));
+  if (report.softmaxes.empty()) {
+    return;
+  }
+  size_t module_width = std::string_view("module").size(), form_width = module_width;
+  for (const RewrittenSoftmax& each : report.softmaxes) {
+    module_width = std::max(module_width, each.method.size() + 1 + each.module.size());
+    form_width = std::max(form_width, each.form.size());
+  }
+  print("\n{:<{}}  {:<{}}  {:<31}  {:<16}  {}\n", "module", module_width, "form", form_width,
+        "operator", "mask", "note");
+  for (const RewrittenSoftmax& each : report.softmaxes) {
+    const std::string module = each.module.empty() ? each.method : each.method + ":" + each.module;
+    const std::string& after =
+        each.operator_after.empty() ? each.operator_before : each.operator_after;
+    std::string line = fmt::format("{:<{}}  {:<{}}  {:<31}  {:<16}  {}", module, module_width,
+                                   each.form, form_width, after, each.mask, each.note);
+    line.erase(line.find_last_not_of(' ') + 1);
+    print("{}\n", line);
+  }
+}
+
+void print_json(const RewriteReport& report) {
+  ordered_json calls = ordered_json::array();
+  for (const RewrittenSoftmax& each : report.softmaxes) {
+    calls.push_back({{"method", each.method},
+                     {"module", each.module},
+                     {"source", each.source},
+                     {"before", each.operator_before},
+                     {"after", each.operator_after.empty() ? ordered_json()
+                                                           : ordered_json(each.operator_after)},
+                     {"form", each.form},
+                     {"mask", each.mask},
+                     {"note", each.note}});
+  }
+  print("{}\n", ordered_json{{"routed", report.routed()},
+                             {"softmax_calls", report.softmaxes.size()},
+                             {"sdpa_calls", report.sdpa_calls},
+                             {"already_routed", report.already_routed},
+                             {"retargeted_devices", report.retargeted_devices},
+                             {"calls", calls}}
+                    .dump(2));
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the blocks.
+void collect_operators(torch::jit::Block* block, std::set<std::string>& names) {
+  for (const torch::jit::Node* node : block->nodes()) {
+    if (!node->kind().is_aten() && !node->kind().is_prim()) {
+      names.insert(node->kind().toQualString());
+    }
+    for (const torch::jit::Block* inner : node->blocks()) {
+      collect_operators(const_cast<torch::jit::Block*>(inner), names);  // NOLINT(*-const-cast)
+    }
+  }
+}
+
+std::string model_bytes(const torch::jit::Module& module) {
+  std::ostringstream stream;
+  module.save(stream);
+  return std::move(stream).str();
+}
+
+// A whole folder beside OUT first, which then takes its name.
+void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const fs::path& out) {
+  const fs::path draft = out.string() + fmt::format(".{}.tmp", getpid());
+  translating_errors(ExitCode::output, out.string(), [&] {
+    fs::remove_all(draft);
+    fs::copy(bundle.folder, draft, fs::copy_options::recursive);
+    const std::string bytes = model_bytes(module);
+    replace_file(draft / "model.pt", bytes);
+    std::set<std::string> operators;
+    for (const torch::jit::Method& method : module.get_methods()) {
+      collect_operators(method.graph()->block(), operators);
+    }
+    ordered_json description = ordered_json::parse(read_model_file(bundle.folder / "bundle.json"));
+    std::istringstream stream(bytes);
+    description["sha256"]["model.pt"] = sha256_of(stream);
+    description["operators"] = operators;
+    description["variant"] = "rewritten";
+    description["schema_version"] = WARPFUSE_SCHEMA_VERSION;
+    replace_file(draft / "bundle.json", description.dump(2) + "\n");
+    fs::remove_all(out);
+    fs::rename(draft, out);
+  });
+}
+
+void check_out(const fs::path& in, const fs::path& out, bool force) {
+  std::error_code error;
+  if (fs::equivalent(in, out, error)) {
+    fail(ExitCode::usage, "{}: OUT is IN", out.string());
+  }
+  if (fs::exists(out, error) && !force) {
+    fail(ExitCode::usage, "{} exists (see --force)", out.string());
+  }
+}
+
+}  // namespace
+
+ExitCode run_rewrite(int argc, const char* const* argv) {
+  const Arguments arguments(rewrite_options(), {"in", "out"}, argc, argv);
+  if (arguments.help_shown(kRewriteExamples)) {
+    return ExitCode::ok;
+  }
+  const fs::path in = arguments.text("in");
+  const bool is_dry = arguments.has("dry-run");
+  const fs::path out = is_dry ? fs::path() : fs::path(arguments.text("out"));
+  const std::string form = arguments.text("report");
+  if (form != "table" && form != "json") {
+    fail(ExitCode::usage, "--report: expected table or json, got '{}'", form);
+  }
+  const int64_t required = arguments.integer("require", 0);
+  if (!is_dry) {
+    check_out(in, out, arguments.has("force"));
+  }
+  const std::optional<Bundle> bundle =
+      fs::is_directory(in) ? std::optional(read_bundle(in)) : std::nullopt;
+  const RewriteOptions options =
+      read_options(arguments, bundle && bundle->language_model.has_value());
+  const Session session =
+      open_session(arguments.plugin_options(), "cpu",
+                   bundle ? std::vector{*bundle} : std::vector<Bundle>(), {"warpfuse::softmax"});
+  torch::jit::Module module =
+      bundle ? load_module(*bundle, session.device) : load_torchscript(in, session.device);
+  const RewriteReport report =
+      translating_errors(ExitCode::model, in.string(), [&] { return rewrite(module, options); });
+  if (form == "json") {
+    print_json(report);
+  } else {
+    print_table(report);
+  }
+  if (report.routed() < required) {
+    print_error("warpfuse: {} of the {} required softmax calls were routed; nothing was written\n",
+                report.routed(), required);
+    return ExitCode::check_failed;
+  }
+  if (!is_dry && bundle) {
+    write_bundle(*bundle, module, out);
+  } else if (!is_dry) {
+    replace_file(out, model_bytes(module));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace warpfuse::host
