@@ -8,6 +8,7 @@
 #include <warpfuse/rewrite.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "chain.h"
@@ -101,10 +102,19 @@ std::string module_of(const jit::Node* node) {
   return path;
 }
 
+// "file:line". A trace's range is Python's stack, innermost call first, as "file(line): function".
 std::string source_of(const jit::Node* node) {
   jit::SourceRange range = node->sourceRange();
   if (const auto original = range.findSourceRangeThatGenerated()) {
     range = *original;
+  }
+  std::istringstream stack(range.text().str());
+  for (std::string line; std::getline(stack, line);) {
+    const size_t open = line.find('('), close = line.find("): ");
+    if (open != std::string::npos && close != std::string::npos && open < close &&
+        line.find("/torch/nn/functional.py") == std::string::npos) {
+      return line.substr(0, open) + ":" + line.substr(open + 1, close - open - 1);
+    }
   }
   const auto place = range.file_line_col();
   return place ? std::get<0>(*place) + ":" + std::to_string(std::get<1>(*place)) : "";
