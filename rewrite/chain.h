@@ -39,8 +39,9 @@ bool is_softmax(const torch::jit::Node* node);
 
 Chain walk_up(torch::jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_nan);
 
-// Whether scores are a product of activations, scaled or with a learned bias: they hold no fill of an
-// earlier mask, beside which hidden keys would count and the rounding of a scaled fill would show.
+// Whether scores are a product of activations, scaled or with a learned bias: they hold no fill of
+// an earlier mask, beside which hidden keys would count and the rounding of a scaled fill would
+// show.
 bool are_unmasked(const torch::jit::Value* scores, const Facts& facts);
 
 // The mask that a node applies to `scores`, one of its inputs; none where it cannot be taken, with

@@ -114,7 +114,6 @@ ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor)
   return nullptr;
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the expression.
 ExpressionPtr reindexed(const ExpressionPtr& expression,
                         const std::vector<Coordinate>& coordinates) {
   if (!expression) {

@@ -75,7 +75,7 @@ bool values_have_keys(const jit::Value* weights, const Integer& keys, Facts& fac
     case jit::aten::softmax:
     case jit::aten::contiguous:
     case jit::aten::add:
-      return values_have_keys(user->output(), keys, facts);  // NOLINT(misc-no-recursion)
+      return values_have_keys(user->output(), keys, facts);
     case jit::aten::matmul: {
       const std::optional<Sizes>& values = facts.of(user->input(1)).sizes;
       return uses[0].offset == 0 && values && values->size() >= 2 &&
@@ -102,10 +102,12 @@ bool fits(const Sizes& mask, const Sizes& scores, const jit::Node* node, Facts& 
   return true;
 }
 
-// Where scores may stand: floats of a known shape that the operator takes.
-bool are_scores(const Fact& fact) {
+// The sizes of scores that the operator takes; null for others.
+const Sizes* sizes_of_scores(const Fact& fact) {
   constexpr size_t kLeastRank = 2, kMostRank = 4;
-  return fact.sizes && fact.sizes->size() >= kLeastRank && fact.sizes->size() <= kMostRank;
+  const bool fits_operator =
+      fact.sizes && fact.sizes->size() >= kLeastRank && fact.sizes->size() <= kMostRank;
+  return fits_operator ? &*fact.sizes : nullptr;
 }
 
 bool hides_for_certain(double fill, c10::ScalarType dtype) {
@@ -120,8 +122,7 @@ bool hides_for_certain(double fill, c10::ScalarType dtype) {
 
 // The fill as the dtype holds it; nothing where that overflows.
 std::optional<double> rounded(double fill, c10::ScalarType dtype) {
-  const double value =
-      at::scalar_tensor(fill, at::kDouble).to(dtype).to(at::kDouble).item<double>();
+  const auto value = at::scalar_tensor(fill, at::kDouble).to(dtype).to(at::kDouble).item<double>();
   return std::isinf(value) && !std::isinf(fill) ? std::nullopt : std::optional(value);
 }
 
@@ -130,13 +131,14 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
                                   bool mask_is_hidden, double fill, Facts& facts, bool keep_nan,
                                   std::string& note) {
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
-  if (!are_scores(fact) || !mask_fact.sizes || !fits(*mask_fact.sizes, *fact.sizes, node, facts)) {
+  const Sizes* sizes = sizes_of_scores(fact);
+  if (sizes == nullptr || !mask_fact.sizes || !fits(*mask_fact.sizes, *sizes, node, facts)) {
     note = "the mask is not proved to fit the scores";
     return std::nullopt;
   }
   const bool is_infinite = std::isinf(fill) && fill < 0;
   const ExpressionPtr visible = mask_is_hidden ? negation(mask_fact.element) : mask_fact.element;
-  const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *fact.sizes, facts);
+  const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *sizes, facts);
   AppliedMask result{.scores = scores, .mask = {}};
   if (rule && rule->kind == Mask::Kind::causal && are_unmasked(scores, facts) &&
       (is_infinite || (fact.dtype && hides_for_certain(fill, *fact.dtype)))) {
@@ -175,8 +177,9 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
 std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* mask,
                                  Facts& facts, bool keep_nan, std::string& note) {
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
-  if (!are_scores(fact) || !mask_fact.sizes || mask_fact.sizes->empty() ||
-      !fits(*mask_fact.sizes, *fact.sizes, node, facts)) {
+  const Sizes* sizes = sizes_of_scores(fact);
+  if (sizes == nullptr || !mask_fact.sizes || mask_fact.sizes->empty() ||
+      !fits(*mask_fact.sizes, *sizes, node, facts)) {
     note = "the addend is not proved to fit the scores";
     return std::nullopt;
   }
@@ -192,7 +195,7 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
     const bool hides = is_constant(addend->b, 0) && addend->a->number < 0;
     const ExpressionPtr visible = hides ? negation(addend->condition) : addend->condition;
     const double fill = hides ? addend->a->number : addend->b->number;
-    const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *fact.sizes, facts);
+    const std::optional<Rule> rule = rule_of_mask(visible, *mask_fact.sizes, *sizes, facts);
     if (rule && rule->kind == Mask::Kind::causal && hides_for_certain(fill, *fact.dtype) &&
         are_unmasked(scores, facts) && (hides || is_constant(addend->a, 0))) {
       result.mask.kind = Mask::Kind::causal;

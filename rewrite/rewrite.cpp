@@ -142,11 +142,8 @@ RewrittenSoftmax told(const std::string& method, const Chain& chain) {
 void count_others(jit::Graph& graph, RewriteReport& report) {
   rewriting::for_each_node(graph.block(), [&](const jit::Node* node) {
     report.sdpa_calls += node->kind() == jit::aten::scaled_dot_product_attention ? 1 : 0;
-    report.already_routed +=
-        node->kind().is_aten() ||
-                !std::string_view(node->kind().toQualString()).starts_with("warpfuse::")
-            ? 0
-            : 1;
+    const std::string_view name = node->kind().toQualString();
+    report.already_routed += name.starts_with("warpfuse::") ? 1 : 0;
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "facts.h"
 #include "view_rules.h"
@@ -336,18 +337,20 @@ Fact reduction(Facts& facts, jit::Node* node) {
   const std::optional<c10::IValue> keep =
       keeps != nullptr ? facts.constant_value(keeps) : std::nullopt;
   Fact fact = unary(facts, node);
+  fact.sizes.reset();
   if (!x.sizes || !list || !keep || !keep->toBool()) {
-    fact.sizes.reset();
     return fact;
   }
-  for (const Integer& dim : *list) {
-    if (!dim.known()) {
-      fact.sizes.reset();
+  Sizes sizes = *x.sizes;
+  const auto rank = static_cast<int64_t>(sizes.size());
+  for (const Integer& each : *list) {
+    const std::optional<int64_t> dim = each.known();
+    if (!dim) {
       return fact;
     }
-    const auto rank = static_cast<int64_t>(fact.sizes->size());
-    fact.sizes->at(*dim.known() < 0 ? *dim.known() + rank : *dim.known()) = {0, 1};
+    sizes.at(*dim < 0 ? *dim + rank : *dim) = {0, 1};
   }
+  fact.sizes = std::move(sizes);
   return fact;
 }
 

@@ -46,12 +46,13 @@ Fact unknown_as(const Fact& x) {
   return {.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
 }
 
-Fact reordered(const Fact& x, const std::vector<int64_t>& order) {
+// `sizes` are those of x.
+Fact reordered(const Fact& x, const Sizes& sizes, const std::vector<int64_t>& order) {
   Fact fact = unknown_as(x);
   fact.sizes.emplace();
   std::vector<Coordinate> coordinates(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    fact.sizes->push_back(x.sizes->at(order[i]));
+    fact.sizes->push_back(sizes.at(order[i]));
     coordinates.at(order[i]).dim = static_cast<int64_t>(i);
   }
   fact.element = reindexed(x.element, coordinates);
@@ -71,7 +72,7 @@ Fact transpose(Facts& facts, jit::Node* node) {
     order[i] = static_cast<int64_t>(i);
   }
   std::swap(order.at(wrapped(*first, order.size())), order.at(wrapped(*second, order.size())));
-  return reordered(x, order);
+  return reordered(x, *x.sizes, order);
 }
 
 Fact permute(Facts& facts, jit::Node* node) {
@@ -93,7 +94,7 @@ Fact permute(Facts& facts, jit::Node* node) {
     }
     order.push_back(wrapped(*dim.known(), dims->size()));
   }
-  return reordered(x, order);
+  return reordered(x, *x.sizes, order);
 }
 
 Fact unsqueeze(Facts& facts, jit::Node* node) {

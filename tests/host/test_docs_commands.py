@@ -65,6 +65,8 @@ class Commands(HostTestCase):
             "build/release": pathlib.Path(HOST).parents[1],
             "gpt2": ROOT / "traced_models" / "wikitext-small",  # a tokenizer
             "traced_models": ROOT / "traced_models",
+            "gpt2.pt": bundles / "baseline-float32" / "model.pt",
+            "bert.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
         }.items():
             (cls.folder / name).symlink_to(target)
         python = cls.folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages

@@ -120,7 +120,7 @@ Outcome compare(const std::string& code, bool keep_nan) {
 
 TEST_CASE("random chains give what they gave, or are left", "[rewrite][fuzz]") {
   const char* asked = std::getenv("WARPFUSE_FUZZ_CHAINS");
-  const int chains = asked != nullptr ? std::atoi(asked) : kChains;
+  const int chains = asked != nullptr ? std::stoi(asked) : kChains;
   int64_t fused = 0, routed = 0;
   for (int seed = 0; seed < chains; ++seed) {
     const std::string code = ChainMaker(static_cast<unsigned>(seed)).code();

@@ -124,9 +124,8 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
 TEST_CASE("dropout in training mode stays, and the softmax before it is routed", "[rewrite]") {
   const Rewritten model = rewritten("  w = torch.dropout((s * 0.5).softmax(-1), 0.5, True)\n");
   CHECK(model.only().operator_after == kAttention);
-  const auto nodes = model.module.get_method("forward").graph()->nodes();
-  CHECK(std::any_of(nodes.begin(), nodes.end(),
-                    [](const jit::Node* node) { return node->kind() == jit::aten::dropout; }));
+  const std::string graph = model.module.get_method("forward").graph()->toString();
+  CHECK(graph.find("aten::dropout") != std::string::npos);
 }
 
 TEST_CASE("a softmax in a loop and in a branch is routed", "[rewrite]") {
