@@ -283,3 +283,16 @@ WARPFUSE_DEVICE_TEST("empty scores", "[masked]") {
   CHECK(error_of([&] { masked_softmax(at::empty({0, 4}, options), {.causal = "both"}); }) !=
         "no error");
 }
+
+// The scaled score of the maximum's own place is the maximum itself, however large its rounding is.
+WARPFUSE_DEVICE_TEST("equal scores of any size give equal weights", "[masked]") {
+  for (const int64_t keys : {1, 5, 16, 33, 1025}) {
+    for (const double score : {-1e30, 3e37, -3.4028234663852886e38}) {
+      INFO(keys << " keys of " << score);
+      const at::Tensor scores =
+          at::full({1, 1, 2, keys}, score, at::TensorOptions(device).dtype(at::kFloat));
+      const at::Tensor weights = warpfuse::scaled_masked_softmax(scores, 0.3);
+      CHECK(at::allclose(weights, at::full_like(weights, 1.0 / static_cast<double>(keys))));
+    }
+  }
+}
