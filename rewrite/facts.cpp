@@ -45,9 +45,9 @@ Fact fact_of_constant(const at::Tensor& tensor) {
 
 }  // namespace
 
-Facts::Facts(const jit::Module& module, jit::Graph& graph,
+Facts::Facts(const jit::Module& module, jit::Graph& graph, const Writes& writes,
              const std::vector<std::vector<std::string>>& shapes)
-    : module_(module), graph_(graph) {
+    : module_(module), graph_(graph), writes_(writes) {
   for (size_t i = 0; i < shapes.size() && i + 1 < graph.inputs().size(); ++i) {
     set_argument(graph.inputs()[i + 1], shapes[i]);
   }
@@ -65,7 +65,9 @@ void Facts::set_argument(jit::Value* argument, const std::vector<std::string>& s
     }
     fact.sizes->push_back(named->second);
   }
-  fact.element = element(argument, static_cast<int64_t>(shape.size()));
+  if (!writes_.reach(argument)) {
+    fact.element = element(argument, static_cast<int64_t>(shape.size()));
+  }
 }
 
 const Fact& Facts::of(const jit::Value* tensor) const {
@@ -223,18 +225,21 @@ void Facts::visit(jit::Node* node) {
     return;
   }
   const jit::Value* output = node->output(0);
+  Fact fact;
   if (node->kind() == jit::prim::Constant || node->kind() == jit::prim::GetAttr) {
     const std::optional<c10::IValue> value = constant_value(output);
-    if (value && value->isTensor() && value->toTensor().defined()) {
-      facts_[output] = fact_of_constant(value->toTensor());
+    if (!value || !value->isTensor() || !value->toTensor().defined()) {
+      return;
     }
-    return;
+    fact = fact_of_constant(value->toTensor());
+  } else {
+    fact = fact_by_rule(*this, node);
   }
-  const Fact fact = fact_by_rule(*this, node);
-  // What is written to in place later holds something else then; the callers ask the alias
-  // analysis.
   for (const jit::Value* each : node->outputs()) {
-    facts_[each] = fact;
+    Fact& kept = facts_[each] = fact;
+    if (writes_.reach(each)) {
+      kept.element = nullptr;
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "expression.h"
+#include "writes.h"
 
 namespace warpfuse::rewriting {
 
@@ -29,9 +30,9 @@ struct Fact {
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {
  public:
-  // `shapes`: of each argument of the method but the module, as RewriteOptions has them; may be
-  // empty.
-  Facts(const torch::jit::Module& module, torch::jit::Graph& graph,
+  // What is written to in place, before or after, has no element. `shapes`: of each argument of the
+  // method but the module, as RewriteOptions has them; may be empty.
+  Facts(const torch::jit::Module& module, torch::jit::Graph& graph, const Writes& writes,
         const std::vector<std::vector<std::string>>& shapes);
 
   const Fact& of(const torch::jit::Value* tensor) const;
@@ -59,6 +60,7 @@ class Facts {
 
   const torch::jit::Module& module_;
   torch::jit::Graph& graph_;
+  const Writes& writes_;
   std::map<std::string, Integer> named_sizes_;
   std::unordered_map<const torch::jit::Value*, Fact> facts_;
   std::unordered_map<const torch::jit::Value*, Integer> integers_;

@@ -157,10 +157,12 @@ void rewrite_graph(const jit::Module& module, const std::string& method,
   const auto found = options.shapes.find(method);
   const std::vector<std::vector<std::string>> shapes =
       found == options.shapes.end() ? std::vector<std::vector<std::string>>() : found->second;
-  rewriting::remove_no_ops(*graph, Facts(module, *graph, shapes));
-
-  Facts facts(module, *graph, shapes);
+  {
+    const rewriting::Writes writes(graph);
+    rewriting::remove_no_ops(*graph, Facts(module, *graph, writes, shapes));
+  }
   const rewriting::Writes writes(graph);
+  Facts facts(module, *graph, writes, shapes);
   std::vector<jit::Node*> softmaxes;
   rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
     if (rewriting::is_softmax(node)) {

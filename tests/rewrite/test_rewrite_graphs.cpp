@@ -105,6 +105,13 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
       {"  x = s * 0.5\n  y = x.add_(1.0)\n  w = (y * 2.0).softmax(-1)\n", kPlain, "none",
        "not proved to be a product"},
       {"  x = s * 0.5\n  s.add_(1.0)\n  w = x.softmax(-1) * s\n", kPlain, "none", "in place"},
+      // A mask made of tensors that are written to in place is not what made them.
+      {"  i = torch.arange(s.size(3))\n  i.add_(1)\n"
+       "  w = s.masked_fill(i.unsqueeze(0) > queries, float('-inf')).softmax(-1)\n",
+       kAttention, "boolean", "become 0"},
+      {"  m = keys > queries\n  m.logical_not_()\n"
+       "  w = s.masked_fill(m, -10000.0).softmax(-1)\n",
+       kPlain, "none", "in place"},
       {"  w = (s * 0.5).softmax(2)\n", kPlain, "none", "not over the last dimension"},
       {"  w = (s * 0.5).softmax(int(s.size(0)) - 3)\n", "", "none", "no constant"},
       {"  w = (s / 3.0).softmax(-1)\n", kPlain, "none", "no product equals"},
