@@ -1,5 +1,6 @@
 #include "chain.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace warpfuse::rewriting {
@@ -28,14 +29,23 @@ bool is_power_of_two(double x) {
   return std::isfinite(x) && std::abs(std::frexp(x, &exponent)) == 0.5;  // NOLINT(*-magic-numbers)
 }
 
+// The cast of the softmax's result from float32 back to half precision `narrow`, if that is its
+// only use.
+jit::Node* narrowing(const Chain& chain, std::optional<c10::ScalarType> narrow, Facts& facts) {
+  if (!is_used_once(chain.output) || (narrow != c10::kHalf && narrow != c10::kBFloat16)) {
+    return nullptr;
+  }
+  jit::Node* user = chain.output->uses()[0].user;
+  return user->kind() == jit::aten::to && facts.of(user->output()).dtype == narrow ? user : nullptr;
+}
+
 // The dtype argument changes nothing, or only for the way from the scores' half precision to
 // float32 and back, which the operator takes too.
 bool accepts_dtype(Chain& chain, Facts& facts) {
-  const std::optional<c10::IValue> asked =
-      facts.constant_value(Facts::argument(chain.softmax, "dtype"));
-  if (asked && asked->isNone()) {
+  if (facts.is_none(chain.softmax, "dtype")) {
     return true;
   }
+  const std::optional<c10::IValue> asked = facts.constant_argument(chain.softmax, "dtype");
   const std::optional<c10::ScalarType>& before = facts.of(chain.input).dtype;
   if (!asked || !before) {
     chain.note = "its dtype argument, and the scores' dtype is unknown";
@@ -45,32 +55,24 @@ bool accepts_dtype(Chain& chain, Facts& facts) {
   if (dtype == *before) {
     return true;
   }
-  chain.note = "its dtype argument is not the scores'";
-  const bool widens = dtype == c10::kFloat && (*before == c10::kHalf || *before == c10::kBFloat16);
-  if (!widens || !is_used_once(chain.output)) {
+  jit::Node* user = dtype == c10::kFloat ? narrowing(chain, before, facts) : nullptr;
+  if (user == nullptr) {
+    chain.note = "its dtype argument is not the scores'";
     return false;
   }
-  jit::Node* user = chain.output->uses()[0].user;
-  const bool narrows = user->kind() == jit::aten::to && facts.of(user->output()).dtype == *before;
-  if (narrows) {
-    chain.note.clear();
-    chain.output = user->output();
-    chain.form.emplace_back("to");
-  }
-  return narrows;
+  chain.output = user->output();
+  chain.form.emplace_back("to");
+  return true;
 }
 
 // Scores in half precision that are widened before the mask and narrowed after the softmax.
 void skip_widening(Chain& chain, Facts& facts) {
   jit::Node* node = chain.input->node();
-  if (node->kind() != jit::aten::to || !is_used_once(chain.input) || !is_used_once(chain.output)) {
+  if (node->kind() != jit::aten::to || !is_used_once(chain.input) ||
+      facts.of(chain.input).dtype != c10::kFloat) {
     return;
   }
-  const std::optional<c10::ScalarType>& narrow = facts.of(node->input(0)).dtype;
-  jit::Node* user = chain.output->uses()[0].user;
-  const bool widens = (narrow == c10::kHalf || narrow == c10::kBFloat16) &&
-                      facts.of(chain.input).dtype == c10::kFloat;
-  if (widens && user->kind() == jit::aten::to && facts.of(user->output()).dtype == narrow) {
+  if (jit::Node* user = narrowing(chain, facts.of(node->input(0)).dtype, facts)) {
     chain.input = node->input(0);
     chain.output = user->output();
     chain.form.insert(chain.form.begin(), "to");
@@ -136,16 +138,44 @@ void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
   }
 }
 
+// The only use of the log-probabilities takes one of each row.
+void take_logprob(Chain& chain, Facts& facts, const Writes& writes) {
+  if (!is_used_once(chain.output) || !may_move(chain.output, writes, chain.note)) {
+    return;
+  }
+  jit::Node* user = chain.output->uses()[0].user;
+  if (user->owningBlock() == chain.softmax->owningBlock()) {
+    chain.logprob = logprob_of(chain.input, user, facts, chain.note);
+  }
+  if (chain.logprob) {
+    chain.form.emplace_back(user->kind().toUnqualString());
+  }
+}
+
+// A linear layer whose result has no other use.
+void take_linear(Chain& chain, const Writes& writes) {
+  jit::Node* node = chain.input->node();
+  const bool is_alone = node->kind() == jit::aten::linear && is_used_once(chain.input) &&
+                        node->owningBlock() == chain.softmax->owningBlock();
+  if (is_alone && may_move(chain.input, writes, chain.note) &&
+      std::ranges::all_of(node->inputs(), [&](const jit::Value* operand) {
+        return may_move(operand, writes, chain.note);
+      })) {
+    chain.linear = node;
+    chain.form.insert(chain.form.begin(), "linear");
+  }
+}
+
 }  // namespace
 
 bool is_softmax(const jit::Node* node) {
   const c10::Symbol kind = node->kind();
-  return kind == jit::aten::softmax || kind == jit::aten::log_softmax ||
-         kind == jit::aten::_softmax || kind == jit::aten::_log_softmax;
+  return kind == jit::aten::cross_entropy_loss || kind == jit::aten::softmax ||
+         kind == jit::aten::log_softmax || kind == jit::aten::_softmax ||
+         kind == jit::aten::_log_softmax;
 }
 
 Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_nan) {
-  constexpr size_t kLeastRank = 2, kMostRank = 4;
   Chain chain;
   chain.softmax = softmax;
   chain.input = softmax->input(0);
@@ -158,22 +188,31 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
     chain.note = why;
     return chain;
   };
+  if (softmax->kind() == jit::aten::cross_entropy_loss) {
+    chain.logprob = cross_entropy(softmax, facts, chain.note);
+    chain.is_left = !chain.logprob;
+    return chain;
+  }
   const std::optional<int64_t> dim = facts.known_integer(softmax, "dim");
   if (!dim) {
     return leave("its dim is no constant");
   }
-  if (const jit::Value* half_to_float = Facts::argument(softmax, "half_to_float")) {
-    const std::optional<c10::IValue> value = facts.constant_value(half_to_float);
+  if (Facts::argument(softmax, "half_to_float") != nullptr) {
+    const std::optional<c10::IValue> value = facts.constant_argument(softmax, "half_to_float");
     if (!value || !value->isBool() || value->toBool()) {
       return leave("half_to_float");
     }
   } else if (!accepts_dtype(chain, facts)) {
     return chain;
   }
+  const bool is_over_last = is_last(facts, chain.input, *dim);
   if (chain.is_log) {
+    if (is_over_last && may_move(chain.input, writes, chain.note)) {
+      take_logprob(chain, facts, writes);
+    }
     return chain;
   }
-  if (!is_last(facts, chain.input, *dim)) {
+  if (!is_over_last) {
     chain.note = "not over the last dimension";
     return chain;
   }
@@ -186,6 +225,9 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
   skip_widening(chain, facts);
   take_mask(chain, facts, writes, keep_nan);
   take_scale(chain, facts, writes);
+  if (chain.form.size() == 1) {
+    take_linear(chain, writes);
+  }
   chain.is_attention = chain.scale != 1 || chain.mask.kind != Mask::Kind::none;
   return chain;
 }

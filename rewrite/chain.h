@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "facts.h"
+#include "logprob.h"
 #include "writes.h"
 
 namespace warpfuse::rewriting {
@@ -27,7 +28,9 @@ struct Chain {
   torch::jit::Value* input = nullptr;   // of the operator to emit
   torch::jit::Value* output = nullptr;  // that it replaces
   bool is_log = false;
-  bool is_attention = false;  // scaled_masked_softmax, not softmax
+  bool is_attention = false;           // scaled_masked_softmax, not softmax
+  torch::jit::Node* linear = nullptr;  // linear_dropout_softmax: the one before
+  std::optional<Logprob> logprob;      // fused_logprob
   double scale = 1;
   Mask mask;
   std::vector<std::string> form;  // operators, outermost last
@@ -35,7 +38,11 @@ struct Chain {
   bool is_left = false;  // to ATen; `note` says why
 };
 
+// Also cross_entropy_loss, which has one.
 bool is_softmax(const torch::jit::Node* node);
+
+// How many dimensions scores of scaled_masked_softmax have.
+inline constexpr size_t kLeastRank = 2, kMostRank = 4;
 
 Chain walk_up(torch::jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_nan);
 

@@ -46,18 +46,19 @@ Fact fact_of_constant(const at::Tensor& tensor) {
 }  // namespace
 
 Facts::Facts(const jit::Module& module, jit::Graph& graph, const Writes& writes,
-             const std::vector<std::vector<std::string>>& shapes)
+             const std::vector<RewriteArgument>& arguments)
     : module_(module), graph_(graph), writes_(writes) {
-  for (size_t i = 0; i < shapes.size() && i + 1 < graph.inputs().size(); ++i) {
-    set_argument(graph.inputs()[i + 1], shapes[i]);
+  for (size_t i = 0; i < arguments.size() && i + 1 < graph.inputs().size(); ++i) {
+    set_argument(graph.inputs()[i + 1], arguments[i]);
   }
   visit(graph.block());
 }
 
-void Facts::set_argument(jit::Value* argument, const std::vector<std::string>& shape) {
-  Fact& fact = facts_[argument];
+void Facts::set_argument(jit::Value* value, const RewriteArgument& argument) {
+  Fact& fact = facts_[value];
+  fact.dtype = argument.dtype;
   fact.sizes.emplace();
-  for (const std::string& name : shape) {
+  for (const std::string& name : argument.sizes) {
     const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
     const auto [named, is_new] = named_sizes_.try_emplace(name);
     if (is_new) {
@@ -65,8 +66,8 @@ void Facts::set_argument(jit::Value* argument, const std::vector<std::string>& s
     }
     fact.sizes->push_back(named->second);
   }
-  if (!writes_.reach(argument)) {
-    fact.element = element(argument, static_cast<int64_t>(shape.size()));
+  if (!writes_.reach(value)) {
+    fact.element = element(value, static_cast<int64_t>(argument.sizes.size()));
   }
 }
 
@@ -107,16 +108,24 @@ std::optional<double> Facts::number(const jit::Value* value) const {
   return std::nullopt;
 }
 
-jit::Value* Facts::argument(const jit::Node* node, const char* name) {
+jit::Value* Facts::argument(jit::Node* node, const char* name) {
   const c10::FunctionSchema* schema = node->maybeSchema();
   const std::optional<int> index =
       schema ? schema->argumentIndexWithName(name) : std::optional<int>();
-  return index && *index < static_cast<int>(node->inputs().size())
-             ? const_cast<jit::Node*>(node)->input(*index)  // NOLINT(*-const-cast)
-             : nullptr;
+  return index && *index < static_cast<int>(node->inputs().size()) ? node->input(*index) : nullptr;
 }
 
-std::optional<int64_t> Facts::known_integer(const jit::Node* node, const char* name) {
+std::optional<c10::IValue> Facts::constant_argument(jit::Node* node, const char* name) const {
+  const jit::Value* value = argument(node, name);
+  return value != nullptr ? constant_value(value) : std::nullopt;
+}
+
+bool Facts::is_none(jit::Node* node, const char* name) const {
+  const std::optional<c10::IValue> value = constant_argument(node, name);
+  return value && value->isNone();
+}
+
+std::optional<int64_t> Facts::known_integer(jit::Node* node, const char* name) {
   jit::Value* value = argument(node, name);
   return value ? integer(value).known() : std::nullopt;
 }
@@ -145,8 +154,8 @@ Integer Facts::integer(jit::Value* value) {
         constant && constant->isInt()) {
       return {0, constant->toInt()};
     }
-    const jit::Node* node = value->node();
-    const auto operand = [&](size_t i) { return integer(const_cast<jit::Node*>(node)->input(i)); };
+    jit::Node* node = value->node();
+    const auto operand = [&](size_t i) { return integer(node->input(i)); };
     switch (node->kind()) {
       case jit::aten::size:
         if (node->inputs().size() == 2) {

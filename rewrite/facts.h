@@ -3,6 +3,7 @@
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <warpfuse/rewrite.h>
 
 #include <map>
 #include <memory>
@@ -30,16 +31,19 @@ struct Fact {
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {
  public:
-  // What is written to in place, before or after, has no element. `shapes`: of each argument of the
-  // method but the module, as RewriteOptions has them; may be empty.
+  // What is written to in place, before or after, has no element. `arguments`: those of the method
+  // behind the module; may be fewer.
   Facts(const torch::jit::Module& module, torch::jit::Graph& graph, const Writes& writes,
-        const std::vector<std::vector<std::string>>& shapes);
+        const std::vector<RewriteArgument>& arguments);
 
   const Fact& of(const torch::jit::Value* tensor) const;
   Integer integer(torch::jit::Value* value);
 
   // The value of a constant, or of an attribute of the module.
   std::optional<c10::IValue> constant_value(const torch::jit::Value* value) const;
+  // The same of an argument by its name in the operator's schema; nothing where there is none.
+  std::optional<c10::IValue> constant_argument(torch::jit::Node* node, const char* name) const;
+  bool is_none(torch::jit::Node* node, const char* name) const;
   // The number of a Scalar constant, or of a tensor constant without dimensions.
   std::optional<double> number(const torch::jit::Value* value) const;
 
@@ -48,13 +52,13 @@ class Facts {
   // The size of a tensor along a dimension that may count from the end.
   Integer size(torch::jit::Value* tensor, int64_t dim);
   // An argument by its name in the operator's schema; null where there is none.
-  static torch::jit::Value* argument(const torch::jit::Node* node, const char* name);
-  std::optional<int64_t> known_integer(const torch::jit::Node* node, const char* name);
+  static torch::jit::Value* argument(torch::jit::Node* node, const char* name);
+  std::optional<int64_t> known_integer(torch::jit::Node* node, const char* name);
   // The elements of a list of integers.
   std::optional<std::vector<Integer>> integers(torch::jit::Value* list);
 
  private:
-  void set_argument(torch::jit::Value* argument, const std::vector<std::string>& shape);
+  void set_argument(torch::jit::Value* value, const RewriteArgument& argument);
   void visit(torch::jit::Block* block);
   void visit(torch::jit::Node* node);
 

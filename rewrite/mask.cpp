@@ -104,7 +104,6 @@ bool fits(const Sizes& mask, const Sizes& scores, const jit::Node* node, Facts& 
 
 // The sizes of scores that the operator takes; null for others.
 const Sizes* sizes_of_scores(const Fact& fact) {
-  constexpr size_t kLeastRank = 2, kMostRank = 4;
   const bool fits_operator =
       fact.sizes && fact.sizes->size() >= kLeastRank && fact.sizes->size() <= kMostRank;
   return fits_operator ? &*fact.sizes : nullptr;
@@ -213,9 +212,6 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
 
 }  // namespace
 
-// A product of activations, scaled or with a learned bias: it holds no fill of an earlier mask,
-// beside which a hidden key would count. NOLINTNEXTLINE(misc-no-recursion): it follows the
-// operands.
 bool are_unmasked(const jit::Value* scores, const Facts& facts) {
   const jit::Node* node = scores->node();
   const auto is_number = [&](size_t i) { return facts.number(node->input(i)).has_value(); };
@@ -226,8 +222,8 @@ bool are_unmasked(const jit::Value* scores, const Facts& facts) {
     case jit::prim::GetAttr:
       return true;
     case jit::aten::mul:
-      return is_number(is_number(0) ? 0 : 1) &&
-             are_unmasked(node->input(is_number(0) ? 1 : 0), facts);
+      return (is_number(0) && are_unmasked(node->input(1), facts)) ||
+             (is_number(1) && are_unmasked(node->input(0), facts));
     case jit::aten::div:
       return is_number(1) && are_unmasked(node->input(0), facts);
     case jit::aten::add:
@@ -253,18 +249,17 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
       return fill ? filled(node, node->input(0), node->input(1), true, *fill, facts, keep_nan, note)
                   : std::nullopt;
     }
-    case jit::aten::where: {
+    case jit::aten::where:
       for (const bool mask_is_hidden : {false, true}) {
-        if (node->inputs().size() == 3) {
-          const std::optional<double> fill = facts.number(node->input(mask_is_hidden ? 1 : 2));
-          if (fill) {
-            return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0), mask_is_hidden,
-                          *fill, facts, keep_nan, note);
-          }
+        if (node->inputs().size() != 3) {
+          break;
+        }
+        if (const auto fill = facts.number(node->input(mask_is_hidden ? 1 : 2))) {
+          return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0), mask_is_hidden,
+                        *fill, facts, keep_nan, note);
         }
       }
       return std::nullopt;
-    }
     case jit::aten::add: {
       if (facts.number(node->input(2)) != 1.0) {
         return std::nullopt;

@@ -7,14 +7,12 @@ namespace {
 
 namespace jit = torch::jit;
 
-bool is_false(const Facts& facts, const jit::Node* node, const char* name) {
-  const jit::Value* value = Facts::argument(node, name);
-  const std::optional<c10::IValue> constant =
-      value != nullptr ? facts.constant_value(value) : std::nullopt;
+bool is_false(const Facts& facts, jit::Node* node, const char* name) {
+  const std::optional<c10::IValue> constant = facts.constant_argument(node, name);
   return constant && constant->isBool() && !constant->toBool();
 }
 
-bool is_no_op(const Facts& facts, const jit::Node* node) {
+bool is_no_op(const Facts& facts, jit::Node* node) {
   if (node->kind() == jit::aten::dropout) {
     return is_false(facts, node, "train");
   }
@@ -23,9 +21,7 @@ bool is_no_op(const Facts& facts, const jit::Node* node) {
     return false;
   }
   const std::optional<c10::ScalarType>& before = facts.of(node->input(0)).dtype;
-  const jit::Value* format = Facts::argument(node, "memory_format");
-  return before && before == facts.of(node->output()).dtype && format != nullptr &&
-         format->type()->isSubtypeOf(*c10::NoneType::get());
+  return before && before == facts.of(node->output()).dtype && facts.is_none(node, "memory_format");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "chain.h"
@@ -25,13 +26,21 @@ using rewriting::Mask;
 constexpr const char* kAttention = "warpfuse::scaled_masked_softmax";
 constexpr const char* kSoftmax = "warpfuse::softmax";
 constexpr const char* kLogSoftmax = "warpfuse::log_softmax";
+constexpr const char* kLogprob = "warpfuse::fused_logprob";
+constexpr const char* kLinear = "warpfuse::linear_dropout_softmax";
 
 const char* emitted_operator(const Chain& chain) {
   if (chain.is_left) {
     return "";
   }
+  if (chain.logprob) {
+    return kLogprob;
+  }
   if (chain.is_log) {
     return kLogSoftmax;
+  }
+  if (chain.linear != nullptr) {
+    return kLinear;
   }
   return chain.is_attention ? kAttention : kSoftmax;
 }
@@ -72,10 +81,18 @@ std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& cha
 }
 
 void emit(jit::Graph& graph, const Chain& chain) {
+  if (chain.logprob) {
+    rewriting::emit_logprob(graph, *chain.logprob);
+    return;
+  }
   const jit::WithInsertPoint at_softmax(chain.softmax);
   std::vector<jit::Value*> arguments;
   if (chain.is_attention) {
     arguments = attention_arguments(graph, chain);
+  } else if (chain.linear != nullptr) {
+    arguments = chain.linear->inputs().vec();
+    arguments.push_back(graph.insertConstant(0.0));
+    arguments.push_back(graph.insertConstant(false));
   } else {
     jit::Value* dtype = Facts::argument(chain.softmax, "dtype");
     const bool takes_dtype = dtype != nullptr && chain.output == chain.softmax->output();
@@ -154,15 +171,15 @@ void rewrite_graph(const jit::Module& module, const std::string& method,
   if (options.device) {
     report.retargeted_devices += rewriting::retarget(*graph, *options.device);
   }
-  const auto found = options.shapes.find(method);
-  const std::vector<std::vector<std::string>> shapes =
-      found == options.shapes.end() ? std::vector<std::vector<std::string>>() : found->second;
+  const auto found = options.arguments.find(method);
+  const std::vector<RewriteArgument> arguments =
+      found == options.arguments.end() ? std::vector<RewriteArgument>() : found->second;
   {
     const rewriting::Writes writes(graph);
-    rewriting::remove_no_ops(*graph, Facts(module, *graph, writes, shapes));
+    rewriting::remove_no_ops(*graph, Facts(module, *graph, writes, arguments));
   }
   const rewriting::Writes writes(graph);
-  Facts facts(module, *graph, writes, shapes);
+  Facts facts(module, *graph, writes, arguments);
   std::vector<jit::Node*> softmaxes;
   rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
     if (rewriting::is_softmax(node)) {
@@ -188,7 +205,7 @@ int64_t RewriteReport::routed() const {
 }
 
 RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
-  for (const char* name : {kAttention, kSoftmax, kLogSoftmax}) {
+  for (const char* name : {kAttention, kSoftmax, kLogSoftmax, kLogprob, kLinear}) {
     TORCH_CHECK(c10::Dispatcher::singleton().findSchema({name, ""}).has_value(),
                 "rewrite: no library has registered ", name, "; load libwarpfuse.so before");
   }

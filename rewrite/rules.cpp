@@ -16,9 +16,8 @@ namespace jit = torch::jit;
 using c10::ScalarType;
 using Kind = Expression::Kind;
 
-std::optional<ScalarType> dtype_argument(const Facts& facts, const jit::Node* node) {
-  const jit::Value* value = Facts::argument(node, "dtype");
-  const std::optional<c10::IValue> dtype = value ? facts.constant_value(value) : std::nullopt;
+std::optional<ScalarType> dtype_argument(const Facts& facts, jit::Node* node) {
+  const std::optional<c10::IValue> dtype = facts.constant_argument(node, "dtype");
   return dtype && dtype->isInt() ? std::optional(static_cast<ScalarType>(dtype->toInt()))
                                  : std::nullopt;
 }
@@ -212,11 +211,8 @@ Fact cast(Facts& facts, jit::Node* node) {
   const std::optional<ScalarType> before = fact.dtype;
   if (has_other) {
     fact.dtype = facts.of(Facts::argument(node, "other")).dtype;
-  } else if (has_dtype) {
-    const std::optional<c10::IValue> value = facts.constant_value(Facts::argument(node, "dtype"));
-    if (!value || !value->isNone()) {
-      fact.dtype = dtype_argument(facts, node);
-    }
+  } else if (has_dtype && !facts.is_none(node, "dtype")) {
+    fact.dtype = dtype_argument(facts, node);
   }
   if (before != fact.dtype) {
     fact.element = fact.dtype ? in_dtype(fact.element, *fact.dtype) : nullptr;
@@ -295,7 +291,7 @@ Fact difference(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   const Fact& before = facts.of(prepend);
   if (order != 1 || !dim || !x.sizes || !before.sizes || before.sizes->size() != x.sizes->size() ||
-      !Facts::argument(node, "append")->type()->isSubtypeOf(*c10::NoneType::get())) {
+      !facts.is_none(node, "append")) {
     return {};
   }
   const auto rank = static_cast<int64_t>(x.sizes->size());
@@ -313,13 +309,7 @@ Fact difference(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-Fact scattered(Facts& facts, jit::Node* node) {
-  Fact fact = facts.of(node->input(0));
-  fact.element = nullptr;
-  return fact;
-}
-
-// In place: self keeps its sizes and dtype.
+// Self keeps its sizes and dtype.
 Fact written(Facts& facts, jit::Node* node) {
   const Fact& self = facts.of(node->input(0));
   return {.dtype = self.dtype, .sizes = self.sizes, .element = nullptr};
@@ -332,10 +322,8 @@ Fact smaller(Facts& facts, jit::Node* node) {
 // Over the dimensions of a list, which stay with size 1.
 Fact reduction(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
-  jit::Value *dims = Facts::argument(node, "dim"), *keeps = Facts::argument(node, "keepdim");
-  const auto list = facts.integers(dims);
-  const std::optional<c10::IValue> keep =
-      keeps != nullptr ? facts.constant_value(keeps) : std::nullopt;
+  const auto list = facts.integers(Facts::argument(node, "dim"));
+  const std::optional<c10::IValue> keep = facts.constant_argument(node, "keepdim");
   Fact fact = unary(facts, node);
   fact.sizes.reset();
   if (!x.sizes || !list || !keep || !keep->toBool()) {
@@ -381,8 +369,6 @@ const std::unordered_map<std::string, Rule>& rules() {
                                                             {"_convolution", convolution},
                                                             {"cumsum", cumulative_sum},
                                                             {"diff", difference},
-                                                            {"scatter_", scattered},
-                                                            {"scatter", scattered},
                                                             {"masked_fill", masked_fill},
                                                             {"to", cast},
                                                             {"type_as", cast},
@@ -406,7 +392,7 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(filled, {"zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "zeros_like",
                    "ones_like", "full_like"});
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
-    share(written, {"add_", "sub_", "mul_", "div_"});
+    share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
     share(smaller, {"min", "max"});
     share(unary,
           {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg", "exp",

@@ -138,9 +138,8 @@ Fact slice(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   const std::optional<int64_t> dim = facts.known_integer(node, "dim");
   const auto bound = [&](const char* name, int64_t otherwise) {
-    jit::Value* value = Facts::argument(node, name);
-    const std::optional<c10::IValue> constant = facts.constant_value(value);
-    return constant && constant->isNone() ? Integer{0, otherwise} : facts.integer(value);
+    return facts.is_none(node, name) ? Integer{0, otherwise}
+                                     : facts.integer(Facts::argument(node, name));
   };
   if (!x.sizes || !dim || facts.known_integer(node, "step") != 1) {
     return unknown_as(x);
@@ -158,6 +157,8 @@ Fact slice(Facts& facts, jit::Node* node) {
     const bool ends_inside = end.known() && *end.known() > 0 && *end.known() < kEnd;
     if (end.is(kEnd)) {
       size = size + -start.constant;
+    } else if (end.known() && *end.known() < 0) {
+      size = size + (end.constant - start.constant);
     } else if (end.unknown != 0 || (ends_inside && (end.is(1) || size.known()))) {
       // Up to a size that the caller chose, which is within the buffer.
       const int64_t limit = size.known() ? *size.known() : kEnd;

@@ -32,9 +32,10 @@ constexpr Option kRewriteOptions[] = {
     {"out", "OUT", "file or folder to write; a bundle comes out as one"},
     {"report", "FORM", "table or json", "table"},
     {"require", "N", "exit with code 1, and write nothing, if fewer calls were routed", "0"},
-    {"input", "SIZES",
-     "sizes of an argument of forward, in order: numbers, or names of which equal ones are equal "
-     "sizes; more masks are proved with it",
+    {"input", "SIZES[:DTYPE]",
+     "an argument of forward, in order: sizes as numbers, or as names of which equal ones are "
+     "equal "
+     "sizes, and its dtype; more is proved with it",
      nullptr, true},
     {"device", "DEVICE", "replaces the device literals of the trace: cpu or cuda"},
     {"keep-nan", kSwitch, "leave masks to ATen that may hide a row throughout, which is NaN there"},
@@ -54,16 +55,24 @@ cxxopts::Options rewrite_options() {
   return options;
 }
 
-std::vector<std::string> sizes_of(const std::string& text) {
-  std::vector<std::string> sizes;
-  std::istringstream stream(text);
+// "B,T" or "B,T:int64".
+RewriteArgument argument_of(const std::string& text) {
+  RewriteArgument argument;
+  const size_t colon = std::min(text.find(':'), text.size());
+  std::istringstream stream(text.substr(0, colon));
   for (std::string size; std::getline(stream, size, ',');) {
     if (size.empty() || size.find(' ') != std::string::npos) {
       fail(ExitCode::usage, "--input: expected sizes such as B,T, got '{}'", text);
     }
-    sizes.push_back(size);
+    argument.sizes.push_back(size);
   }
-  return sizes;
+  if (colon < text.size()) {
+    argument.dtype = dtype_named(text.substr(colon + 1));
+    if (!argument.dtype) {
+      fail(ExitCode::usage, "--input: expected a dtype such as int64 after ':', got '{}'", text);
+    }
+  }
+  return argument;
 }
 
 RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
@@ -77,10 +86,10 @@ RewriteOptions read_options(const Arguments& arguments, bool is_language_model) 
     options.device = c10::Device(device == "cuda" ? "cuda:0" : device);
   }
   if (is_language_model) {
-    options.shapes = language_model_shapes();
+    options.arguments = language_model_arguments();
   } else if (arguments.has("input")) {
     for (const std::string& text : arguments.texts("input")) {
-      options.shapes["forward"].push_back(sizes_of(text));
+      options.arguments["forward"].push_back(argument_of(text));
     }
   }
   return options;

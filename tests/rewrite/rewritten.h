@@ -80,12 +80,12 @@ inline std::vector<c10::IValue> attention_inputs(int64_t batch, int64_t queries,
 
 inline warpfuse::RewriteOptions attention_options(bool keep_nan = false) {
   return {.methods = {},
-          .shapes = {{"forward",
-                      {{"B", "H", "T", "D"},
-                       {"B", "H", "S", "D"},
-                       {"B", "1", "T", "S"},
-                       {"B", "1", "T", "S"},
-                       {"B", "T"}}}},
+          .arguments = {{"forward",
+                         {{{"B", "H", "T", "D"}},
+                          {{"B", "H", "S", "D"}},
+                          {{"B", "1", "T", "S"}},
+                          {{"B", "1", "T", "S"}},
+                          {{"B", "T"}}}}},
           .device = std::nullopt,
           .keep_nan = keep_nan};
 }

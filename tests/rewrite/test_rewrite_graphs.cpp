@@ -165,7 +165,8 @@ TEST_CASE("device literals are replaced", "[rewrite]") {
   jit::Module module = module_of_source(
       "x: Tensor", "  return (x + torch.zeros([1], device=torch.device('cpu'))).softmax(-1)");
   const Rewritten model(
-      module, {.methods = {}, .shapes = {}, .device = c10::Device(c10::kMeta), .keep_nan = false});
+      module,
+      {.methods = {}, .arguments = {}, .device = c10::Device(c10::kMeta), .keep_nan = false});
   CHECK(model.report.retargeted_devices == 1);
 }
 

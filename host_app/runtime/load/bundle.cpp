@@ -74,12 +74,11 @@ class Fields {
   }
 
   c10::ScalarType dtype(const char* name) const {
-    static const std::map<json, c10::ScalarType> kTypes{
-        {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
-        {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
-        {"bool", at::kBool}};
-    return kTypes.at(value(name, "float32, float16, bfloat16, float64, int64, int32 or bool",
-                           [](const json& found) { return kTypes.contains(found); }));
+    const auto named = [](const json& found) {
+      return found.is_string() ? dtype_named(found) : std::nullopt;
+    };
+    return *named(value(name, "float32, float16, bfloat16, float64, int64, int32 or bool",
+                        [&](const json& found) { return named(found).has_value(); }));
   }
 
  private:
@@ -171,8 +170,18 @@ Bundle read_bundle(const fs::path& folder) {
   return bundle;
 }
 
-std::map<std::string, std::vector<std::vector<std::string>>> language_model_shapes() {
-  const std::vector<std::string> tokens{"B", "T"}, rows{"B"}, cache{"L", "2", "B", "H", "S", "D"};
+std::optional<c10::ScalarType> dtype_named(const std::string& name) {
+  static const std::map<std::string, c10::ScalarType> kTypes{
+      {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
+      {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
+      {"bool", at::kBool}};
+  const auto found = kTypes.find(name);
+  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::map<std::string, std::vector<RewriteArgument>> language_model_arguments() {
+  const RewriteArgument tokens{.sizes = {"B", "T"}}, rows{.sizes = {"B"}},
+      cache{.sizes = {"L", "2", "B", "H", "S", "D"}};
   return {{"forward", {tokens, tokens, cache}},
           {"prefill", {tokens, tokens, rows, cache}},
           {"decode", {tokens, tokens, cache}}};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <warpfuse/rewrite.h>
 
 #include <array>
 #include <cstdint>
@@ -55,8 +56,11 @@ struct Bundle {
 // Reads and checks bundle.json. Throws Error(model) naming the file and the field.
 Bundle read_bundle(const std::filesystem::path& folder);
 
-// The shapes of the arguments of a language model's methods, by method, in names of sizes.
-std::map<std::string, std::vector<std::vector<std::string>>> language_model_shapes();
+// A dtype by its name in PyTorch, such as "float16"; nothing for others.
+std::optional<c10::ScalarType> dtype_named(const std::string& name);
+
+// The arguments of a language model's methods, by method.
+std::map<std::string, std::vector<RewriteArgument>> language_model_arguments();
 
 // Throws Error(model) when the bundle is no language model.
 LanguageModelSpec language_model_of(const Bundle& bundle);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
@@ -11,16 +12,21 @@
 
 namespace warpfuse {
 
+/// What the caller knows of a tensor argument.
+struct RewriteArgument {
+  /// Numbers, or names of which equal ones are equal sizes: {"B", "T"}.
+  std::vector<std::string> sizes;
+  std::optional<c10::ScalarType> dtype = {};
+};
+
 /// What rewrite() may do beside routing softmax calls.
 struct RewriteOptions {
   /// Method names; empty: every method of the module itself.
-  std::vector<std::string> methods;
-  /// What the caller knows of a method's arguments, by its name: the sizes of each, as numbers or
-  /// as names, of which equal ones are equal sizes: {{"B", "T"}, {"B", "T"}}. More masks are proved
-  /// to be rules with it.
-  std::map<std::string, std::vector<std::vector<std::string>>> shapes;
+  std::vector<std::string> methods = {};
+  /// The first arguments of a method, by its name. More chains are proved with it.
+  std::map<std::string, std::vector<RewriteArgument>> arguments = {};
   /// Replaces the device literals of the graphs, which a trace takes from the machine it ran on.
-  std::optional<c10::Device> device;
+  std::optional<c10::Device> device = {};
   /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such
   /// a mask is left to ATen, unless every row is proved to see a key.
   bool keep_nan = false;
@@ -33,7 +39,7 @@ struct RewrittenSoftmax {
   std::string module;
   /// "file:line", where the archive still has it.
   std::string source;
-  /// The operator before, such as "aten::softmax".
+  /// The operator before, such as "aten::softmax" or "aten::cross_entropy_loss".
   std::string operator_before;
   /// The plugin's operator; empty: it was left to ATen.
   std::string operator_after;
