@@ -53,6 +53,25 @@ void configure_torchscript() {
   torch::jit::setGraphExecutorOptimize(false);
 }
 
+// glibc's malloc maps blocks of 128 KiB anew each time and gives the top of its heap back: a decode
+// step on the CPU then spends a quarter of its time on page faults.
+void keep_freed_memory() {
+  constexpr int kLargestMmapThreshold = 32 * 1024 * 1024;  // that glibc takes
+  constexpr int kTrimThreshold = 1024 * 1024 * 1024;
+  mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
+  mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
+}
+
+// Prepares the process, and opens a file that begins as TorchScript files do.
+std::ifstream open_archive(const std::string& file) {
+  configure_torchscript();
+  keep_freed_memory();
+  std::ifstream stream = open_model_file(file);
+  check_zip_magic(stream, file);
+  rewind(stream);
+  return stream;
+}
+
 torch::jit::Module load_stream(std::istream& stream, c10::Device device) {
   torch::jit::Module module = torch::jit::load(stream, c10::Device(c10::DeviceType::CPU));
   module.eval();
@@ -67,15 +86,6 @@ void require_known_operators(const std::string& message, const std::string& file
     const size_t start = at + kUnknown.size();
     require_operators({message.substr(start, message.find_first_of(". \n", start) - start)}, file);
   }
-}
-
-// glibc's malloc maps blocks of 128 KiB anew each time and gives the top of its heap back: a decode
-// step on the CPU then spends a quarter of its time on page faults.
-void keep_freed_memory() {
-  constexpr int kLargestMmapThreshold = 32 * 1024 * 1024;  // that glibc takes
-  constexpr int kTrimThreshold = 1024 * 1024 * 1024;
-  mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
-  mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
 }
 
 }  // namespace
@@ -97,24 +107,17 @@ std::string sha256_of(std::istream& stream) {
 }
 
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device) {
-  configure_torchscript();
-  keep_freed_memory();
   const std::string file = bundle.model_file().string();
-  std::ifstream stream = open_model_file(file);
   // The file stays open from the check to the load, so what was checked is what is loaded.
-  check_zip_magic(stream, file);
-  rewind(stream);
+  std::ifstream stream = open_archive(file);
   check_sha256(stream, file, bundle.model_sha256);
   rewind(stream);
   return translating_errors(ExitCode::model, file, [&] { return load_stream(stream, device); });
 }
 
 torch::jit::Module load_torchscript(const std::filesystem::path& path, c10::Device device) {
-  configure_torchscript();
   const std::string file = path.string();
-  std::ifstream stream = open_model_file(file);
-  check_zip_magic(stream, file);
-  rewind(stream);
+  std::ifstream stream = open_archive(file);
   return translating_errors(ExitCode::model, file, [&] {
     try {
       return load_stream(stream, device);
