@@ -173,14 +173,49 @@ std::string model_bytes(const torch::jit::Module& module) {
   return std::move(stream).str();
 }
 
-// A whole folder beside OUT first, which then takes its name.
+// The folder of a bundle under another name, until it takes the name OUT.
+class Draft {
+ public:
+  explicit Draft(const fs::path& out)
+      : out_(out.has_filename() ? out : out.parent_path()),  // "out/" is "out"
+        folder_(out_.string() + fmt::format(".{}.tmp", getpid())) {}
+  ~Draft() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  const fs::path& folder() const { return folder_; }
+
+  // OUT is set aside first, and comes back where that fails.
+  void take_name() const {
+    const fs::path old = folder_.string() + ".old";
+    const bool replaces = fs::exists(fs::symlink_status(out_));
+    if (replaces) {
+      fs::rename(out_, old);
+    }
+    std::error_code error;
+    fs::rename(folder_, out_, error);
+    if (error) {
+      if (replaces) {
+        fs::rename(old, out_);
+      }
+      throw std::system_error(error);
+    }
+    fs::remove_all(old);
+  }
+
+ private:
+  fs::path out_, folder_;
+};
+
 void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const fs::path& out) {
-  const fs::path draft = out.string() + fmt::format(".{}.tmp", getpid());
+  const Draft draft(out);
   translating_errors(ExitCode::output, out.string(), [&] {
-    fs::remove_all(draft);
-    fs::copy(bundle.folder, draft, fs::copy_options::recursive);
+    fs::copy(bundle.folder, draft.folder(), fs::copy_options::recursive);
     const std::string bytes = model_bytes(module);
-    replace_file(draft / "model.pt", bytes);
+    replace_file(draft.folder() / "model.pt", bytes);
     std::set<std::string> operators;
     for (const torch::jit::Method& method : module.get_methods()) {
       collect_operators(method.graph()->block(), operators);
@@ -191,9 +226,8 @@ void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const 
     description["operators"] = operators;
     description["variant"] = "rewritten";
     description["schema_version"] = WARPFUSE_SCHEMA_VERSION;
-    replace_file(draft / "bundle.json", description.dump(2) + "\n");
-    fs::remove_all(out);
-    fs::rename(draft, out);
+    replace_file(draft.folder() / "bundle.json", description.dump(2) + "\n");
+    draft.take_name();
   });
 }
 
