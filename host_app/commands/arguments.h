@@ -65,6 +65,10 @@ class Arguments {
   cxxopts::ParseResult result_;
 };
 
+// The switch of commands that run a model.
+inline constexpr Option kRewriteSwitch = {
+    "rewrite", kSwitch, "route the model's softmax calls to the plugin when it is loaded"};
+
 // Adds a table of options, under a heading of --help.
 void add_options(cxxopts::Options& options, std::span<const Option> table,
                  const std::string& heading = "");

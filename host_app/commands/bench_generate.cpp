@@ -48,6 +48,8 @@ constexpr Option kBenchGenerateOptions[] = {
     {"text", "F", "or from eight places of this text, such as WikiText-2's test.txt"},
     {"tokenizer", "DIR", "tokenizer of the prompts (default: that of the first bundle)"},
     {"prompt-ids", "F", "or from this JSON list of lists of token ids"},
+    {"rewrite", kSwitch,
+     "one more variant, rewritten: the baseline, its softmax calls routed to the plugin"},
     {"json", "F", "write the results as JSON, anew after each row"},
 };
 
@@ -107,15 +109,15 @@ Json first_difference(const std::vector<int64_t>& a, const std::vector<int64_t>&
 // One model in one dtype.
 class GroupRun {
  public:
-  GroupRun(const BundleGroup& group, c10::Device device, const GenerationBench& bench,
-           ResultFile& document)
+  GroupRun(const BundleGroup& group, bool with_rewritten, c10::Device device,
+           const GenerationBench& bench, ResultFile& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
-      const LanguageModel model = load_language_model(bundle, device);
-      variants_.push_back({.name = bundle.variant,
-                           .dtype = bundle.dtype,
-                           .model = model,
-                           .weight_bytes = model.weight_bytes()});
+      add(bundle.variant, bundle.dtype, load_language_model(bundle, device));
+    }
+    if (with_rewritten) {
+      add("rewritten", group.front().dtype,
+          load_language_model(group.front(), device, /*rewritten=*/true));
     }
     std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
@@ -171,6 +173,11 @@ class GroupRun {
   }
 
  private:
+  void add(const std::string& name, c10::ScalarType dtype, const LanguageModel& model) {
+    variants_.push_back(
+        {.name = name, .dtype = dtype, .model = model, .weight_bytes = model.weight_bytes()});
+  }
+
   Json with_model(const Json& row) const {
     Json result{{"model", name_}};
     result.update(row);
@@ -227,7 +234,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       break;
     }
     line.show(fmt::format("loading {} bundles of {}", group.size(), group.front().model));
-    GroupRun run(group, session.device, bench, document);
+    GroupRun run(group, arguments.has("rewrite"), session.device, bench, document);
     line.clear();
     const LanguageModelSpec model = language_model_of(group.front());
     for (const GenerationCase& c : plan.cases(model, cuda)) {

@@ -55,7 +55,8 @@ constexpr Option kOutputOptions[] = {
     {"logprobs", "N",
      "with --json: log-probabilities of the tokens, and the N most probable each time"},
 };
-constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"}};
+constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"},
+                                        kRewriteSwitch};
 
 cxxopts::Options generate_options() {
   cxxopts::Options options("warpfuse generate",
@@ -198,7 +199,7 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        {bundle}, {"warpfuse::sample_tokens"});
-  const LanguageModel model = load_language_model(bundle, session.device);
+  const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
   const std::vector<std::vector<int64_t>> ids =
       encode_within(model, tokenizer, prompts, arguments.has("truncate"), options.max_tokens);
   if (!arguments.has("ignore-eos")) {

@@ -35,6 +35,7 @@ constexpr Option kPerplexityOptions[] = {
     {"stride", "N", "tokens from window to window (default: half a window)"},
     {"batch", "N", "windows in one call of the model; more take more memory", "4"},
     {"json", kSwitch, "the result as one JSON object"},
+    kRewriteSwitch,
 };
 
 cxxopts::Options perplexity_options() {
@@ -119,7 +120,7 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   const std::vector<int64_t> ids = tokens_of(tokenizer, text, path);
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        {bundle}, {"warpfuse::fused_logprob"});
-  const LanguageModel model = load_language_model(bundle, session.device);
+  const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
 
   const auto predictions = static_cast<int64_t>(ids.size()) - 1;
   const StatusLine line;

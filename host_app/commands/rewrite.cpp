@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <unistd.h>
-#include <warpfuse/rewrite.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/load/model.h"
+#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 
@@ -95,23 +95,8 @@ RewriteOptions read_options(const Arguments& arguments, bool is_language_model) 
   return options;
 }
 
-std::string summary(const RewriteReport& report) {
-  std::string text = fmt::format("{} of {} softmax calls routed to the plugin", report.routed(),
-                                 report.softmaxes.size());
-  if (report.sdpa_calls > 0 && report.routed() == 0) {
-    text = fmt::format("0 of {}: exported with SDPA, nothing to gain", report.sdpa_calls);
-  }
-  if (report.already_routed > 0) {
-    text += fmt::format(", {} were there", report.already_routed);
-  }
-  if (report.retargeted_devices > 0) {
-    text += fmt::format("; {} device literals replaced", report.retargeted_devices);
-  }
-  return text;
-}
-
 void print_table(const RewriteReport& report) {
-  print("{}\n", summary(report));
+  print("{}\n", summary_of(report));
   if (report.softmaxes.empty()) {
     return;
   }

@@ -1,10 +1,12 @@
-"""warpfuse rewrite of bundles: OUT is the old folder or the new one, whatever happens."""
+"""warpfuse rewrite of bundles, and the option --rewrite of the commands that run models."""
 
 import json
 import os
+import shutil
 import unittest
 
-from cli_bundles import baseline, copy_of, folder, generate
+import toy_bundles
+from cli_bundles import baseline, copy_of, folder, fused, generate
 from host_program import OUTPUT, USAGE, HostTestCase, run_with_plugin
 
 
@@ -35,6 +37,40 @@ class Bundles(HostTestCase):
             self.assertEqual(self.leftovers(to), [])
         self.assertTrue((out / "old").exists())
         self.assertFalse((folder / "new").exists())
+
+
+class OnLoad(HostTestCase):
+    routed = ": 6 of 6 softmax calls routed to the plugin\n"
+
+    def assert_rewritten(self, result):
+        self.assertIn(self.routed, self.assert_ok(result).stderr.decode())
+        return result
+
+    def test_generate(self):
+        result = self.assert_rewritten(generate(baseline, "--rewrite"))
+        calls = toy_bundles.LAYERS * 24
+        self.assertEqual(self.softmax_calls(result), (calls, calls))
+        self.assertEqual(result.stdout, generate(baseline).stdout)
+        self.assertIn("0 of 0 softmax calls routed to the plugin, 6 were there", generate(fused, "--rewrite").stderr.decode())
+
+    def test_perplexity(self):
+        text = folder / "text.txt"
+        text.write_text("The river rises in the hills north of the town. " * 8)
+        found = [
+            json.loads(self.assert_ok(run_with_plugin("perplexity", "-m", baseline, "--text", text, "--json", *option)).stdout)
+            for option in ((), ("--rewrite",))
+        ]
+        self.assertAlmostEqual(found[1]["perplexity"] / found[0]["perplexity"], 1, delta=1e-4)
+
+    def test_bench_generate_has_one_more_variant(self):
+        parent, path = folder / "benched", folder / "benched.json"
+        for bundle in (baseline, fused):
+            shutil.copytree(bundle, parent / bundle.name)
+        options = ("-m", parent, "--prompt", 8, "-n", 4, "--rounds", 1, "--device", "cpu", "--json", path, "--rewrite")
+        self.assert_rewritten(run_with_plugin("bench", "generate", *options))
+        document = json.loads(path.read_text())
+        self.assertEqual([row["variant"] for row in document["rows"]], ["baseline", "fused", "rewritten"])
+        self.assertEqual([row["variant"] for row in document["accuracy"]], ["fused", "rewritten"])
 
 
 if __name__ == "__main__":

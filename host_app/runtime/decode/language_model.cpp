@@ -11,6 +11,7 @@
 #include "runtime/errors.h"
 #include "runtime/load/graph_passes.h"
 #include "runtime/load/model.h"
+#include "runtime/load/rewriting.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -125,9 +126,12 @@ void LanguageModel::require_fits(int64_t tokens, const std::string& source) cons
   }
 }
 
-LanguageModel load_language_model(const Bundle& bundle, c10::Device device) {
+LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten) {
   torch::jit::Module module = load_module(bundle, device);
   LanguageModel model(bundle, module, device);
+  if (rewritten) {
+    rewrite_loaded(module, bundle.folder.string(), device, language_model_shapes());
+  }
   keep_arguments(module);
   if (device.is_cpu()) {
     pack_weights(module);
