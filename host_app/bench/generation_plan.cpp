@@ -26,21 +26,6 @@ constexpr size_t kPromptLength = 1024;                 // tokens
 constexpr size_t kMaxPromptBytes = 8 * kPromptLength;  // a token of a text has four on average
 constexpr const char* kPublished = "published";
 
-std::vector<int64_t> integers(const char* option, const std::vector<std::string>& items,
-                              int64_t most) {
-  std::vector<int64_t> values;
-  for (const std::string& item : items) {
-    const std::optional<int64_t> number = parse_integer(item);
-    if (!number || *number < 1 || *number > most) {
-      fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
-    }
-    if (std::ranges::find(values, *number) == values.end()) {
-      values.push_back(*number);
-    }
-  }
-  return values;
-}
-
 std::vector<bool> switches(const std::string& list) {
   std::vector<bool> graphs;
   for (const std::string& item : split_list(list)) {
@@ -103,8 +88,8 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
   std::vector<std::string> lengths = split_list(request.prompts);
   const bool published = std::erase(lengths, kPublished) > 0;
   GenerationPlan plan{.groups = {},
-                      .batches = integers("--batch", split_list(request.batches), kMaxBatch),
-                      .prompts = integers("--prompt", lengths, kMaxTokens),
+                      .batches = integer_list("--batch", split_list(request.batches), kMaxBatch),
+                      .prompts = integer_list("--prompt", lengths, kMaxTokens),
                       .published = published,
                       .graphs = switches(request.graphs),
                       .prefills = {},

@@ -158,6 +158,21 @@ std::vector<std::string> split_list(const std::string& text) {
   return items;
 }
 
+std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
+                                  int64_t most) {
+  std::vector<int64_t> values;
+  for (const std::string& item : items) {
+    const std::optional<int64_t> number = parse_integer(item);
+    if (!number || *number < 1 || *number > most) {
+      fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
+    }
+    if (std::ranges::find(values, *number) == values.end()) {
+      values.push_back(*number);
+    }
+  }
+  return values;
+}
+
 std::vector<Case> plan(const Request& request) {
   const Benchmark* const asked = parse_operator(request.op);
   std::optional<std::vector<Precision>> dtypes;

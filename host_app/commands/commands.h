@@ -30,7 +30,7 @@ inline constexpr std::array<Command, 8> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
     {"perplexity", "score a text with a traced language model", run_perplexity},
     {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
-    {"verify", "compare the outputs of two bundles on the same inputs", run_verify},
+    {"verify", "compare the outputs of two models on the same inputs", run_verify},
     {"rewrite", "route a TorchScript file's softmax calls to the plugin", run_rewrite},
     {"bench", "time the operators against ATen and a copy of the same bytes", run_bench},
     {"selftest", "compare the operators with this libtorch's, after an upgrade", run_selftest},

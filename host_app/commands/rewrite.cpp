@@ -10,6 +10,7 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "commands/inputs.h"
 #include "runtime/files.h"
 #include "runtime/load/model.h"
 #include "runtime/load/rewriting.h"
@@ -57,15 +58,8 @@ cxxopts::Options rewrite_options() {
 
 // "B,T" or "B,T:int64".
 RewriteArgument argument_of(const std::string& text) {
-  RewriteArgument argument;
   const size_t colon = std::min(text.find(':'), text.size());
-  std::istringstream stream(text.substr(0, colon));
-  for (std::string size; std::getline(stream, size, ',');) {
-    if (size.empty() || size.find(' ') != std::string::npos) {
-      fail(ExitCode::usage, "--input: expected sizes such as B,T, got '{}'", text);
-    }
-    argument.sizes.push_back(size);
-  }
+  RewriteArgument argument{.sizes = parse_sizes(text.substr(0, colon))};
   if (colon < text.size()) {
     argument.dtype = dtype_named(text.substr(colon + 1));
     if (!argument.dtype) {
@@ -244,15 +238,11 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
   if (!is_dry) {
     check_out(in, out, arguments.has("force"));
   }
-  const std::optional<Bundle> bundle =
-      fs::is_directory(in) ? std::optional(read_bundle(in)) : std::nullopt;
-  const RewriteOptions options =
-      read_options(arguments, bundle && bundle->language_model.has_value());
+  const ModelPath model = find_model(in);
+  const RewriteOptions options = read_options(arguments, model.is_language_model());
   const Session session =
-      open_session(arguments.plugin_options(), "cpu",
-                   bundle ? std::vector{*bundle} : std::vector<Bundle>(), {"warpfuse::softmax"});
-  torch::jit::Module module =
-      bundle ? load_module(*bundle, session.device) : load_torchscript(in, session.device);
+      open_session(arguments.plugin_options(), "cpu", bundles_of({model}), {"warpfuse::softmax"});
+  torch::jit::Module module = load_module(model, session.device);
   const RewriteReport report =
       translating_errors(ExitCode::model, in.string(), [&] { return rewrite(module, options); });
   if (form == "json") {
@@ -265,8 +255,8 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
                 report.routed(), required);
     return ExitCode::check_failed;
   }
-  if (!is_dry && bundle) {
-    write_bundle(*bundle, module, out);
+  if (!is_dry && model.bundle) {
+    write_bundle(*model.bundle, module, out);
   } else if (!is_dry) {
     replace_file(out, model_bytes(module));
   }

@@ -5,9 +5,12 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
+#include "commands/inputs.h"
 #include "runtime/load/model.h"
+#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
+#include "runtime/score/draws.h"
 #include "runtime/score/verification.h"
 #include "runtime/text/prompts.h"
 #include "runtime/text/tokenizer.h"
@@ -21,7 +24,9 @@ constexpr int64_t kMaxSteps = 1'000'000;
 constexpr const char* kVerifyExamples =
     "  warpfuse verify bundles/wikitext-small/fused-float32 "
     "bundles/wikitext-small/baseline-float32\n"
-    "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n";
+    "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n"
+    "  warpfuse verify gpt2.pt gpt2.pt --rewrite --input B,T:int64:0..50257 --lengths 1,7,64 "
+    "--batch 1,3\n";
 
 // Taken when no --prompts are given: prose, one token, punctuation with digits, not only ASCII, and
 // the empty prompt, which stands for <|endoftext|>.
@@ -33,25 +38,28 @@ constexpr std::array<const char*, 5> kDefaultPrompts{
     ""};
 
 constexpr Option kVerifyOptions[] = {
-    {"model", "DIR", "bundle folder"},
-    {"reference", "DIR", "bundle folder"},
+    {"model", "MODEL", "bundle folder, or TorchScript file"},
+    {"reference", "REFERENCE", "the same"},
     {"prompts", "F",
      "file with one prompt per line, as text or as JSON (default: 5 prompts that are built in)"},
-    {"n,steps", "N", "steps for each prompt, or draws of a module's inputs", "16"},
+    {"n,steps", "N", "steps for each prompt, or draws of inputs of fixed sizes", "16"},
     {"tolerance", "X",
-     "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both bundles"},
-    {"seed", "SEED", "of the inputs of a module that is no language model", "0"},
+     "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both models"},
+    {"seed", "SEED", "of random inputs", "0"},
+    kRewriteSwitch,
 };
 
 cxxopts::Options verify_options() {
   cxxopts::Options options(
       "warpfuse verify",
-      "Runs two bundles on the same inputs and compares what they give, step by step.\n"
+      "Runs two models on the same inputs and compares what they give, step by step.\n"
       "A step passes when each row's largest difference is at most tolerance x the row's\n"
       "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
-      "lead is within that too. NaN is a difference. Exit code 0: all steps pass, 1: not.\n");
+      "lead is within that too. NaN is a difference. Inputs that both models refuse agree.\n"
+      "Exit code 0: all steps pass, 1: not.\n");
   options.positional_help("MODEL REFERENCE");
   add_options(options, kVerifyOptions);
+  add_options(options, kInputOptions, "Random inputs");
   add_device_option(options);
   add_plugin_options(options);
   add_help_option(options);
@@ -69,53 +77,117 @@ std::vector<Prompt> verified_prompts(const Arguments& arguments) {
   return prompts;
 }
 
-void require_same_kind(const Bundle& model, const Bundle& reference) {
+void require_same_kind(const ModelPath& model, const ModelPath& reference) {
   const auto different = [&](const char* what) {
-    fail(ExitCode::model, "{} and {} cannot be compared: their {} differ", model.folder.string(),
-         reference.folder.string(), what);
+    fail(ExitCode::model, "{} and {} cannot be compared: their {} differ", model.path.string(),
+         reference.path.string(), what);
   };
-  if (model.language_model.has_value() != reference.language_model.has_value()) {
+  if (model.is_language_model() != reference.is_language_model()) {
     different("kinds");
   }
-  if (model.language_model && reference.language_model &&
-      model.language_model->vocab_size != reference.language_model->vocab_size) {
+  if (model.is_language_model() &&
+      model.bundle->language_model->vocab_size != reference.bundle->language_model->vocab_size) {
     different("vocabulary sizes");
   }
 }
 
-double tolerance_of(const Arguments& arguments, const Bundle& model, const Bundle& reference) {
-  if (arguments.has("tolerance")) {
-    return arguments.number("tolerance", 0.0);
+// Random inputs; none where prompts are compared.
+std::vector<Draw> verified_draws(const Arguments& arguments, const ModelPath& model,
+                                 const std::vector<RandomInput>& inputs) {
+  const bool is_sized = arguments.has("lengths") || arguments.has("batch");
+  if (model.is_language_model() && !is_sized) {
+    return {};
   }
-  return std::max(default_tolerance(model.dtype), default_tolerance(reference.dtype));
+  if (is_sized && arguments.has("steps")) {
+    fail(ExitCode::usage, "--steps has no meaning with --lengths or --batch");
+  }
+  return draws_of(arguments, inputs, arguments.integer("steps", 1, kMaxSteps));
+}
+
+// A model that reads random inputs.
+struct Loaded {
+  Forward forward;
+  double tolerance;
+};
+
+Loaded load_verified(const ModelPath& path, c10::Device device, bool rewritten,
+                     const std::vector<RandomInput>& inputs) {
+  if (path.is_language_model()) {
+    return {forward_of(load_language_model(*path.bundle, device, rewritten)),
+            default_tolerance(path.bundle->dtype)};
+  }
+  torch::jit::Module module = load_module(path, device);
+  if (rewritten) {
+    rewrite_loaded(module, path.path.string(), device, {{"forward", sizes_of(inputs)}});
+  }
+  double tolerance = default_tolerance(path.bundle ? path.bundle->dtype : at::kFloat);
+  if (!path.bundle) {
+    for (const RandomInput& input : inputs) {
+      tolerance = std::max(tolerance, default_tolerance(input.values.dtype));
+    }
+    for (const at::Tensor& parameter : module.parameters()) {
+      tolerance = std::max(tolerance, default_tolerance(parameter.scalar_type()));
+    }
+  }
+  return {forward_of(module), tolerance};
+}
+
+// What stands in place of the figures of a step that a model refused.
+std::string refusal_in(const StepComparison& step) {
+  if (step.both_raise()) {
+    return fmt::format("both raise: {}", step.error);
+  }
+  return step.error.empty() ? fmt::format("only the reference raises: {}", step.reference_error)
+                            : fmt::format("only the model raises: {}", step.error);
 }
 
 // Prints the table and the verdict.
 ExitCode report(const std::vector<StepComparison>& steps, double tolerance) {
-  print("{:<10}  {:>18}  {:>17}  {:>9}  {}\n", "step", "largest difference", "relative to a row",
-        "tolerance", "greedy tokens that agree");
+  size_t width = 10;
+  for (const StepComparison& step : steps) {
+    width = std::max(width, step.name.size());
+  }
+  print("{:<{}}  {:>18}  {:>17}  {:>9}  {}\n", "step", width, "largest difference",
+        "relative to a row", "tolerance", "greedy tokens that agree");
   Difference overall;
   GreedyCount greedy;
   bool pass = true;
   for (const StepComparison& step : steps) {
-    const bool step_passes = step.difference.within(tolerance) && step.greedy.agrees();
+    const char* verdict = step.passes(tolerance) ? "" : "  FAIL";
+    pass = pass && step.passes(tolerance);
+    if (!step.error.empty() || !step.reference_error.empty()) {
+      print("{:<{}}  {}{}\n", step.name, width, refusal_in(step), verdict);
+      continue;
+    }
     const std::string tokens =
         step.greedy.rows == 0 ? "-" : fmt::format("{} of {}", step.greedy.equal, step.greedy.rows);
-    print("{:<10}  {:>18.3g}  {:>17.3g}  {:>9.3g}  {}{}\n", step.name, step.difference.largest,
-          step.difference.relative, tolerance, tokens, step_passes ? "" : "  FAIL");
+    print("{:<{}}  {:>18.3g}  {:>17.3g}  {:>9.3g}  {}{}\n", step.name, width,
+          step.difference.largest, step.difference.relative, tolerance, tokens, verdict);
     overall.include(step.difference);
     greedy.rows += step.greedy.rows;
     greedy.equal += step.greedy.equal;
     greedy.ties += step.greedy.ties;
-    pass = pass && step_passes;
+  }
+  const auto refused = std::ranges::count_if(steps, &StepComparison::both_raise);
+  if (refused == std::ssize(steps)) {
+    fail(ExitCode::model, "nothing was compared: {}", refusal_in(steps.front()));
   }
   print("{}: largest difference {:.3g}, {:.3g} relative to a row", pass ? "agree" : "DIFFER",
         overall.largest, overall.relative);
   if (greedy.rows > 0) {
     print(", greedy tokens {} of {} ({} ties)", greedy.equal, greedy.rows, greedy.ties);
   }
+  if (refused > 0) {
+    print(", both raise in {} of {}", refused, steps.size());
+  }
   print("\n");
   return pass ? ExitCode::ok : ExitCode::check_failed;
+}
+
+std::string heading_of(const ModelPath& model, bool rewritten) {
+  std::string text = model.path.string();
+  text += model.bundle ? fmt::format(" ({})", model.bundle->variant) : "";
+  return text + (rewritten ? ", rewritten" : "");
 }
 
 }  // namespace
@@ -126,36 +198,44 @@ ExitCode run_verify(int argc, const char* const* argv) {
     return ExitCode::ok;
   }
   choose_threads(arguments.threads(), /*watched=*/true);
-  const Bundle model = read_bundle(arguments.text("model"));
-  const Bundle reference = read_bundle(arguments.text("reference"));
+  const ModelPath model = find_model(arguments.text("model"));
+  const ModelPath reference = find_model(arguments.text("reference"));
   require_same_kind(model, reference);
+  const std::vector<RandomInput> inputs = random_inputs_of(arguments, {reference, model});
+  const std::vector<Draw> draws = verified_draws(arguments, model, inputs);
   const int64_t steps = arguments.integer("steps", 1, kMaxSteps);
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
-  const double tolerance = tolerance_of(arguments, model, reference);
   const std::vector<Prompt> prompts = verified_prompts(arguments);
-
-  const Session session =
-      open_session(arguments.plugin_options(), arguments.text("device"), {model, reference});
-  const auto print_heading = [&] {
-    print("model      {} ({})\nreference  {} ({})\ndevice     {}\n", model.folder.string(),
-          model.variant, reference.folder.string(), reference.variant, session.device.str());
+  const bool rewritten = arguments.has("rewrite");
+  const auto tolerance_of = [&](double by_default) {
+    return arguments.has("tolerance") ? arguments.number("tolerance", 0.0) : by_default;
   };
-  if (!model.language_model) {
-    torch::jit::Module module = load_module(model, session.device);
-    torch::jit::Module reference_module = load_module(reference, session.device);
+
+  const Session session = open_session(
+      arguments.plugin_options(), arguments.text("device"), bundles_of({model, reference}),
+      rewritten ? std::vector<std::string>{"warpfuse::softmax"} : std::vector<std::string>());
+  const auto print_heading = [&] {
+    print("model      {}\nreference  {}\ndevice     {}\n", heading_of(model, rewritten),
+          heading_of(reference, false), session.device.str());
+  };
+  if (!draws.empty()) {
+    const Loaded tested = load_verified(model, session.device, rewritten, inputs);
+    const Loaded expected = load_verified(reference, session.device, false, inputs);
     print_heading();
-    return report(
-        compare_modules(module, reference_module, reference.inputs, session.device, steps, seed),
-        tolerance);
+    return report(compare_draws(tested.forward, expected.forward, draws, session.device, seed),
+                  tolerance_of(std::max(tested.tolerance, expected.tolerance)));
   }
-  const LanguageModel language_model = load_language_model(model, session.device);
-  const LanguageModel reference_model = load_language_model(reference, session.device);
+  const LanguageModel language_model =
+      load_language_model(*model.bundle, session.device, rewritten);
+  const LanguageModel reference_model = load_language_model(*reference.bundle, session.device);
   print_heading();
   const std::vector<std::vector<int64_t>> sequences =
-      encode(Tokenizer::load(reference.folder), prompts);
+      encode(Tokenizer::load(reference.path), prompts);
   for (size_t i = 0; i < prompts.size(); ++i) {
     language_model.require_fits(static_cast<int64_t>(sequences[i].size()), prompts[i].source);
   }
+  const double tolerance = tolerance_of(
+      std::max(default_tolerance(model.bundle->dtype), default_tolerance(reference.bundle->dtype)));
   return report(
       compare_language_models(language_model, reference_model, sequences, steps, tolerance),
       tolerance);

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import bare_models
 from host_program import HOST, HostTestCase, bundles_or_skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,6 +34,7 @@ SMALLER = {
     "--set steps=200 --set batch=4 --set context=128":
         "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
     "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
+    "--lengths 1,7,1024,1025": "--lengths 1,7,33,1025",
     "--shapes 12x1024x1024": "--shapes 2x64x64 --quick",
     "-m bundles/distilgpt2 -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024":
         "-m bundles/distilgpt2 --batch 1 --prompt 8 --prefill 1x8 -n 4 --rounds 1 --graph off",
@@ -65,10 +67,10 @@ class Commands(HostTestCase):
             "build/release": pathlib.Path(HOST).parents[1],
             "gpt2": ROOT / "traced_models" / "wikitext-small",  # a tokenizer
             "traced_models": ROOT / "traced_models",
-            "gpt2.pt": bundles / "baseline-float32" / "model.pt",
             "bert.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
         }.items():
             (cls.folder / name).symlink_to(target)
+        bare_models.save_causal(cls.folder / "gpt2.pt", positions=1024, vocabulary=50257)
         python = cls.folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages
         python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         python.chmod(0o755)

@@ -74,11 +74,10 @@ class Fields {
   }
 
   c10::ScalarType dtype(const char* name) const {
-    const auto named = [](const json& found) {
-      return found.is_string() ? dtype_named(found) : std::nullopt;
-    };
-    return *named(value(name, "float32, float16, bfloat16, float64, int64, int32 or bool",
-                        [&](const json& found) { return named(found).has_value(); }));
+    const json& found = value(
+        name, "float32, float16, bfloat16, float64, int64, int32 or bool",
+        [](const json& dtype) { return dtype.is_string() && dtype_named(dtype).has_value(); });
+    return *dtype_named(found);
   }
 
  private:
@@ -145,6 +144,15 @@ json parse_file(const fs::path& file) {
 
 }  // namespace
 
+std::optional<c10::ScalarType> dtype_named(const std::string& name) {
+  static const std::map<std::string, c10::ScalarType> kTypes{
+      {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
+      {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
+      {"bool", at::kBool}};
+  const auto found = kTypes.find(name);
+  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+}
+
 Bundle read_bundle(const fs::path& folder) {
   const fs::path file = folder / "bundle.json";
   const json root = parse_file(file);
@@ -168,15 +176,6 @@ Bundle read_bundle(const fs::path& folder) {
     bundle.language_model = read_language_model(fields);
   }
   return bundle;
-}
-
-std::optional<c10::ScalarType> dtype_named(const std::string& name) {
-  static const std::map<std::string, c10::ScalarType> kTypes{
-      {"float32", at::kFloat},  {"float16", at::kHalf}, {"bfloat16", at::kBFloat16},
-      {"float64", at::kDouble}, {"int64", at::kLong},   {"int32", at::kInt},
-      {"bool", at::kBool}};
-  const auto found = kTypes.find(name);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::map<std::string, std::vector<RewriteArgument>> language_model_arguments() {

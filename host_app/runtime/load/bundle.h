@@ -53,11 +53,11 @@ struct Bundle {
   std::filesystem::path model_file() const { return folder / "model.pt"; }
 };
 
+// Of an input: float32, float16, bfloat16, float64, int64, int32 or bool. Empty for another name.
+std::optional<c10::ScalarType> dtype_named(const std::string& name);
+
 // Reads and checks bundle.json. Throws Error(model) naming the file and the field.
 Bundle read_bundle(const std::filesystem::path& folder);
-
-// A dtype by its name in PyTorch, such as "float16"; nothing for others.
-std::optional<c10::ScalarType> dtype_named(const std::string& name);
 
 // The arguments of a language model's methods, by method.
 std::map<std::string, std::vector<RewriteArgument>> language_model_arguments();

@@ -128,4 +128,25 @@ torch::jit::Module load_torchscript(const std::filesystem::path& path, c10::Devi
   });
 }
 
+ModelPath find_model(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool is_bundle = std::filesystem::is_directory(path, ignored) ||
+                         (!std::filesystem::exists(path, ignored) && path.extension() != ".pt");
+  return {path, is_bundle ? std::optional(read_bundle(path)) : std::nullopt};
+}
+
+std::vector<Bundle> bundles_of(const std::vector<ModelPath>& models) {
+  std::vector<Bundle> bundles;
+  for (const ModelPath& model : models) {
+    if (model.bundle) {
+      bundles.push_back(*model.bundle);
+    }
+  }
+  return bundles;
+}
+
+torch::jit::Module load_module(const ModelPath& model, c10::Device device) {
+  return model.bundle ? load_module(*model.bundle, device) : load_torchscript(model.path, device);
+}
+
 }  // namespace warpfuse::host

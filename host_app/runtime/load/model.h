@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <istream>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/load/bundle.h"
 
@@ -22,6 +24,22 @@ torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
 // The same of a TorchScript file that is in no bundle. An operator that no library has registered
 // is an Error(plugin) that names it.
 torch::jit::Module load_torchscript(const std::filesystem::path& file, c10::Device device);
+
+// A model as a command line names it: the folder of a bundle, or a TorchScript file in none.
+struct ModelPath {
+  std::filesystem::path path;
+  std::optional<Bundle> bundle;
+
+  bool is_language_model() const { return bundle && bundle->language_model; }
+};
+
+// A path that is no folder is a TorchScript file, if it is there or ends in .pt. Throws
+// Error(model) for a bundle that cannot be read.
+ModelPath find_model(const std::filesystem::path& path);
+
+std::vector<Bundle> bundles_of(const std::vector<ModelPath>& models);
+
+torch::jit::Module load_module(const ModelPath& model, c10::Device device);
 
 // In hexadecimal digits, of the rest of the stream.
 std::string sha256_of(std::istream& stream);

@@ -1,12 +1,7 @@
 #include "runtime/score/verification.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
-#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -98,66 +93,6 @@ std::string step_name(int64_t step) {
   return step == 0 ? "prefill" : fmt::format("decode {}", step);
 }
 
-at::Tensor random_tensor(const InputSpec& input, at::Generator& generator, c10::Device device) {
-  // Made on the CPU, so that every device gets the same numbers.
-  const at::TensorOptions options = at::TensorOptions().device(at::kCPU);
-  const at::Tensor values =
-      c10::isFloatingType(input.dtype)
-          ? at::randn(input.shape, generator, options.dtype(at::kFloat)) * input.standard_deviation
-          : at::randint(input.low, input.high, input.shape, generator, options.dtype(at::kLong));
-  return values.to(device, input.dtype);
-}
-
-// The tensors of a module's result, whatever tuples, lists or dictionaries they are in.
-// NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the value.
-void collect_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
-  if (value.isTensor()) {
-    tensors.push_back(value.toTensor());
-  } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements()) {
-      collect_tensors(element, tensors);
-    }
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) {
-      collect_tensors(element, tensors);
-    }
-  } else if (value.isGenericDict()) {
-    for (const auto& entry : value.toGenericDict()) {
-      collect_tensors(entry.value(), tensors);
-    }
-  }
-}
-
-std::vector<at::Tensor> outputs_of(torch::jit::Module& module,
-                                   const std::vector<at::Tensor>& inputs) {
-  // Copies, since a module may write into its inputs.
-  std::vector<c10::IValue> arguments;
-  arguments.reserve(inputs.size());
-  for (const at::Tensor& input : inputs) {
-    arguments.emplace_back(input.clone());
-  }
-  std::vector<at::Tensor> tensors;
-  collect_tensors(
-      translating_errors(ExitCode::model, "forward", [&] { return module.forward(arguments); }),
-      tensors);
-  return tensors;
-}
-
-Difference compare_outputs(const std::vector<at::Tensor>& outputs,
-                           const std::vector<at::Tensor>& expected) {
-  if (outputs.size() != expected.size() || expected.empty()) {
-    fail(ExitCode::model,
-         "forward: the model returns {} tensors, the reference {}; there must be equally many, at "
-         "least 1",
-         outputs.size(), expected.size());
-  }
-  Difference difference;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    difference.include(difference_between(outputs[i], expected[i]));
-  }
-  return difference;
-}
-
 }  // namespace
 
 std::optional<int64_t> argmax(const std::vector<double>& logits) {
@@ -175,9 +110,9 @@ std::vector<StepComparison> compare_language_models(
   std::vector<StepComparison> comparisons;
   comparisons.reserve(steps + 1);
   for (int64_t step = 0; step < steps; ++step) {
-    comparisons.push_back({.name = step_name(step), .difference = {}, .greedy = {}});
+    comparisons.push_back({.name = step_name(step)});
   }
-  StepComparison whole{.name = "forward", .difference = {}, .greedy = {}};
+  StepComparison whole{.name = "forward"};
   for (const std::vector<int64_t>& prompt : prompts) {
     std::vector<int64_t> sequence = prompt;
     at::Tensor logits = model.prefill(prompt);
@@ -197,31 +132,6 @@ std::vector<StepComparison> compare_language_models(
   }
   std::erase_if(comparisons, [](const StepComparison& step) { return step.greedy.rows == 0; });
   comparisons.push_back(std::move(whole));
-  return comparisons;
-}
-
-std::vector<StepComparison> compare_modules(torch::jit::Module& model,
-                                            torch::jit::Module& reference,
-                                            const std::vector<InputSpec>& inputs,
-                                            c10::Device device, int64_t steps, uint64_t seed) {
-  const c10::InferenceMode inference;
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  std::vector<StepComparison> comparisons;
-  comparisons.reserve(steps);
-  for (int64_t step = 1; step <= steps; ++step) {
-    std::vector<at::Tensor> tensors;
-    tensors.reserve(inputs.size());
-    for (const InputSpec& input : inputs) {
-      tensors.push_back(random_tensor(input, generator, device));
-    }
-    const auto outputs = [&](torch::jit::Module& module) {
-      at::manual_seed(seed + static_cast<uint64_t>(step));  // for the module's own random numbers
-      return outputs_of(module, tensors);
-    };
-    comparisons.push_back({.name = fmt::format("draw {}", step),
-                           .difference = compare_outputs(outputs(model), outputs(reference)),
-                           .greedy = {}});
-  }
   return comparisons;
 }
 

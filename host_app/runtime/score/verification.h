@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/csrc/jit/api/module.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,11 +20,19 @@ struct GreedyCount {
   bool agrees() const { return equal + ties == rows; }
 };
 
-// One step of the comparison, over all prompts or random inputs that reached it.
+// One step of the comparison, over all prompts that reached it, or one set of random inputs.
 struct StepComparison {
   std::string name;
-  Difference difference;
-  GreedyCount greedy;  // no rows when the outputs are no logits
+  Difference difference = {};
+  GreedyCount greedy = {};  // no rows when the outputs are no logits
+  // What the models said to inputs that they cannot take; empty: nothing.
+  std::string error = {}, reference_error = {};
+
+  bool both_raise() const { return !error.empty() && !reference_error.empty(); }
+  bool passes(double tolerance) const {
+    return both_raise() || (error.empty() && reference_error.empty() &&
+                            difference.within(tolerance) && greedy.agrees());
+  }
 };
 
 // Feeds both models the same tokens: each prompt, then the reference's greedy continuation. Steps
@@ -36,13 +42,6 @@ struct StepComparison {
 std::vector<StepComparison> compare_language_models(
     const LanguageModel& model, const LanguageModel& reference,
     const std::vector<std::vector<int64_t>>& prompts, int64_t steps, double tolerance);
-
-// Calls forward() of both on the same random inputs, new ones for each step, and from the same seed
-// of libtorch's generators, for modules that use random numbers.
-std::vector<StepComparison> compare_modules(torch::jit::Module& model,
-                                            torch::jit::Module& reference,
-                                            const std::vector<InputSpec>& inputs,
-                                            c10::Device device, int64_t steps, uint64_t seed);
 
 // The token with the largest logit of [V], the lowest id among equals; empty when one is NaN.
 std::optional<int64_t> argmax(const std::vector<double>& logits);
