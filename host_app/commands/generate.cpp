@@ -6,8 +6,10 @@
 #include "commands/commands.h"
 #include "commands/generate_output.h"
 #include "runtime/decode/generation.h"
+#include "runtime/decode/uncached_model.h"
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/softmax_call_counter.h"
@@ -21,15 +23,18 @@ namespace {
 
 constexpr int64_t kMaxRows = 4096;
 constexpr int64_t kMaxTopLogprobs = 100;
+constexpr int64_t kMaxUncachedTokens = 65'536;  // to generate without a cache
 
 constexpr const char* kGenerateExamples =
     "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
     "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
     "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
-    "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n";
+    "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n"
+    "  warpfuse generate -m gpt2.pt --tokenizer gpt2 --rewrite -p \"The river\" -n 16\n";
 
 constexpr Option kGenerateOptions[] = {
-    {"m,model", "DIR", "bundle folder"},
+    {"m,model", "MODEL", "bundle folder; or a TorchScript file, which has no cache and is slow"},
+    {"tokenizer", "DIR", "folder with vocab.json and merges.txt (default: the bundle)"},
     {"p,prompt", "TEXT", "text to continue, - for stdin; an empty one starts from <|endoftext|>"},
     {"prompt-file", "F", "read the prompt from a file, less one newline at its end"},
     {"prompts", "F", "file with one prompt per line, as text or as JSON; - for stdin"},
@@ -134,14 +139,38 @@ OutputOptions output_options_of(const Arguments& arguments) {
   return options;
 }
 
-// Ids of every prompt. A prompt longer than the context is an error, or with `truncate` keeps only
-// its end: context - tokens + 1 tokens, at least half of the context.
-std::vector<std::vector<int64_t>> encode_within(const LanguageModel& model,
-                                                const Tokenizer& tokenizer,
-                                                const std::vector<Prompt>& prompts, bool truncate,
-                                                int64_t tokens) {
+std::string tokenizer_folder(const Arguments& arguments, const ModelPath& model) {
+  if (!model.bundle && !arguments.has("tokenizer")) {
+    fail(ExitCode::usage,
+         "{} is in no bundle, so its tokenizer is missing: --tokenizer DIR, a folder with "
+         "vocab.json and merges.txt",
+         model.path.string());
+  }
+  return arguments.optional_text("tokenizer").value_or(model.path.string());
+}
+
+// The context of a model in no bundle is what these prompts may take.
+LanguageModel load_generator(const ModelPath& model, c10::Device device, bool rewritten,
+                             const std::vector<std::vector<int64_t>>& prompts, int64_t tokens) {
+  if (model.bundle) {
+    return load_language_model(*model.bundle, device, rewritten);
+  }
+  const auto longest = std::ranges::max(prompts, {}, &std::vector<int64_t>::size).size();
+  const int64_t context =
+      static_cast<int64_t>(longest) + std::min(tokens, kMaxUncachedTokens) - 1;
+  const LanguageModel loaded = load_uncached_model(model.path, device, context, rewritten);
+  print_error(
+      "note: {} has no cache, so each token computes its whole sequence again; a bundle of "
+      "traced_models/export.py has one\n",
+      model.path.string());
+  return loaded;
+}
+
+// A prompt longer than the context is an error, or with `truncate` keeps only its end:
+// context - tokens + 1 tokens, at least half of the context.
+void fit_prompts(std::vector<std::vector<int64_t>>& ids, const LanguageModel& model,
+                 const std::vector<Prompt>& prompts, bool truncate, int64_t tokens) {
   const int64_t context = model.spec().context;
-  std::vector<std::vector<int64_t>> ids = encode(tokenizer, prompts);
   for (size_t i = 0; i < ids.size(); ++i) {
     std::vector<int64_t>& encoded = ids[i];
     if (truncate && static_cast<int64_t>(encoded.size()) > context) {
@@ -151,7 +180,6 @@ std::vector<std::vector<int64_t>> encode_within(const LanguageModel& model,
     model.require_fits(static_cast<int64_t>(encoded.size()), prompts[i].source);
     model.require_known(encoded);
   }
-  return ids;
 }
 
 std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
@@ -188,20 +216,25 @@ ExitCode run_generate(int argc, const char* const* argv) {
     return ExitCode::ok;
   }
   const InterruptGuard guard;
-  const std::string folder = arguments.text("model");
+  const std::string model_path = arguments.text("model");
   const std::vector<Prompt> prompts = prompts_of(arguments);
   GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_tokens = {}};
   const DecodeOptions decoding = decode_options_of(arguments, prompts.size());
   const OutputOptions output_options = output_options_of(arguments);
 
   choose_threads(arguments.threads(), /*watched=*/true);
-  const Bundle bundle = read_bundle(folder);
-  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const ModelPath named = find_model(model_path);
+  const bool truncate = arguments.has("truncate");
+  if (truncate && !named.bundle) {
+    fail(ExitCode::usage, "--truncate: the context of a model in no bundle is not known");
+  }
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_folder(arguments, named));
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
-                                       {bundle}, {"warpfuse::sample_tokens"});
-  const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
-  const std::vector<std::vector<int64_t>> ids =
-      encode_within(model, tokenizer, prompts, arguments.has("truncate"), options.max_tokens);
+                                       bundles_of({named}), {"warpfuse::sample_tokens"});
+  std::vector<std::vector<int64_t>> ids = encode(tokenizer, prompts);
+  const LanguageModel model = load_generator(named, session.device, arguments.has("rewrite"), ids,
+                                             options.max_tokens);
+  fit_prompts(ids, model, prompts, truncate, options.max_tokens);
   if (!arguments.has("ignore-eos")) {
     options.end_tokens = end_tokens_of(model.spec(), tokenizer);
   }

@@ -51,6 +51,34 @@ class FixedLength(torch.nn.Module):
         return torch.softmax(x + torch.ones(7), -1)
 
 
+class Table(torch.nn.Module):
+    """Logits of each token by itself."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.register_buffer("table", table)
+
+    def forward(self, ids):
+        return self.table[ids]
+
+
+class Calls(torch.nn.Module):
+    """One operator."""
+
+    def __init__(self, operator):
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x):
+        return self.operator(x)
+
+
+def load(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.load(str(path))
+
+
 def save(module, path, *inputs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated

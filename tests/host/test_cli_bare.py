@@ -1,5 +1,6 @@
 """Commands that run TorchScript files in no bundle, and those that draw random inputs of any length."""
 
+import json
 import shutil
 import unittest
 
@@ -100,10 +101,65 @@ class Verification(HostTestCase):
         library = torch.library.Library("warpfuse_test_bare", "DEF")
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
-        unknown = folder / "unknown.pt"
-        torch.jit.trace(torch.ops.warpfuse_test_bare.twice, torch.ones(2)).save(str(unknown))
-        result = run_with_plugin("verify", unknown, causal, "--input", "4")
-        self.assert_fails(result, PLUGIN_ERROR, unknown, "warpfuse_test_bare::twice")
+        twice = bare_models.Calls(torch.ops.warpfuse_test_bare.twice)
+        unknown = bare_models.save(twice, folder / "unknown.pt", torch.ones(2))
+        for result in (
+            run_with_plugin("verify", unknown, causal, "--input", "4"),
+            run_with_plugin("generate", "-m", unknown, "--tokenizer", baseline, "-p", "a"),
+        ):
+            self.assert_fails(result, PLUGIN_ERROR, unknown, "warpfuse_test_bare::twice")
+
+
+class Generation(HostTestCase):
+    def generate(self, model, *arguments, **options):
+        return run_with_plugin("generate", "-m", model, "--tokenizer", baseline, *arguments, **options)
+
+    def test_says_what_the_model_does(self):
+        model = bare_models.load(causal)
+        tokens = list(b"Hello")
+        for _ in range(12):
+            tokens.append(int(model(torch.tensor([tokens]))["logits"][0, -1].argmax()))
+        for kind in (None, bare_models.CausalTuple, bare_models.CausalTensor):
+            path = bare_models.save_causal(folder / f"{kind.__name__}.pt", kind) if kind else causal
+            for option, routed in (((), 0), (("--rewrite",), 12))[kind is not None :]:
+                result = self.assert_ok(self.generate(path, "-p", "Hello", "-n", 12, "--json", *option))
+                self.assertEqual(json.loads(result.stdout)["ids"], tokens[5:])
+                self.assertEqual(self.softmax_calls(result), (routed, 12))
+                stderr = result.stderr.decode()
+                self.assertEqual(ROUTED in stderr, bool(option))
+                self.assertRegex(stderr, rf"(?m)^note: {path} has no cache, .* traced_models/export.py has one$")
+
+    def test_rows_of_different_lengths(self):
+        prompts = folder / "prompts-bare.txt"
+        prompts.write_text("Hello\na\nThe river rises\n")
+        together = self.assert_ok(self.generate(causal, "--prompts", prompts, "--batch", 2, "-n", 9)).stdout
+        alone = [
+            self.assert_ok(self.generate(causal, "-p", prompt, "-n", 9)).stdout
+            for prompt in prompts.read_text().splitlines()
+        ]
+        self.assertEqual(together, b"---\n".join(alone))
+
+    def test_ends_at_the_end_of_text(self):
+        table = bare_models.Table(toy_bundles.CycleModel([*b"ab", toy_bundles.END_OF_TEXT]).table)
+        path = bare_models.save(table, folder / "ending.pt", torch.zeros(1, 2, dtype=torch.long))
+        result = json.loads(self.assert_ok(self.generate(path, "-p", "a", "--json")).stdout)
+        self.assertEqual((result["text"], result["finish_reason"]), ("b", "end_of_text"))
+
+    def test_a_sequence_that_is_too_long_for_the_model(self):
+        result = self.generate(causal, "-p", "x" * 60, "-n", 9, "--json")
+        self.assertEqual(result.returncode, MODEL)
+        line = json.loads(result.stdout)
+        self.assertEqual((len(line["ids"]), line["finish_reason"], line["complete"]), (5, "error", False))
+        self.assertRegex(result.stderr.decode(), r"\nwarpfuse: error: decode: index out of range[^\n]*\n\Z")
+
+    def test_files_that_cannot_be_generated_from(self):
+        self.assert_fails(run_with_plugin("generate", "-m", causal, "-p", "a"), USAGE, causal, "--tokenizer DIR")
+        self.assert_fails(self.generate(causal, "-p", "a", "--truncate"), USAGE, "--truncate")
+        bundled = baseline / "model.pt"
+        self.assert_fails(self.generate(bundled, "-p", "a"), MODEL, bundled, "forward takes 3 arguments")
+        self.assert_fails(self.generate(fixed, "-p", "a"), MODEL, fixed, "expected logits [B, T, V], got 2 dimensions")
+        softmax = bare_models.save(torch.nn.Softmax(-1), folder / "softmax.pt", torch.ones(2, 3))
+        self.assert_fails(self.generate(softmax, "-p", "a"), MODEL, softmax, "softmax")
 
 
 if __name__ == "__main__":

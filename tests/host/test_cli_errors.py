@@ -93,8 +93,6 @@ class Usage(HostTestCase):
 class Models(HostTestCase):
     def test_missing_folder_and_missing_description(self):
         self.assert_fails(generate(folder / "none"), MODEL, "none/bundle.json: cannot be read", "traced_models/export.py")
-        bare = baseline / "model.pt"
-        self.assert_fails(generate(bare), MODEL, "model.pt/bundle.json: cannot be read", "traced_models/export.py")
         bundle = copy_of(baseline, "no-description")
         (bundle / "bundle.json").unlink()
         self.assert_fails(generate(bundle), MODEL, "bundle.json: cannot be read")

@@ -34,6 +34,7 @@ SMALLER = {
     "--set steps=200 --set batch=4 --set context=128":
         "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
     "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
+    "-m gpt2.pt --tokenizer gpt2": "-m small.pt --tokenizer gpt2",  # whose ids the tokenizer has
     "--lengths 1,7,1024,1025": "--lengths 1,7,33,1025",
     "--shapes 12x1024x1024": "--shapes 2x64x64 --quick",
     "-m bundles/distilgpt2 -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024":
@@ -71,6 +72,7 @@ class Commands(HostTestCase):
         }.items():
             (cls.folder / name).symlink_to(target)
         bare_models.save_causal(cls.folder / "gpt2.pt", positions=1024, vocabulary=50257)
+        bare_models.save_causal(cls.folder / "small.pt", vocabulary=4096)
         python = cls.folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages
         python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         python.chmod(0o755)

@@ -126,18 +126,22 @@ void LanguageModel::require_fits(int64_t tokens, const std::string& source) cons
   }
 }
 
-LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten) {
-  torch::jit::Module module = load_module(bundle, device);
-  LanguageModel model(bundle, module, device);
-  if (rewritten) {
-    rewrite_loaded(module, bundle.folder.string(), device, language_model_shapes());
-  }
+void apply_passes(torch::jit::Module& module, c10::Device device) {
   keep_arguments(module);
   if (device.is_cpu()) {
     pack_weights(module);
   } else {
     fuse_epilogues(module);
   }
+}
+
+LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten) {
+  torch::jit::Module module = load_module(bundle, device);
+  LanguageModel model(bundle, module, device);
+  if (rewritten) {
+    rewrite_loaded(module, bundle.folder.string(), device, language_model_shapes());
+  }
+  apply_passes(module, device);
   return model;
 }
 

@@ -73,8 +73,11 @@ class LanguageModel {
   int64_t weight_bytes_ = 0;
 };
 
-// Loads a bundle's model and applies the passes of graph_passes.h that its device needs, after
-// those of rewriting.h if it is to be rewritten. Throws Error(model).
+// Applies the passes of graph_passes.h that a device needs.
+void apply_passes(torch::jit::Module& module, c10::Device device);
+
+// Loads a bundle's model and applies these passes, after those of rewriting.h if it is to be
+// rewritten. Throws Error(model).
 LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten = false);
 
 }  // namespace warpfuse::host
