@@ -57,9 +57,10 @@ constexpr int64_t kLargeCopyDividerOnCpu = 16;  // caches and memory are smaller
 std::string help_text() {
   std::string text =
       "Times the plugin's operators against ATen and a copy of the same bytes; `bench generate\n"
-      "--help` is about whole models, `bench overhead --help` about the host's time. Every result\n"
-      "is checked before it is timed. Exit code 0; 1: a wrong result, or a row below the\n"
-      "baseline; 130: interrupted (what was measured is kept).\n\nOperators:\n";
+      "--help` is about whole models, `bench module --help` about TorchScript modules, `bench\n"
+      "overhead --help` about the host's time. Every result is checked before it is timed. Exit\n"
+      "code 0; 1: a wrong result, or a row below the baseline; 130: interrupted (what was\n"
+      "measured is kept).\n\nOperators:\n";
   for (const Benchmark* op : benchmarks()) {
     text += fmt::format("  {}\n", op->name);
   }
@@ -183,10 +184,14 @@ BenchDevice open_bench(const Arguments& arguments, const std::vector<Case>& case
 }  // namespace
 
 ExitCode run_bench(int argc, const char* const* argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "generate") {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (what == "generate") {
     return run_bench_generate(argc - 1, argv + 1);
   }
-  if (argc > 1 && std::string_view(argv[1]) == "overhead") {
+  if (what == "module") {
+    return run_bench_module(argc - 1, argv + 1);
+  }
+  if (what == "overhead") {
     return run_bench_overhead(argc - 1, argv + 1);
   }
   const Arguments arguments(bench_options(), {"operator"}, argc, argv);

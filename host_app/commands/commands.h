@@ -11,6 +11,7 @@ namespace warpfuse::host {
 // libtorch throws.
 ExitCode run_bench(int argc, const char* const* argv);
 ExitCode run_bench_generate(int argc, const char* const* argv);
+ExitCode run_bench_module(int argc, const char* const* argv);
 ExitCode run_bench_overhead(int argc, const char* const* argv);
 ExitCode run_info(int argc, const char* const* argv);
 ExitCode run_generate(int argc, const char* const* argv);

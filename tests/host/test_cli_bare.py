@@ -162,5 +162,46 @@ class Generation(HostTestCase):
         self.assert_fails(self.generate(softmax, "-p", "a"), MODEL, softmax, "softmax")
 
 
+class Bench(HostTestCase):
+    def bench(self, *arguments):
+        return run_with_plugin("bench", "module", "--device", "cpu", "--rounds", 2, *arguments)
+
+    def test_a_file_and_its_rewritten_form(self):
+        path = folder / "bench-module.json"
+        sizes = ("--input", IDS, "--batch", "1,2", "--lengths", "16,33")
+        result = self.bench(causal, shorter, "--rewrite", "--json", path, *sizes)
+        self.assertEqual(result.returncode, MODEL)  # `shorter` takes no 33 tokens
+        stderr = f"{causal}: {ROUTED}warpfuse: error: 2 of 12 rows raise\n"
+        self.assertEqual(result.stderr.decode(), stderr)
+        document = json.loads(path.read_text())
+        self.assertEqual((document["format"], document["complete"]), ("warpfuse-module-1", True))
+        self.assertEqual(document["device"]["type"], "cpu")
+        models = [str(causal), f"{causal}, rewritten", str(shorter)]
+        rows = [(row["inputs"], row["model"]) for row in document["rows"]]
+        self.assertEqual(rows, [(f"B={b} T={t}", model) for b in (1, 2) for t in (16, 33) for model in models])
+        for first, *others in zip(*[iter(document["rows"])] * 3, strict=True):
+            for row in (first, *others):
+                if "failure" in row:
+                    self.assertEqual((row["model"], row["inputs"][-2:]), (str(shorter), "33"))
+                    self.assertIn("index out of range", row["failure"])
+                    continue
+                self.assertEqual(row["rounds"], 2)
+                self.assertGreaterEqual(row["calls_per_sample"] * row["p95_us"], 1000)
+                times = [row[name] for name in ("min_us", "p5_us", "p50_us", "p95_us")]
+                self.assertEqual(times, sorted(times))
+                self.assertAlmostEqual(row["speedup"], first["p50_us"] / row["p50_us"])
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(len(lines), 1 + 12)
+        self.assertEqual(len([line for line in lines if " raises: forward: " in line]), 2)
+
+    def test_bundles_and_usage(self):
+        slow = toy_bundles.write_module(folder / "timed", lambda v, i: v[i])
+        lines = self.assert_ok(self.bench(slow, slow)).stdout.decode().splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assert_fails(self.bench(), USAGE, "expected MODEL")
+        self.assert_fails(self.bench(causal), USAGE, causal, "--input")
+        self.assert_fails(self.bench(baseline), USAGE, baseline, "bench generate")
+
+
 if __name__ == "__main__":
     unittest.main()

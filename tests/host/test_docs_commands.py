@@ -35,6 +35,7 @@ SMALLER = {
         "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
     "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
     "-m gpt2.pt --tokenizer gpt2": "-m small.pt --tokenizer gpt2",  # whose ids the tokenizer has
+    "--batch 1,4 --lengths 64,256": "--batch 1 --lengths 8 --rounds 1",
     "--lengths 1,7,1024,1025": "--lengths 1,7,33,1025",
     "--shapes 12x1024x1024": "--shapes 2x64x64 --quick",
     "-m bundles/distilgpt2 -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024":

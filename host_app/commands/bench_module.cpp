@@ -1,0 +1,188 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/module_times.h"
+#include "bench/result_file.h"
+#include "bench/times.h"
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "commands/inputs.h"
+#include "runtime/decode/cuda_runtime.h"
+#include "runtime/interrupt.h"
+#include "runtime/load/model.h"
+#include "runtime/load/rewriting.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
+#include "runtime/threads.h"
+
+namespace warpfuse::host {
+namespace {
+
+using namespace bench;
+
+constexpr const char* kBenchModuleExamples =
+    "  warpfuse bench module gpt2.pt --rewrite --input B,T:int64:0..50257 --batch 1,8 --lengths "
+    "64,1024\n"
+    "  warpfuse bench module bundles/deformable-detr-module/baseline-float32 "
+    "bundles/deformable-detr-module/fused-float32\n";
+
+constexpr Option kBenchModuleOptions[] = {
+    {"models", "MODEL...", "bundle folders, or TorchScript files", nullptr, true},
+    {"rewrite", kSwitch, "also the first, its softmax calls routed to the plugin"},
+    {"rounds", "N", "samples of each", "15"},
+    {"json", "F", "write the results as JSON, anew after each row"},
+};
+
+cxxopts::Options bench_module_options() {
+  cxxopts::Options options(
+      "warpfuse bench module",
+      "Times forward of TorchScript modules, in turn, on the same random inputs, without CUDA\n"
+      "graphs. The speed-up is that over the first. Results are not compared: see verify.\n");
+  options.positional_help("MODEL...");
+  add_options(options, kBenchModuleOptions);
+  add_options(options, kInputOptions, "Random inputs");
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+std::vector<ModelPath> timed_models(const Arguments& arguments) {
+  std::vector<ModelPath> models;
+  for (const std::string& path : arguments.texts("models")) {
+    models.push_back(find_model(path));
+    if (models.back().is_language_model()) {
+      fail(ExitCode::usage, "{}: the bundle of a language model is timed by bench generate", path);
+    }
+  }
+  if (models.empty()) {
+    fail(ExitCode::usage, "expected MODEL (see --help)");
+  }
+  return models;
+}
+
+struct TimedModule {
+  std::string name;
+  torch::jit::Module module;
+};
+
+std::vector<TimedModule> load_timed(const std::vector<ModelPath>& models, c10::Device device) {
+  std::vector<TimedModule> modules;
+  for (const ModelPath& model : models) {
+    modules.push_back({model.path.string(), load_module(model, device)});
+  }
+  return modules;
+}
+
+// A row for each module; the first is the measure of the others.
+std::vector<Json> measure(const std::vector<TimedModule>& modules, const Draw& draw, int rounds,
+                          c10::Device device, CudaRuntime* runtime) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  std::vector<c10::IValue> inputs;
+  std::ranges::copy(random_inputs(draw, generator, device), std::back_inserter(inputs));
+  std::vector<std::function<void()>> calls;
+  for (const TimedModule& timed : modules) {
+    calls.emplace_back([&timed, &inputs] {
+      translating_errors(ExitCode::model, "forward",
+                         [&] { timed.module.get_method("forward")(inputs); });
+    });
+  }
+  const std::vector<CallTimes> times = time_in_turn(calls, rounds, runtime);
+  std::vector<Json> rows;
+  for (size_t i = 0; i < times.size(); ++i) {
+    Json& row = rows.emplace_back(Json{{"model", modules[i].name}, {"inputs", draw.name}});
+    if (!times[i].failure.empty()) {
+      row["failure"] = times[i].failure;
+      continue;
+    }
+    const Percentiles us = percentiles_of(times[i].us);
+    row.update({{"calls_per_sample", times[i].calls},
+                {"rounds", times[i].us.size()},
+                {"p50_us", us.p50},
+                {"min_us", std::ranges::min(times[i].us)},
+                {"p5_us", us.p5},
+                {"p95_us", us.p95}});
+    if (times[0].failure.empty()) {
+      row["speedup"] = percentile(times[0].us, 0.5) / us.p50;
+    }
+  }
+  return rows;
+}
+
+void print_module(const Json& row, size_t width) {
+  print("{:<12}{:<{}}", row["inputs"].get<std::string>(), row["model"].get<std::string>(), width);
+  if (row.contains("failure")) {
+    print("  raises: {}\n", row["failure"].get<std::string>());
+    return;
+  }
+  for (const char* name : {"p50_us", "min_us", "p5_us", "p95_us"}) {
+    print("{:>12.1f}", row[name].get<double>());
+  }
+  print("{:>9}\n", row.contains("speedup") ? fmt::format("{:.2f}", row["speedup"].get<double>())
+                                           : "-");
+  flush_output();
+}
+
+}  // namespace
+
+ExitCode run_bench_module(int argc, const char* const* argv) {
+  const Arguments arguments(bench_module_options(), {"models"}, argc, argv);
+  if (arguments.help_shown(kBenchModuleExamples)) {
+    return ExitCode::ok;
+  }
+  const std::vector<ModelPath> models = timed_models(arguments);
+  const std::vector<RandomInput> inputs = random_inputs_of(arguments, models);
+  const std::vector<Draw> draws = draws_of(arguments, inputs, 1);
+  const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));
+  choose_threads(arguments.threads(), /*watched=*/false);
+  const InterruptGuard guard;
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
+                                       bundles_of(models), {"warpfuse::softmax"});
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
+  std::vector<TimedModule> modules = load_timed(models, session.device);
+  if (arguments.has("rewrite")) {
+    TimedModule again = load_timed({models.front()}, session.device).front();
+    rewrite_loaded(again.module, again.name, session.device, {{"forward", sizes_of(inputs)}});
+    again.name += ", rewritten";
+    modules.insert(modules.begin() + 1, again);
+  }
+  const c10::InferenceMode inference;
+  const std::string command =
+      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
+  ResultFile results("warpfuse-module-1",
+                     identity_of(command, session.loaded_plugin(), runtime.get()), {"rows"},
+                     arguments.optional_text("json"));
+  const size_t width = std::ranges::max(modules, {}, [](const TimedModule& timed) {
+                         return timed.name.size();
+                       }).name.size();
+  print("{:<12}{:<{}}{:>12}{:>12}{:>12}{:>12}{:>9}\n", "inputs", "model", width, "p50 us", "min",
+        "p5", "p95", "speedup");
+  int64_t failures = 0;
+  for (const Draw& draw : draws) {
+    if (interrupted()) {
+      break;
+    }
+    for (Json& row : measure(modules, draw, rounds, session.device, runtime.get())) {
+      print_module(row, width);
+      failures += row.contains("failure") ? 1 : 0;
+      results.add("rows", std::move(row));
+    }
+  }
+  if (interrupted()) {
+    fail(ExitCode::interrupted, "interrupted; what was measured is kept");
+  }
+  results.set_complete();
+  if (failures > 0) {
+    fail(ExitCode::model, "{} of {} rows raise", failures, draws.size() * modules.size());
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace warpfuse::host
