@@ -125,8 +125,8 @@ void print_module(const Json& row, size_t width) {
   for (const char* name : {"p50_us", "min_us", "p5_us", "p95_us"}) {
     print("{:>12.1f}", row[name].get<double>());
   }
-  print("{:>9}\n", row.contains("speedup") ? fmt::format("{:.2f}", row["speedup"].get<double>())
-                                           : "-");
+  print("{:>9}\n",
+        row.contains("speedup") ? fmt::format("{:.2f}", row["speedup"].get<double>()) : "-");
   flush_output();
 }
 
@@ -149,7 +149,8 @@ ExitCode run_bench_module(int argc, const char* const* argv) {
   std::vector<TimedModule> modules = load_timed(models, session.device);
   if (arguments.has("rewrite")) {
     TimedModule again = load_timed({models.front()}, session.device).front();
-    rewrite_loaded(again.module, again.name, session.device, {{"forward", sizes_of(inputs)}});
+    rewrite_loaded(again.module, again.name, session.device,
+                   {{"forward", rewrite_arguments(inputs)}});
     again.name += ", rewritten";
     modules.insert(modules.begin() + 1, again);
   }

@@ -146,10 +146,12 @@ std::vector<RandomInput> random_inputs_of(const Arguments& arguments,
   return inputs;
 }
 
-ArgumentSizes sizes_of(const std::vector<RandomInput>& inputs) {
-  ArgumentSizes sizes;
-  std::ranges::transform(inputs, std::back_inserter(sizes), &RandomInput::sizes);
-  return sizes;
+std::vector<RewriteArgument> rewrite_arguments(const std::vector<RandomInput>& inputs) {
+  std::vector<RewriteArgument> arguments;
+  std::ranges::transform(inputs, std::back_inserter(arguments), [](const RandomInput& input) {
+    return RewriteArgument{.sizes = input.sizes, .dtype = input.values.dtype};
+  });
+  return arguments;
 }
 
 std::vector<Draw> draws_of(const Arguments& arguments, const std::vector<RandomInput>& inputs,

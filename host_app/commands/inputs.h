@@ -36,7 +36,7 @@ std::vector<std::string> parse_sizes(const std::string& text);
 std::vector<RandomInput> random_inputs_of(const Arguments& arguments,
                                           const std::vector<ModelPath>& models);
 
-ArgumentSizes sizes_of(const std::vector<RandomInput>& inputs);
+std::vector<RewriteArgument> rewrite_arguments(const std::vector<RandomInput>& inputs);
 
 // One draw for each batch and length that the sizes name; as many as `fixed` where they name none.
 std::vector<Draw> draws_of(const Arguments& arguments, const std::vector<RandomInput>& inputs,

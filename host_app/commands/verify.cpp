@@ -118,7 +118,7 @@ Loaded load_verified(const ModelPath& path, c10::Device device, bool rewritten,
   }
   torch::jit::Module module = load_module(path, device);
   if (rewritten) {
-    rewrite_loaded(module, path.path.string(), device, {{"forward", sizes_of(inputs)}});
+    rewrite_loaded(module, path.path.string(), device, {{"forward", rewrite_arguments(inputs)}});
   }
   double tolerance = default_tolerance(path.bundle ? path.bundle->dtype : at::kFloat);
   if (!path.bundle) {

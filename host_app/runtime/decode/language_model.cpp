@@ -139,7 +139,7 @@ LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool
   torch::jit::Module module = load_module(bundle, device);
   LanguageModel model(bundle, module, device);
   if (rewritten) {
-    rewrite_loaded(module, bundle.folder.string(), device, language_model_shapes());
+    rewrite_loaded(module, bundle.folder.string(), device, language_model_arguments());
   }
   apply_passes(module, device);
   return model;

@@ -70,7 +70,7 @@ LanguageModel load_uncached_model(const std::filesystem::path& path, c10::Device
   const std::string file = path.string();
   torch::jit::Module inner = load_torchscript(path, device);
   if (rewritten) {
-    rewrite_loaded(inner, file, device, {{"forward", {{"B", "T"}}}});
+    rewrite_loaded(inner, file, device, {{"forward", {{.sizes = {"B", "T"}, .dtype = at::kLong}}}});
   }
   return translating_errors(ExitCode::model, file, [&] {
     torch::jit::Module module("Uncached");

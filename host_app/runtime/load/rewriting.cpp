@@ -24,9 +24,9 @@ std::string summary_of(const RewriteReport& report) {
 }
 
 void rewrite_loaded(torch::jit::Module& module, const std::string& name, c10::Device device,
-                    std::map<std::string, ArgumentSizes> shapes) {
+                    std::map<std::string, std::vector<RewriteArgument>> arguments) {
   RewriteOptions options;
-  options.shapes = std::move(shapes);
+  options.arguments = std::move(arguments);
   options.device = device;
   const RewriteReport report =
       translating_errors(ExitCode::model, name, [&] { return rewrite(module, options); });
