@@ -25,6 +25,7 @@ except ImportError:
 
 warnings.simplefilter("ignore")
 transformers.logging.set_verbosity_error()
+ROOT = Path(__file__).resolve().parents[2]
 HOST, PLUGIN = os.environ["WARPFUSE_HOST"], os.environ["WARPFUSE_PLUGIN"]
 ATTENTION, SOFTMAX = "warpfuse::scaled_masked_softmax", "warpfuse::softmax"
 VOCABULARY = 96
@@ -265,9 +266,26 @@ class Command(unittest.TestCase):
         torch.jit.trace(nn.Softmax(-1), torch.ones(2, 3)).save(str(self.model))
 
     def run_rewrite(self, *arguments: object) -> tuple[int, str]:
-        command = [HOST, "rewrite", *map(str, arguments), "--plugin", PLUGIN]
+        return self.run_host("rewrite", *arguments)
+
+    def run_host(self, *arguments: object) -> tuple[int, str]:
+        command = [HOST, *map(str, arguments), "--plugin", PLUGIN]
         result = subprocess.run(command, capture_output=True, check=False)
         return result.returncode, result.stdout.decode() + result.stderr.decode()
+
+    def test_the_model_of_the_demo(self) -> None:
+        tokenizer, path = ROOT / "traced_models" / "wikitext-small", self.folder / "gpt2.pt"
+        trace = [sys.executable, "-B", ROOT / "scripts" / "trace_gpt2.py", tokenizer, "cpu", path]
+        subprocess.run(trace, check=True)
+        routed = "4 of 4 softmax calls routed to the plugin"
+        for command in (
+            ("verify", "--rewrite", path, path, "--input", "B,T:int64:0..4096", "--batch", "1,3", "--lengths", "1,256,257"),
+            ("generate", "--rewrite", "-m", path, "--tokenizer", tokenizer, "-p", "The river", "-n", 3),
+        ):  # fmt: skip
+            code, text = self.run_host(*command, "--device", "cpu")
+            self.assertEqual(code, 0, text)
+            self.assertIn(routed, text)
+            self.assertIn("both raise in 2 of 6" if command[0] == "verify" else "plugin: 12 of 12 softmax calls", text)
 
     def test_codes(self) -> None:
         out = self.folder / "out.pt"
