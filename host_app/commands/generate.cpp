@@ -156,8 +156,7 @@ LanguageModel load_generator(const ModelPath& model, c10::Device device, bool re
     return load_language_model(*model.bundle, device, rewritten);
   }
   const auto longest = std::ranges::max(prompts, {}, &std::vector<int64_t>::size).size();
-  const int64_t context =
-      static_cast<int64_t>(longest) + std::min(tokens, kMaxUncachedTokens) - 1;
+  const int64_t context = static_cast<int64_t>(longest) + std::min(tokens, kMaxUncachedTokens) - 1;
   const LanguageModel loaded = load_uncached_model(model.path, device, context, rewritten);
   print_error(
       "note: {} has no cache, so each token computes its whole sequence again; a bundle of "
@@ -232,8 +231,8 @@ ExitCode run_generate(int argc, const char* const* argv) {
   const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
                                        bundles_of({named}), {"warpfuse::sample_tokens"});
   std::vector<std::vector<int64_t>> ids = encode(tokenizer, prompts);
-  const LanguageModel model = load_generator(named, session.device, arguments.has("rewrite"), ids,
-                                             options.max_tokens);
+  const LanguageModel model =
+      load_generator(named, session.device, arguments.has("rewrite"), ids, options.max_tokens);
   fit_prompts(ids, model, prompts, truncate, options.max_tokens);
   if (!arguments.has("ignore-eos")) {
     options.end_tokens = end_tokens_of(model.spec(), tokenizer);
