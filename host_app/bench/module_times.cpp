@@ -11,7 +11,7 @@ namespace warpfuse::host::bench {
 namespace {
 
 constexpr double kSampleUs = 10'000;
-constexpr int kFirstCalls = 2;  // whose times are not kept
+constexpr int kFirstCalls = 3;  // whose times are not kept
 
 double sample_us(const std::function<void()>& call, int64_t calls, CudaRuntime* runtime) {
   const double us = timed_us(runtime, [&] {
@@ -30,9 +30,9 @@ void prepare(CallTimes& times, const std::function<void()>& call, CudaRuntime* r
     times.failure = raised.what();
     return;
   }
-  double us = 0;
-  for (int i = 0; i < kFirstCalls; ++i) {
-    us = sample_us(call, 1, runtime);
+  double us = sample_us(call, 1, runtime);
+  for (int i = 1; i < kFirstCalls; ++i) {
+    us = std::min(us, sample_us(call, 1, runtime));
   }
   times.calls = std::max<int64_t>(static_cast<int64_t>(std::ceil(kSampleUs / us)), 1);
 }

@@ -186,7 +186,7 @@ class Bench(HostTestCase):
                     self.assertIn("index out of range", row["failure"])
                     continue
                 self.assertEqual(row["rounds"], 2)
-                self.assertGreaterEqual(row["calls_per_sample"] * row["p95_us"], 1000)
+                self.assertGreaterEqual(row["calls_per_sample"], 1)
                 times = [row[name] for name in ("min_us", "p5_us", "p50_us", "p95_us")]
                 self.assertEqual(times, sorted(times))
                 self.assertAlmostEqual(row["speedup"], first["p50_us"] / row["p50_us"])
