@@ -58,7 +58,7 @@ std::vector<ModelPath> timed_models(const Arguments& arguments) {
   std::vector<ModelPath> models;
   for (const std::string& path : arguments.texts("models")) {
     models.push_back(find_model(path));
-    if (models.back().is_language_model()) {
+    if (models.back().language_model() != nullptr) {
       fail(ExitCode::usage, "{}: the bundle of a language model is timed by bench generate", path);
     }
   }
@@ -75,6 +75,7 @@ struct TimedModule {
 
 std::vector<TimedModule> load_timed(const std::vector<ModelPath>& models, c10::Device device) {
   std::vector<TimedModule> modules;
+  modules.reserve(models.size());
   for (const ModelPath& model : models) {
     modules.push_back({model.path.string(), load_module(model, device)});
   }
@@ -88,6 +89,7 @@ std::vector<Json> measure(const std::vector<TimedModule>& modules, const Draw& d
   std::vector<c10::IValue> inputs;
   std::ranges::copy(random_inputs(draw, generator, device), std::back_inserter(inputs));
   std::vector<std::function<void()>> calls;
+  calls.reserve(modules.size());
   for (const TimedModule& timed : modules) {
     calls.emplace_back([&timed, &inputs] {
       translating_errors(ExitCode::model, "forward",

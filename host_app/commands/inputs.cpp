@@ -98,7 +98,7 @@ Draw sized(const std::vector<RandomInput>& inputs, std::string name, int64_t bat
     for (const std::string& size : input.sizes) {
       spec.shape.push_back(size == kBatch    ? batch
                            : size == kLength ? length
-                                             : *bench::parse_integer(size));
+                                             : bench::parse_integer(size).value_or(0));
     }
   }
   return draw;
@@ -122,27 +122,29 @@ std::vector<RandomInput> random_inputs_of(const Arguments& arguments,
   for (const std::string& text : arguments.texts("input")) {
     inputs.push_back(parse_input(text));
   }
-  const auto described =
-      std::ranges::find_if(models, [](const ModelPath& model) { return model.bundle.has_value(); });
-  if (!inputs.empty() && std::ranges::any_of(models, &ModelPath::is_language_model)) {
-    fail(ExitCode::usage, "--input: the bundle of a language model says what it takes");
+  for (const ModelPath& model : models) {
+    const Bundle* language_model = model.language_model();
+    if (language_model != nullptr && !inputs.empty()) {
+      fail(ExitCode::usage, "--input: the bundle of a language model says what it takes");
+    }
+    if (language_model != nullptr) {
+      const InputSpec ids{.name = "ids",
+                          .shape = {},
+                          .dtype = at::kLong,
+                          .high = language_model_of(*language_model).vocab_size};
+      return {{.sizes = {kBatch, kLength}, .values = ids}};
+    }
+    if (model.bundle && inputs.empty()) {
+      std::ranges::transform(model.bundle->inputs, std::back_inserter(inputs), declared_input);
+      return inputs;
+    }
   }
-  if (!inputs.empty()) {
-    return inputs;
-  }
-  if (described == models.end()) {
+  if (inputs.empty()) {
     fail(ExitCode::usage,
          "{} is in no bundle that says what it takes: give each argument of forward, such as "
          "--input B,T:int64:0..50257 --lengths 1,7,64 for token ids",
          models.front().path.string());
   }
-  if (const auto& language_model = described->bundle->language_model) {
-    return {
-        {.sizes = {kBatch, kLength},
-         .values = {
-             .name = "ids", .shape = {}, .dtype = at::kLong, .high = language_model->vocab_size}}};
-  }
-  std::ranges::transform(described->bundle->inputs, std::back_inserter(inputs), declared_input);
   return inputs;
 }
 

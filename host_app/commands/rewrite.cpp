@@ -239,7 +239,7 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     check_out(in, out, arguments.has("force"));
   }
   const ModelPath model = find_model(in);
-  const RewriteOptions options = read_options(arguments, model.is_language_model());
+  const RewriteOptions options = read_options(arguments, model.language_model() != nullptr);
   const Session session =
       open_session(arguments.plugin_options(), "cpu", bundles_of({model}), {"warpfuse::softmax"});
   torch::jit::Module module = load_module(model, session.device);

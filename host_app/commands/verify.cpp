@@ -82,11 +82,13 @@ void require_same_kind(const ModelPath& model, const ModelPath& reference) {
     fail(ExitCode::model, "{} and {} cannot be compared: their {} differ", model.path.string(),
          reference.path.string(), what);
   };
-  if (model.is_language_model() != reference.is_language_model()) {
+  const Bundle* a = model.language_model();
+  const Bundle* b = reference.language_model();
+  if ((a == nullptr) != (b == nullptr)) {
     different("kinds");
   }
-  if (model.is_language_model() &&
-      model.bundle->language_model->vocab_size != reference.bundle->language_model->vocab_size) {
+  if (a != nullptr && b != nullptr &&
+      language_model_of(*a).vocab_size != language_model_of(*b).vocab_size) {
     different("vocabulary sizes");
   }
 }
@@ -95,7 +97,7 @@ void require_same_kind(const ModelPath& model, const ModelPath& reference) {
 std::vector<Draw> verified_draws(const Arguments& arguments, const ModelPath& model,
                                  const std::vector<RandomInput>& inputs) {
   const bool is_sized = arguments.has("lengths") || arguments.has("batch");
-  if (model.is_language_model() && !is_sized) {
+  if (model.language_model() != nullptr && !is_sized) {
     return {};
   }
   if (is_sized && arguments.has("steps")) {
@@ -112,9 +114,9 @@ struct Loaded {
 
 Loaded load_verified(const ModelPath& path, c10::Device device, bool rewritten,
                      const std::vector<RandomInput>& inputs) {
-  if (path.is_language_model()) {
-    return {forward_of(load_language_model(*path.bundle, device, rewritten)),
-            default_tolerance(path.bundle->dtype)};
+  if (const Bundle* bundle = path.language_model()) {
+    return {forward_of(load_language_model(*bundle, device, rewritten)),
+            default_tolerance(bundle->dtype)};
   }
   torch::jit::Module module = load_module(path, device);
   if (rewritten) {
@@ -218,16 +220,17 @@ ExitCode run_verify(int argc, const char* const* argv) {
     print("model      {}\nreference  {}\ndevice     {}\n", heading_of(model, rewritten),
           heading_of(reference, false), session.device.str());
   };
-  if (!draws.empty()) {
+  const Bundle* bundle = model.language_model();
+  const Bundle* reference_bundle = reference.language_model();
+  if (!draws.empty() || bundle == nullptr || reference_bundle == nullptr) {
     const Loaded tested = load_verified(model, session.device, rewritten, inputs);
     const Loaded expected = load_verified(reference, session.device, false, inputs);
     print_heading();
     return report(compare_draws(tested.forward, expected.forward, draws, session.device, seed),
                   tolerance_of(std::max(tested.tolerance, expected.tolerance)));
   }
-  const LanguageModel language_model =
-      load_language_model(*model.bundle, session.device, rewritten);
-  const LanguageModel reference_model = load_language_model(*reference.bundle, session.device);
+  const LanguageModel language_model = load_language_model(*bundle, session.device, rewritten);
+  const LanguageModel reference_model = load_language_model(*reference_bundle, session.device);
   print_heading();
   const std::vector<std::vector<int64_t>> sequences =
       encode(Tokenizer::load(reference.path), prompts);
@@ -235,7 +238,7 @@ ExitCode run_verify(int argc, const char* const* argv) {
     language_model.require_fits(static_cast<int64_t>(sequences[i].size()), prompts[i].source);
   }
   const double tolerance = tolerance_of(
-      std::max(default_tolerance(model.bundle->dtype), default_tolerance(reference.bundle->dtype)));
+      std::max(default_tolerance(bundle->dtype), default_tolerance(reference_bundle->dtype)));
   return report(
       compare_language_models(language_model, reference_model, sequences, steps, tolerance),
       tolerance);

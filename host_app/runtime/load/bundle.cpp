@@ -77,7 +77,7 @@ class Fields {
     const json& found = value(
         name, "float32, float16, bfloat16, float64, int64, int32 or bool",
         [](const json& dtype) { return dtype.is_string() && dtype_named(dtype).has_value(); });
-    return *dtype_named(found);
+    return dtype_named(found).value_or(at::kFloat);
   }
 
  private:

@@ -30,7 +30,10 @@ struct ModelPath {
   std::filesystem::path path;
   std::optional<Bundle> bundle;
 
-  bool is_language_model() const { return bundle && bundle->language_model; }
+  // The bundle, if it is that of a language model; else null.
+  const Bundle* language_model() const {
+    return bundle && bundle->language_model ? &*bundle : nullptr;
+  }
 };
 
 // A path that is no folder is a TorchScript file, if it is there or ends in .pt. Throws

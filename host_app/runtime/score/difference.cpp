@@ -14,7 +14,7 @@ namespace warpfuse::host {
 namespace {
 
 // Elements that are compared at a time, since they take several times as much memory as doubles.
-constexpr int64_t kBlock = int64_t{1} << 24;
+constexpr int64_t kBlock = 16'777'216;
 
 // std::max would drop a NaN on one side.
 double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
