@@ -28,6 +28,15 @@ constexpr const char* kSchemas[] = {
     "Tensor sampling_locations, Tensor attention_weights, bool check_shapes=False) -> Tensor",
     "ms_deform_attn_softmax(Tensor value, Tensor spatial_shapes, Tensor level_start_index, "
     "Tensor sampling_locations, Tensor attention_logits, bool check_shapes=False) -> Tensor",
+    // Decode steps: a norm before a linear layer, a residual connection behind it, attention that
+    // writes its keys and values into the cache, and the largest logit of each row alone.
+    "norm_linear(Tensor input, Tensor norm_weight, Tensor? norm_bias, Tensor weight, "
+    "Tensor? bias=None, str norm=\"layer\", float eps=1e-5, str activation=\"none\") -> Tensor",
+    "linear_residual(Tensor input, Tensor weight, Tensor? bias, Tensor residual) -> Tensor",
+    "cached_attention_softmax(Tensor query, Tensor key, Tensor value, Tensor(a!) cache, int layer, "
+    "Tensor positions, float scale=1.0, int window=0) -> Tensor",
+    "linear_argmax(Tensor input, Tensor weight, Tensor? bias=None, Tensor? norm_weight=None, "
+    "Tensor? norm_bias=None, str norm=\"layer\", float eps=1e-5) -> Tensor",
 
     "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "sample_tokens/sample_key.h"
+#include "common/logit_key.h"
 
 namespace warpfuse {
 

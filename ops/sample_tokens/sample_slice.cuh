@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rowwise/cuda/memory.cuh"
-#include "sample_tokens/sample_key.h"
+#include "common/logit_key.h"
 
 namespace warpfuse::cuda {
 

@@ -1,0 +1,138 @@
+#include "skinny_linear/linear_inputs.h"
+
+#include <ATen/ops/_addmm_activation.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/rms_norm.h>
+
+#include "common/check.h"
+
+namespace warpfuse {
+namespace {
+
+// A vector [size] like the input; absent ones are right.
+void check_vector(const LinearInputs& inputs, const char* argument, const at::Tensor& vector,
+                  const c10::SymInt& size) {
+  if (!vector.defined()) {
+    return;
+  }
+  check_floating(inputs.op, argument, vector);
+  WARPFUSE_CHECK(vector.scalar_type() == inputs.input.scalar_type(), inputs.op, argument,
+                 inputs.input.scalar_type(), vector.scalar_type());
+  WARPFUSE_CHECK(vector.dim() == 1 && vector.sym_size(0) == size, inputs.op, argument,
+                 c10::str("shape [", size, "]"), vector.sym_sizes());
+  check_same_device(inputs.op, argument, vector, inputs.input);
+}
+
+at::Tensor dense(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
+
+const void* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+void LinearInputs::check() const {
+  check_floating(op, "input", input);
+  WARPFUSE_CHECK(input.scalar_type() != at::kDouble, op, "input", "float32, float16 or bfloat16",
+                 input.scalar_type());
+  WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[.., in]", "0 dimensions");
+  check_floating(op, "weight", weight);
+  WARPFUSE_CHECK(weight.scalar_type() == input.scalar_type(), op, "weight", input.scalar_type(),
+                 weight.scalar_type());
+  WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
+                 c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
+  check_same_device(op, "weight", weight, input);
+  check_vector(*this, "bias", bias, weight.sym_size(0));
+  check_vector(*this, "norm_weight", norm_weight, input.sym_size(-1));
+  check_vector(*this, "norm_bias", norm_bias, input.sym_size(-1));
+  WARPFUSE_CHECK(norm_weight.defined() || !norm_bias.defined(), op, "norm_bias",
+                 "none without a norm_weight", "a tensor");
+  WARPFUSE_CHECK(norm != Norm::rms || !norm_bias.defined(), op, "norm_bias",
+                 "none for an RMS norm", "a tensor");
+  WARPFUSE_CHECK(epsilon >= 0, op, "eps", "a number not below 0", epsilon);
+  if (residual.defined()) {
+    check_floating(op, "residual", residual);
+    WARPFUSE_CHECK(residual.scalar_type() == input.scalar_type(), op, "residual",
+                   input.scalar_type(), residual.scalar_type());
+    WARPFUSE_CHECK(residual.sym_sizes() == c10::SymIntArrayRef(output_sizes()), op, "residual",
+                   c10::str("shape ", c10::SymIntArrayRef(output_sizes())), residual.sym_sizes());
+    check_same_device(op, "residual", residual, input);
+  }
+}
+
+c10::SymDimVector LinearInputs::output_sizes() const {
+  c10::SymDimVector sizes(input.sym_sizes());
+  sizes.back() = weight.sym_size(0);
+  return sizes;
+}
+
+at::Tensor LinearInputs::by_aten() const {
+  at::Tensor x = input;
+  if (norm == Norm::layer) {
+    x = at::layer_norm(x, {x.size(-1)}, norm_weight, norm_bias, epsilon);
+  } else if (norm == Norm::rms) {
+    x = at::rms_norm(x, {x.size(-1)}, norm_weight, epsilon);
+  }
+  // cuBLASLt's epilogue; on the CPU it is GELU without tanh.
+  if (activation == Activation::gelu_tanh && x.is_cuda() && bias.defined()) {
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    const at::Tensor output = at::_addmm_activation(bias, rows, weight.t(), 1, 1, true);
+    return output.view(C10_AS_INTARRAYREF_SLOW(output_sizes()));
+  }
+  at::Tensor output = at::linear(x, weight, bias);
+  if (activation != Activation::none) {
+    output = at::gelu(output, activation == Activation::gelu ? "none" : "tanh");
+  }
+  return residual.defined() ? output.add_(residual) : output;
+}
+
+std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
+  const int64_t columns = input.size(-1);
+  if (input.numel() == 0 || input.numel() / columns > kMaxSkinnyRows || weight.stride(1) != 1) {
+    return std::nullopt;
+  }
+  for (at::Tensor* tensor : {&input, &bias, &norm_weight, &norm_bias, &residual}) {
+    *tensor = dense(*tensor);
+  }
+  const SkinnyLinearArguments arguments{.input = input.const_data_ptr(),
+                                        .norm_weight = data_of(norm_weight),
+                                        .norm_bias = data_of(norm_bias),
+                                        .weight = weight.const_data_ptr(),
+                                        .bias = data_of(bias),
+                                        .residual = data_of(residual),
+                                        .output = nullptr,
+                                        .tokens = nullptr,
+                                        .dtype = to_dtype(input.scalar_type()),
+                                        .norm = norm,
+                                        .activation = activation,
+                                        .epsilon = static_cast<float>(epsilon),
+                                        .rows = input.numel() / columns,
+                                        .columns = columns,
+                                        .outputs = weight.size(0),
+                                        .weight_stride = weight.stride(0)};
+#ifdef WARPFUSE_WITH_CUDA
+  if (input.is_cuda()) {
+    return fits_skinny_linear_cuda(arguments) ? std::optional(arguments) : std::nullopt;
+  }
+#endif
+  return arguments;
+}
+
+Norm norm_named(const char* op, std::string_view name) {
+  WARPFUSE_CHECK(name == "layer" || name == "rms", op, "norm", "'layer' or 'rms'",
+                 c10::str("'", name, "'"));
+  return name == "layer" ? Norm::layer : Norm::rms;
+}
+
+Activation activation_named(const char* op, std::string_view name) {
+  WARPFUSE_CHECK(name == "none" || name == "gelu" || name == "gelu_tanh", op, "activation",
+                 "'none', 'gelu' or 'gelu_tanh'", c10::str("'", name, "'"));
+  return name == "none" ? Activation::none
+                        : (name == "gelu" ? Activation::gelu : Activation::gelu_tanh);
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,313 @@
+#include <algorithm>
+
+#include "common/launch_chain.cuh"
+#include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/cuda/group.cuh"
+#include "skinny_linear/tile_product.cuh"
+#include "skinny_linear/wide_linear.h"
+
+namespace warpfuse {
+namespace {
+
+using namespace cuda;
+
+constexpr int kMaxWarps = 16;     // that multiply
+constexpr int kMaxNormWarps = 4;  // that compute rows' moments beside them
+
+/// The packs of a row that a lane holds: pack `at(step)`, in steps that the warps share.
+struct LanePacks {
+  int warp, warps, packs;
+
+  __device__ int at(int step) const { return (step * warps + warp) * kQuad + quad_rank(); }
+  __device__ bool has(int step) const { return warp < warps && at(step) < packs; }
+};
+
+/// A norm before a product is a correction behind it. With g the norm's weight, b its bias, and m
+/// and d a row's mean and inverse deviation,
+///
+///   sum_k w[k] ((x[k] - m) d g[k] + b[k]) = d (sum_k w[k] g[k] x[k] - m sum_k w[k] g[k])
+///                                           + sum_k w[k] b[k]
+///
+/// so that the weights take g while the kernel ahead runs, and the product waits for no moment of its
+/// row. w g is rounded to the dtype as the norm's result in memory is. In float32, whose products
+/// have no digits to spare, x is relative to its row's first element: m is a few deviations then.
+struct RowNorm {
+  float mean, inverse_deviation;
+};
+
+/// The norm of a row, by one warp that holds it.
+template <int kHeldPacks, typename T>
+__device__ __forceinline__ RowNorm row_norm(const SkinnyLinearArguments& a, const T* row) {
+  const int packs = static_cast<int>(a.columns) / kPack<T>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  uint4 held[kHeldPacks] = {};
+#pragma unroll
+  for (int i = 0; i < kHeldPacks; ++i) {
+    load_16_bytes_if(lane + 32 * i < packs, row + (lane + 32 * i) * kPack<T>, held[i]);
+  }
+  const auto sum = [&](const auto& term) {
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < kHeldPacks; ++i) {
+      if (lane + 32 * i < packs) {
+        float values[kPack<T>], of_pack = 0;
+        unpack<T>(held[i], values);
+#pragma unroll
+        for (const float value : values) {
+          of_pack += term(value);
+        }
+        total += of_pack;
+      }
+    }
+    return Warp().sum(total) / static_cast<float>(a.columns);
+  };
+  const float mean = a.norm == Norm::layer ? sum([](float x) { return x; }) : 0.0f;
+  const float variance = sum([&](float x) { return (x - mean) * (x - mean); });
+  return {mean, rsqrtf(variance + a.epsilon)};
+}
+
+template <typename T>
+__device__ __forceinline__ uint4 product(const uint4& a, const uint4& b) {
+  float x[kPack<T>], y[kPack<T>];
+  unpack<T>(a, x);
+  unpack<T>(b, y);
+#pragma unroll
+  for (int i = 0; i < kPack<T>; ++i) {
+    x[i] *= y[i];
+  }
+  return pack_bits<T>(x);
+}
+
+template <typename T>
+__device__ __forceinline__ uint4 ones() {
+  float values[kPack<T>];
+#pragma unroll
+  for (float& value : values) {
+    value = 1.0f;
+  }
+  return pack_bits<T>(values);
+}
+
+/// A block computes 8 outputs of every row. Its warps share the columns and hold all their weights
+/// in registers, which arrive while the kernel ahead still runs. kNormPacks: of a row, per lane of a
+/// warp that computes its norm; 0: there is no norm.
+template <typename T, int kSteps, int kRowGroups, int kNormPacks>
+__global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps : 0)) * 32)
+    skinny_linear_kernel(const __grid_constant__ SkinnyLinearArguments a, int warps,
+                         bool continues_chain) {
+  constexpr bool kNorm = kNormPacks > 0, kShifts = kNorm && sizeof(T) == 4;
+  constexpr int kRows = kRowGroup * kRowGroups;
+  __shared__ float sums[kMaxWarps][kRows][kTileOutputs];
+  __shared__ float norm_sums[kNorm ? kMaxWarps : 1][2][kTileOutputs];  // of w g and w b
+  __shared__ RowNorm norms[kNorm ? kRows : 1];
+  if (continues_chain) {
+    launch_dependents();
+  }
+  const int warp = static_cast<int>(threadIdx.x) / 32, rows = static_cast<int>(a.rows);
+  const LanePacks lane{warp, warps, static_cast<int>(a.columns) / kPack<T>};
+  const int64_t first_output = int64_t{blockIdx.x} * kTileOutputs;
+  const int64_t output = first_output + quad();
+  const auto* const weights = static_cast<const T*>(a.weight) + output * a.weight_stride;
+  const auto* const input = static_cast<const T*>(a.input);
+  const auto pack_of = [&](const void* vector, int step) {
+    return static_cast<const T*>(vector) + lane.at(step) * kPack<T>;
+  };
+  uint4 w[kSteps] = {};
+  const auto prepare_weights = [&] {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      load_16_bytes_if(output < a.outputs && lane.has(step), pack_of(weights, step), w[step]);
+    }
+    if constexpr (kNorm) {
+      uint4 g[kSteps] = {}, b[kSteps] = {};
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        load_16_bytes_if(lane.has(step), pack_of(a.norm_weight, step), g[step]);
+      }
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        load_16_bytes_if(lane.has(step) && quad() == 1 && a.norm_bias != nullptr,
+                         pack_of(a.norm_bias, step), b[step]);
+      }
+      // A product with two rows: ones, of which w takes g before, and b.
+      TileSums<T, 1> with_ones(2), with_bias(2);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const uint4 bias_row[] = {b[step]}, ones_row[] = {quad() == 0 ? ones<T>() : uint4()};
+        with_bias.add(bias_row, w[step]);
+        w[step] = product<T>(w[step], g[step]);
+        with_ones.add(ones_row, w[step]);
+      }
+      const auto keep = [&](int wanted_row) {
+        return [&, wanted_row](int, int of_row, int of_column, float sum) {
+          if (of_row == wanted_row && warp < warps) {
+            norm_sums[warp][of_row][of_column] = sum;
+          }
+        };
+      };
+      with_ones.each(keep(0));
+      with_bias.each(keep(1));
+    }
+  };
+  if (continues_chain) {
+    prepare_weights();
+  }
+  wait_for_previous_kernel();
+  if (!continues_chain) {
+    prepare_weights();
+  }
+
+  // Steps whose input is in registers, while those of the next batch are on their way.
+  constexpr int kBatch = 4 / kRowGroups;
+  using Batch = uint4[kBatch][kRowGroups];
+  const auto load_batch = [&](int first, Batch& x) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int group = 0; group < kRowGroups; ++group) {
+        const int row = group * kRowGroup + quad();
+        x[i][group] = {};
+        load_16_bytes_if(row < rows && lane.has(first + i),
+                         pack_of(input + row * a.columns, first + i), x[i][group]);
+      }
+    }
+  };
+  Batch x[2];
+  load_batch(0, x[0]);
+  // What x is relative to.
+  const auto shift_of = [&](int row) {
+    return kShifts && row < rows ? to_compute(input[row * a.columns]) : 0.0f;
+  };
+  float shift[kRowGroups];
+#pragma unroll
+  for (int group = 0; group < kRowGroups; ++group) {
+    shift[group] = shift_of(group * kRowGroup + quad());
+  }
+  // A thread each for the results: loads that the product does not wait for.
+  const int row = static_cast<int>(threadIdx.x) / kTileOutputs;
+  const int column = static_cast<int>(threadIdx.x) % kTileOutputs;
+  const bool has_result = row < rows && first_output + column < a.outputs;
+  const int64_t index = row * a.outputs + first_output + column;
+  const float bias = has_result ? element_or_zero<T>(a.bias, first_output + column) : 0.0f;
+  const float residual = has_result ? element_or_zero<T>(a.residual, index) : 0.0f;
+  const float result_shift = shift_of(row);
+
+  if (warp < warps) {
+    TileSums<T, kRowGroups> tile(rows);
+#pragma unroll
+    for (int first = 0; first < kSteps; first += kBatch) {
+      Batch& now = x[first / kBatch % 2];
+      if (first + kBatch < kSteps) {
+        load_batch(first + kBatch, x[(first / kBatch + 1) % 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (int group = 0; kShifts && group < kRowGroups; ++group) {
+          float values[kPack<T>];
+          unpack<T>(now[i][group], values);
+#pragma unroll
+          for (float& value : values) {
+            value -= shift[group];  // where there is no pack, weights are 0
+          }
+          now[i][group] = pack_bits<T>(values);
+        }
+        tile.add(now[i], w[first + i]);
+      }
+    }
+    tile.each([&](int, int of_row, int of_column, float sum) {
+      sums[warp][of_row][of_column] = sum;
+    });
+  } else if constexpr (kNorm) {
+    const int norm_warps = static_cast<int>(blockDim.x) / 32 - warps;
+    for (int of_row = warp - warps; of_row < rows; of_row += norm_warps) {
+      const RowNorm norm = row_norm<kNormPacks>(a, input + of_row * a.columns);
+      if (threadIdx.x % 32 == 0) {
+        norms[of_row] = norm;
+      }
+    }
+  }
+  __syncthreads();
+  if (has_result) {
+    const auto sum_over_warps = [&](const auto& of_warp) {
+      float sum = 0;
+#pragma unroll 4
+      for (int i = 0; i < warps; ++i) {
+        sum += of_warp(i);
+      }
+      return sum;
+    };
+    float sum = sum_over_warps([&](int i) { return sums[i][row][column]; });
+    if constexpr (kNorm) {
+      const float mean = a.norm == Norm::layer ? norms[row].mean : 0.0f;
+      const float products = sum_over_warps([&](int i) { return norm_sums[i][0][column]; });
+      const float biases = sum_over_warps([&](int i) { return norm_sums[i][1][column]; });
+      sum = fmaf(norms[row].inverse_deviation, sum - (mean - result_shift) * products, biases);
+    }
+    static_cast<T*>(a.output)[index] =
+        from_compute<T>(activated(sum + bias, a.activation) + residual);
+  }
+}
+
+// --- launch -----------------------------------------------------------------------------------
+
+int64_t packs_of(const SkinnyLinearArguments& a) {
+  return a.columns * element_bytes(a.dtype) / 16;
+}
+
+/// Warps that hold a row in `steps` steps, and have a thread for each result.
+int64_t warps_for(const SkinnyLinearArguments& a, int steps) {
+  constexpr int64_t kMinWarps = kMaxSkinnyRows * kTileOutputs / 32;
+  return std::max(kMinWarps, (packs_of(a) + steps * kQuad - 1) / (steps * kQuad));
+}
+
+template <typename T, int kSteps, int kRowGroups, int kNormPacks>
+cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
+  const auto warps = static_cast<int>(warps_for(a, kSteps));
+  const int norm_warps =
+      kNormPacks > 0 ? static_cast<int>(std::min<int64_t>(a.rows, kMaxNormWarps)) : 0;
+  const LaunchShape shape{Tier::tile, kSteps, (a.outputs + kTileOutputs - 1) / kTileOutputs,
+                          (warps + norm_warps) * 32};
+  return launch_in_chain<skinny_linear_kernel<T, kSteps, kRowGroups, kNormPacks>>(shape, stream, a,
+                                                                                  warps);
+}
+
+template <typename T, int kSteps, int kNormPacks>
+cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
+  return a.rows <= kRowGroup ? launch<T, kSteps, 1, kNormPacks>(a, stream)
+                             : launch<T, kSteps, 2, kNormPacks>(a, stream);
+}
+
+template <typename T>
+cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
+  if (a.norm != Norm::none) {
+    return packs_of(a) <= 128 ? launch<T, 4, 4>(a, stream) : launch<T, 4, 8>(a, stream);
+  }
+  if (warps_for(a, 4) <= kMaxWarps) {
+    return launch<T, 4, 0>(a, stream);
+  }
+  return warps_for(a, 8) <= kMaxWarps ? launch<T, 8, 0>(a, stream) : launch<T, 16, 0>(a, stream);
+}
+
+}  // namespace
+
+bool fits_skinny_linear_cuda(const SkinnyLinearArguments& a) {
+  const auto aligned = [](const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+  };
+  const int64_t pack = 16 / element_bytes(a.dtype);
+  const int max_steps = a.norm == Norm::none ? 16 : 4;
+  return a.rows <= kMaxSkinnyRows && a.columns % pack == 0 && a.weight_stride % pack == 0 &&
+         aligned(a.input) && aligned(a.weight) && aligned(a.norm_weight) && aligned(a.norm_bias) &&
+         (is_wide(a) ? fits_wide_linear(a) : warps_for(a, max_steps) <= kMaxWarps);
+}
+
+cudaError_t launch_cuda(const SkinnyLinearArguments& a, Workspace& workspace,
+                        cudaStream_t stream) {
+  if (is_wide(a)) {
+    return launch_wide_linear(a, workspace, stream);
+  }
+  return dispatch_narrow(a.dtype, [&](auto zero) { return launch<decltype(zero)>(a, stream); });
+}
+
+}  // namespace warpfuse

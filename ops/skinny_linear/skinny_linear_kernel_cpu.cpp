@@ -1,0 +1,163 @@
+#include <cmath>
+
+#include "rowwise/cpu/vector.h"
+#include "skinny_linear/skinny_linear_cpu.h"
+
+namespace warpfuse::WARPFUSE_ISA {
+namespace {
+
+/// Outputs whose weights are read side by side: more streams for the prefetcher, fewer reads of x.
+constexpr int kOutputs = 4;
+
+template <typename T>
+float to_float(T x) {
+  return static_cast<float>(x);
+}
+
+/// Vectors of x, as many as the elements of one vector of T.
+template <typename T>
+Pack<T> load_x(const float* from, int64_t count) {
+  if constexpr (Pack<T>::size() == Vectorized<float>::size()) {
+    return Pack<T>(load<float>(from, count));
+  } else {
+    constexpr int64_t kHalf = Vectorized<float>::size();
+    return {load<float>(from, std::min(count, kHalf))[0],
+            load<float>(from + kHalf, std::max<int64_t>(count - kHalf, 0))[0]};
+  }
+}
+
+template <typename T>
+float sum_of(const Pack<T>& pack) {
+  float sum = 0;
+  for (int i = 0; i < Pack<T>::size() / Vectorized<float>::size(); ++i) {
+    sum += at::vec::vec_reduce_all<float>(
+        [](const Vectorized<float>& a, const Vectorized<float>& b) { return a + b; }, pack[i]);
+  }
+  return sum;
+}
+
+/// The products of a row of x with kOutputs rows of weights.
+template <typename T>
+void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns,
+         float (&sums)[kOutputs]) {
+  Pack<T> totals[kOutputs];
+  for (Pack<T>& total : totals) {
+    total = Pack<T>(0.0f);
+  }
+  int64_t column = 0;
+  for (; column + kPackSize<T> <= columns; column += kPackSize<T>) {
+    const Pack<T> values = load_x<T>(x + column, kPackSize<T>);
+    for (int i = 0; i < kOutputs; ++i) {
+      totals[i] =
+          at::vec::fmadd(values, load<T>(weights[i] + column, kPackSize<T>), totals[i]);
+    }
+  }
+  for (int i = 0; i < kOutputs; ++i) {
+    sums[i] = sum_of<T>(totals[i]);
+    for (int64_t k = column; k < columns; ++k) {
+      sums[i] = std::fma(x[k], to_float(weights[i][k]), sums[i]);
+    }
+  }
+}
+
+float activated(float x, Activation activation) {
+  constexpr float kSqrtHalf = 0.70710678f, kSqrtTwoOverPi = 0.79788456f, kCubic = 0.044715f;
+  switch (activation) {
+    case Activation::gelu:
+      return 0.5f * x * (1.0f + std::erf(x * kSqrtHalf));
+    case Activation::gelu_tanh:
+      return 0.5f * x * (1.0f + std::tanh(kSqrtTwoOverPi * (x + kCubic * x * x * x)));
+    default:
+      return x;
+  }
+}
+
+/// -inf is never the best.
+BestOutput ranked(float value, int64_t output) {
+  const bool is_none = value == kNegativeInfinity<float>;
+  return {value, std::isnan(value) ? BestOutput::kNaN : (is_none ? BestOutput::kNone : output)};
+}
+
+template <typename T>
+void linear_outputs(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
+  const SkinnyLinearArguments& a = task.arguments;
+  const auto* const weight = static_cast<const T*>(a.weight);
+  const auto* const bias = static_cast<const T*>(a.bias);
+  const auto* const residual = static_cast<const T*>(a.residual);
+  for (int64_t first = begin; first < end; first += kOutputs) {
+    const T* weights[kOutputs];
+    for (int64_t i = 0; i < kOutputs; ++i) {
+      weights[i] = weight + std::min(first + i, end - 1) * a.weight_stride;
+    }
+    for (int64_t row = 0; row < a.rows; ++row) {
+      float sums[kOutputs];
+      dot<T>(task.x + row * a.columns, weights, a.columns, sums);
+      for (int64_t output = first; output < std::min(first + kOutputs, end); ++output) {
+        const int64_t index = row * a.outputs + output;
+        const float sum = sums[output - first] + (bias ? to_float(bias[output]) : 0.0f);
+        const auto value = static_cast<T>(activated(sum, a.activation) +
+                                          (residual ? to_float(residual[index]) : 0.0f));
+        if (task.best != nullptr) {
+          task.best[row] = std::max(task.best[row], ranked(to_float(value), output));
+        } else {
+          static_cast<T*>(a.output)[index] = value;
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void normalise_rows(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
+  const SkinnyLinearArguments& a = task.arguments;
+  const auto* const norm_weight = static_cast<const T*>(a.norm_weight);
+  const auto* const norm_bias = static_cast<const T*>(a.norm_bias);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const from = static_cast<const T*>(a.input) + row * a.columns;
+    float* const x = task.x + row * a.columns;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < a.columns; ++i) {
+      x[i] = to_float(from[i]);
+      sum += x[i];
+    }
+    if (a.norm == Norm::none) {
+      continue;
+    }
+    const auto columns = static_cast<double>(a.columns);
+    const double mean = a.norm == Norm::layer ? sum / columns : 0;
+    for (int64_t i = 0; i < a.columns; ++i) {
+      squares += (x[i] - mean) * (x[i] - mean);
+    }
+    const double scale = 1 / std::sqrt(squares / columns + a.epsilon);
+    for (int64_t i = 0; i < a.columns; ++i) {
+      const auto normalised = static_cast<float>((x[i] - mean) * scale);
+      x[i] = normalised * to_float(norm_weight[i]) + (norm_bias ? to_float(norm_bias[i]) : 0.0f);
+    }
+  }
+}
+
+template <typename Function>
+void dispatch(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::float32:
+      return function(float());
+    case DType::float16:
+      return function(at::Half());
+    default:
+      return function(at::BFloat16());
+  }
+}
+
+}  // namespace
+
+void skinny_norm_cpu(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
+  dispatch(task.arguments.dtype,
+           [&](auto zero) { normalise_rows<decltype(zero)>(task, begin, end); });
+}
+
+void skinny_linear_cpu(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
+  dispatch(task.arguments.dtype,
+           [&](auto zero) { linear_outputs<decltype(zero)>(task, begin, end); });
+}
+
+}  // namespace warpfuse::WARPFUSE_ISA
