@@ -1,4 +1,4 @@
-"""Attention over a cache, in the three variants that a bundle comes in.
+"""Attention over a cache, in the variants that a bundle comes in.
 
 A query at position p sees the cache slots 0..p. A variant first turns the positions into what its
 layers need (once a step), and then attends with it (once a layer). Nothing here creates a tensor
@@ -22,6 +22,9 @@ class Variant:
     prepare: Callable[[Tensor, Tensor], Tensor]
     # (query [B,H,T,D], keys [B,H,S,D], values [B,H,S,D], visibility, scale) -> [B,H,T,D]
     attend: Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
+    # Whether one token per sequence goes through the plugin's operators of decode steps instead,
+    # which take weights [out, in] and the whole cache.
+    fused_steps: bool = False
 
 
 def _hidden(pos: Tensor, slots: Tensor) -> Tensor:
@@ -60,4 +63,5 @@ VARIANTS = {
     "baseline": Variant(_hidden, _attend_baseline),
     "fused": Variant(_positions, _attend_fused),
     "sdpa": Variant(_visible, _attend_sdpa),
+    "steps": Variant(_visible, _attend_sdpa, fused_steps=True),
 }

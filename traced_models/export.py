@@ -40,13 +40,15 @@ from tracing import (
 )
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-METHODS = ("forward", "prefill", "decode")
 MODULES = {
     "softmax": softmax_module,
     "linear-dropout-softmax": linear_dropout_softmax_module,
     "deformable-detr": deformable_detr_module,
 }
-GPT2_OPERATORS = {"fused": ("softmax", "scaled_masked_softmax")}
+GPT2_OPERATORS = {
+    "fused": ("softmax", "scaled_masked_softmax"),
+    "steps": ("norm_linear", "linear_residual", "cached_attention_softmax", "linear_argmax"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -100,10 +102,11 @@ def export_gpt2(source: Source, variant: str, dtype: str, seed: int, folder: Pat
         "head_dim": config.head_dim,
         "vocab_size": config.vocab_size,
         "softmax_calls_per_step": config.layers,
+        "methods": list(model.methods()),
     }
     if source.end_tokens is not None:
         details["end_tokens"] = source.end_tokens
-    operators = foreign_operators(loaded, METHODS)
+    operators = foreign_operators(loaded, model.methods())
     description = describe(source.name, "causal_lm", variant, dtype, operators, details)
     files = {"config.json": (json.dumps(source.config, indent=2) + "\n").encode()}
     write_bundle(folder, data, description, files | source.tokenizer)
@@ -177,9 +180,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--variants", help="baseline,fused,sdpa (default: all there are)")
+    parser.add_argument("--variants", help=f"{','.join(VARIANTS)} (default: all there are)")
     parser.add_argument("--dtype", default="float32", help="float32,float16,bfloat16")
-    parser.add_argument("--plugin", type=Path, help="libwarpfuse.so, for the fused variant")
+    parser.add_argument("--plugin", type=Path, help="libwarpfuse.so, for the variants fused and steps")
     parser.add_argument("--name", help="the model's name in bundle.json (default: from SOURCE)")
     parser.add_argument("--tokenizer", type=Path, metavar="DIR", help="take the tokenizer from DIR")
     parser.add_argument("--seed", type=int, default=0, help="seed of random weights")

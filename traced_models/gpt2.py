@@ -24,18 +24,31 @@ def activation_function(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class Conv1D(nn.Module):
-    """GPT-2's linear layer: its weight is [in, out]."""
+    """GPT-2's linear layer: its weight is [in, out], or [out, in] if it is transposed."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, transposed: bool) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(inputs, outputs).normal_(std=0.02))
+        shape = (outputs, inputs) if transposed else (inputs, outputs)
+        self.weight = nn.Parameter(torch.empty(shape).normal_(std=0.02))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.outputs = outputs
+        self.transposed = transposed
 
     def forward(self, x: Tensor) -> Tensor:
         """[B,T,in] -> [B,T,out]."""
-        flat = torch.addmm(self.bias, x.reshape(-1, x.size(-1)), self.weight)
+        weight = self.weight.t() if self.transposed else self.weight
+        flat = torch.addmm(self.bias, x.reshape(-1, x.size(-1)), weight)
         return flat.view(x.size(0), x.size(1), self.outputs)
+
+    def after_norm(self, x: Tensor, norm: nn.LayerNorm, activation: str = "none") -> Tensor:
+        """activation(self(norm(x))) of a decode step, the weight being transposed."""
+        return torch.ops.warpfuse.norm_linear(
+            x, norm.weight, norm.bias, self.weight, self.bias, "layer", norm.eps, activation
+        )
+
+    def before_residual(self, x: Tensor, residual: Tensor) -> Tensor:
+        """self(x) + residual, likewise."""
+        return torch.ops.warpfuse.linear_residual(x, self.weight, self.bias, residual)
 
 
 class Attention(nn.Module):
@@ -47,10 +60,11 @@ class Attention(nn.Module):
 
     def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
         super().__init__()
-        self.c_attn = Conv1D(config.width, 3 * config.width)
-        self.c_proj = Conv1D(config.width, config.width)
+        self.c_attn = Conv1D(config.width, 3 * config.width, variant.fused_steps)
+        self.c_proj = Conv1D(config.width, config.width, variant.fused_steps)
         self.heads, self.head_dim = config.heads, config.head_dim
         self.variant = variant
+        self.layer = layer
         self.scale = config.head_dim**-0.5 if config.scale_attention else 1.0
         if config.scale_by_inverse_layer:
             self.scale /= layer + 1
@@ -65,18 +79,40 @@ class Attention(nn.Module):
         return self.c_proj(mixed.transpose(1, 2).reshape(x.size(0), x.size(1), x.size(2)))
 
 
+    def step(self, x: Tensor, norm: nn.LayerNorm, pos: Tensor, cache: Tensor) -> Tensor:
+        """x + self(norm(x)) of a decode step: x [B,1,C], pos i64[B,1], cache [L,2,B,H,S,D]."""
+        heads = self.c_attn.after_norm(x, norm).view(x.size(0), 1, self.heads, 3, self.head_dim)
+        query, key, value = (heads.select(3, i).transpose(1, 2) for i in range(3))  # [B,H,1,D]
+        mixed = torch.ops.warpfuse.cached_attention_softmax(
+            query, key, value, cache, self.layer, pos, self.scale
+        )
+        rows = mixed.transpose(1, 2).reshape(x.size(0), 1, x.size(2))
+        return self.c_proj.before_residual(rows, x)
+
+
 class MLP(nn.Module):
     """The feed-forward part of a layer."""
 
-    def __init__(self, config: GPT2Config) -> None:
+    def __init__(self, config: GPT2Config, variant: Variant) -> None:
         super().__init__()
-        self.c_fc = Conv1D(config.width, config.inner)
-        self.c_proj = Conv1D(config.inner, config.width)
+        self.c_fc = Conv1D(config.width, config.inner, variant.fused_steps)
+        self.c_proj = Conv1D(config.inner, config.width, variant.fused_steps)
         self.activation = activation_function(config.activation)
+        # What norm_linear computes itself; the others follow it.
+        self.fused_activation = {"tanh": "gelu_tanh", "none": "gelu"}.get(
+            ACTIVATIONS[config.activation]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[B,T,C] -> [B,T,C]."""
         return self.c_proj(self.activation(self.c_fc(x)))
+
+    def step(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """x + self(norm(x)) of a decode step: x [B,1,C]."""
+        inner = self.c_fc.after_norm(x, norm, self.fused_activation or "none")
+        if self.fused_activation is None:
+            inner = self.activation(inner)
+        return self.c_proj.before_residual(inner, x)
 
 
 class Block(nn.Module):
@@ -87,12 +123,16 @@ class Block(nn.Module):
         self.ln_1 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
         self.attn = Attention(config, layer, variant)
         self.ln_2 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
-        self.mlp = MLP(config)
+        self.mlp = MLP(config, variant)
 
     def forward(self, x: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
         """As Attention.forward, with both residual connections."""
         x = x + self.attn(self.ln_1(x), pos, visibility, cache)
         return x + self.mlp(self.ln_2(x))
+
+    def step(self, x: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
+        """The same of a decode step, as Attention.step."""
+        return self.mlp.step(self.attn.step(x, self.ln_1, pos, cache), self.ln_2)
 
 
 class Transformer(nn.Module):
@@ -117,9 +157,18 @@ class Transformer(nn.Module):
             x = block(x, pos, visibility, cache[layer])
         return x
 
+    def step(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
+        """The same of one token each: ids, pos i64[B,1] -> [B,1,C]."""
+        if not self.variant.fused_steps:
+            return self(ids, pos, cache)
+        x = self.wte(ids) + self.wpe(pos)
+        for block in self.h:
+            x = block.step(x, pos, cache)
+        return x
+
 
 class GPT2(nn.Module):
-    """GPT-2 with its head, and the three methods of a bundle."""
+    """GPT-2 with its head, and the methods of a bundle."""
 
     def __init__(self, config: GPT2Config, variant: str) -> None:
         super().__init__()
@@ -130,10 +179,13 @@ class GPT2(nn.Module):
         if not config.tied_head:
             self.lm_head = nn.Linear(config.width, config.padded_vocab_size, bias=False)
 
+    def _head(self) -> Tensor:
+        """The weight of the head, whose rows are padded."""
+        return (self.transformer.wte if self.lm_head is None else self.lm_head).weight
+
     def _logits(self, hidden: Tensor) -> Tensor:
         """[..., C] -> [..., V]."""
-        head = self.transformer.wte if self.lm_head is None else self.lm_head
-        padded = F.linear(self.transformer.ln_f(hidden), head.weight)
+        padded = F.linear(self.transformer.ln_f(hidden), self._head())
         return padded.narrow(-1, 0, self.config.vocab_size)
 
     def forward(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
@@ -148,4 +200,30 @@ class GPT2(nn.Module):
 
     def decode(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
         """Logits [B,V] of one new token each: ids, pos i64[B,1]."""
-        return self._logits(self.transformer(ids, pos, cache).squeeze(1))
+        hidden = self.transformer.step(ids, pos, cache).squeeze(1)
+        if not self.transformer.variant.fused_steps:
+            return self._logits(hidden)
+        norm = self.transformer.ln_f
+        padded = torch.ops.warpfuse.norm_linear(
+            hidden, norm.weight, norm.bias, self._head(), None, "layer", norm.eps
+        )
+        return padded.narrow(-1, 0, self.config.vocab_size)
+
+    def next(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
+        """The most probable next token i64[B], in variants with fused steps."""
+        hidden = self.transformer.step(ids, pos, cache).squeeze(1)
+        norm = self.transformer.ln_f
+        return torch.ops.warpfuse.linear_argmax(
+            hidden,
+            self._head().narrow(0, 0, self.config.vocab_size),
+            None,
+            norm.weight,
+            norm.bias,
+            "layer",
+            norm.eps,
+        )
+
+    def methods(self) -> tuple[str, ...]:
+        """The methods of a bundle of this variant."""
+        common = ("forward", "prefill", "decode")
+        return (*common, "next") if self.transformer.variant.fused_steps else common

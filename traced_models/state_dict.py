@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from errors import ModelError
-from gpt2 import GPT2
+from gpt2 import GPT2, Conv1D
 from gpt2_config import GPT2Config
 from json_file import read_json_object
 from torch import Tensor
@@ -49,21 +49,28 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     raise ModelError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there")
 
 
-def _given_shape(name: str, parameter: Tensor, config: GPT2Config) -> list[int]:
+def _is_transposed(name: str, model: GPT2) -> bool:
+    owner = model.get_submodule(name.rpartition(".")[0])
+    return isinstance(owner, Conv1D) and owner.transposed and name.endswith(".weight")
+
+
+def _given_shape(name: str, parameter: Tensor, model: GPT2) -> list[int]:
     """The shape that a checkpoint's tensor of this name has."""
     if name in _OF_VOCABULARY:
-        return [config.vocab_size, config.width]
-    return list(parameter.shape)
+        return [model.config.vocab_size, model.config.width]
+    shape = list(parameter.shape)
+    return shape[::-1] if _is_transposed(name, model) else shape
 
 
-def _arranged(name: str, tensor: Tensor, config: GPT2Config) -> Tensor:
+def _arranged(name: str, tensor: Tensor, model: GPT2) -> Tensor:
     """A checkpoint's tensor as the model holds it."""
+    config = model.config
     if name in _OF_VOCABULARY:
         return F.pad(tensor, (0, 0, 0, config.padded_vocab_size - config.vocab_size))
     if ".attn.c_attn." in name:  # columns [3,H,D] -> [H,3,D]
         columns = tensor.unflatten(-1, (3, config.heads, config.head_dim))
-        return columns.transpose(-3, -2).flatten(-3)
-    return tensor
+        tensor = columns.transpose(-3, -2).flatten(-3)
+    return tensor.t() if _is_transposed(name, model) else tensor
 
 
 def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
@@ -88,8 +95,8 @@ def load_weights(model: GPT2, tensors: dict[str, Tensor], origin: str) -> None:
         raise ModelError(f"{origin}: {kind} tensor {names[0]}{more}")
     with torch.no_grad():
         for name, parameter in expected.items():
-            shape = _given_shape(name, parameter, model.config)
+            shape = _given_shape(name, parameter, model)
             got = list(given[name].shape)
             if got != shape:
                 raise ModelError(f"{origin}: {name} expected shape {shape}, got {got}")
-            parameter.copy_(_arranged(name, given[name], model.config))
+            parameter.copy_(_arranged(name, given[name], model))

@@ -48,19 +48,16 @@ def trace(module: nn.Module, methods: dict[str, Inputs]) -> torch.jit.ScriptModu
 
 
 def trace_gpt2(model: GPT2) -> torch.jit.ScriptModule:
-    """The three methods of a bundle, traced at B = 2 and a length that nothing else has."""
+    """The methods of a bundle, traced at B = 2 and a length that nothing else has."""
     length = min(5, model.config.context)
     slots = min(24, model.config.context)
     ids, pos = _prompt(model, 2, length)
     last = torch.tensor([length - 1, 0])
-    return trace(
-        model,
-        {
-            "forward": (ids, pos, new_cache(model, 2, slots, slots)),
-            "prefill": (ids, pos, last, new_cache(model, 2, slots, slots)),
-            "decode": (ids[:, :1], pos[:, :1], new_cache(model, 2, slots, slots)),
-        },
-    )
+    examples = {"forward": (ids, pos), "prefill": (ids, pos, last)}
+    for method in model.methods():
+        tokens = examples.get(method, (ids[:, :1], pos[:, :1]))
+        examples[method] = (*tokens, new_cache(model, 2, slots, slots))
+    return trace(model, examples)
 
 
 def serialize(traced: torch.jit.ScriptModule) -> bytes:
@@ -99,6 +96,11 @@ def require_close(got: Tensor, expected: Tensor, what: str) -> None:
         raise ModelError(f"the traced {what} differs from the eager module; nothing was written")
 
 
+def _chosen(logits: Tensor, tokens: Tensor) -> Tensor:
+    """The logits [B] of tokens i64[B]: where two are nearly equal, either may be chosen."""
+    return logits.gather(1, tokens[:, None]).squeeze(1)
+
+
 def check_gpt2(model: GPT2, loaded: torch.jit.ScriptModule) -> None:
     """Compare all methods at several shapes that were not traced, the cache included."""
     context = model.config.context
@@ -113,7 +115,10 @@ def check_gpt2(model: GPT2, loaded: torch.jit.ScriptModule) -> None:
             with torch.no_grad():
                 outputs = [module.prefill(ids, pos, last, cache)]
                 if length < slots:
-                    outputs.append(module.decode(ids[:, :1], pos[:, -1:] + 1, cache))
+                    step = (ids[:, :1], pos[:, -1:] + 1, cache)
+                    outputs.append(module.decode(*step))
+                    if "next" in model.methods():
+                        outputs.append(_chosen(outputs[-1], module.next(*step)))
                 outputs.append(module(ids, pos, new_cache(model, batch, slots, whole)))
             results.append([*outputs, cache])
         shape = f"B={batch} T={length} S={slots} of {whole}"

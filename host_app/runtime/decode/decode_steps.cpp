@@ -156,12 +156,20 @@ void DecodeSteps::deactivate(int64_t row) {
 
 // --- a step -----------------------------------------------------------------------------------
 
-void DecodeSteps::step(int64_t slots, bool advancing) {
-  const at::Tensor logits = model_.decode(ids_, positions_, cache_.slots(slots));
-  const at::Tensor tokens = sample(logits, draws_, names_);
+at::Tensor DecodeSteps::next_tokens(const Cache& cache) {
+  if (options_.sampling.temperature == 0 && !options_.top_logprobs && model_.has_next()) {
+    return model_.next(ids_, positions_, cache);
+  }
+  const at::Tensor logits = model_.decode(ids_, positions_, cache);
+  at::Tensor tokens = sample(logits, draws_, names_);
   if (options_.top_logprobs) {
     scores_.copy_(score_choices(logits, tokens, *options_.top_logprobs));
   }
+  return tokens;
+}
+
+void DecodeSteps::step(int64_t slots, bool advancing) {
+  const at::Tensor tokens = next_tokens(cache_.slots(slots));
   if (!advancing) {
     return;
   }

@@ -77,6 +77,8 @@ class DecodeSteps {
   at::Tensor prefill(int64_t row, const std::vector<Sequence>& sequences) const;
   at::Tensor sample(const at::Tensor& logits, const at::Tensor& draws,
                     const at::Tensor& names) const;
+  // The tokens i64[B] that a step samples.
+  at::Tensor next_tokens(const Cache& cache);
   // Computes a step; without `advancing` it may run any number of times.
   void step(int64_t slots, bool advancing);
   const StepGraph* graph_of(int64_t slots);

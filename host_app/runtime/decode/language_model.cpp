@@ -72,7 +72,7 @@ int64_t LanguageModel::slots_for(int64_t length) const {
 }
 
 at::Tensor LanguageModel::call(const char* method, std::vector<c10::IValue> inputs,
-                               at::IntArrayRef expected) const {
+                               at::IntArrayRef expected, bool is_logits) const {
   const c10::IValue result = translating_errors(ExitCode::model, method, [&] {
     const c10::InferenceMode inference;
     return module_.get_method(method)(std::move(inputs));
@@ -80,16 +80,19 @@ at::Tensor LanguageModel::call(const char* method, std::vector<c10::IValue> inpu
   if (device_.is_cpu()) {
     watch_load();
   }
+  const auto has_dtype = [&](const at::Tensor& tensor) {
+    return is_logits ? tensor.is_floating_point() : tensor.scalar_type() == at::kLong;
+  };
   if (!result.isTensor() || result.toTensor().sizes() != expected ||
-      !result.toTensor().is_floating_point() || result.toTensor().device() != device_) {
+      !has_dtype(result.toTensor()) || result.toTensor().device() != device_) {
     const std::string found =
         result.isTensor()
             ? fmt::format("{} {} on {}", c10::toString(result.toTensor().scalar_type()),
                           fmt::streamed(result.toTensor().sizes()),
                           result.toTensor().device().str())
             : result.tagKind();
-    fail(ExitCode::model, "{}: expected logits {} on {}, got {}", method, fmt::streamed(expected),
-         device_.str(), found);
+    fail(ExitCode::model, "{}: expected {} {} on {}, got {}", method,
+         is_logits ? "logits" : "tokens", fmt::streamed(expected), device_.str(), found);
   }
   return result.toTensor();
 }
@@ -102,6 +105,11 @@ at::Tensor LanguageModel::prefill(const at::Tensor& ids, const at::Tensor& posit
 at::Tensor LanguageModel::decode(const at::Tensor& ids, const at::Tensor& positions,
                                  const Cache& cache) const {
   return call("decode", {ids, positions, cache.entries}, {ids.size(0), spec_.vocab_size});
+}
+
+at::Tensor LanguageModel::next(const at::Tensor& ids, const at::Tensor& positions,
+                               const Cache& cache) const {
+  return call(kNextMethod, {ids, positions, cache.entries}, {ids.size(0)}, /*is_logits=*/false);
 }
 
 at::Tensor LanguageModel::forward(const at::Tensor& ids, const at::Tensor& positions,

@@ -53,6 +53,10 @@ class LanguageModel {
                      const Cache& cache) const;
   // Logits [B, V] of one token each.
   at::Tensor decode(const at::Tensor& ids, const at::Tensor& positions, const Cache& cache) const;
+  // Whether there is next().
+  bool has_next() const { return module_.find_method(kNextMethod).has_value(); }
+  // The most probable tokens i64[B] after such a step, -1 where a logit is NaN.
+  at::Tensor next(const at::Tensor& ids, const at::Tensor& positions, const Cache& cache) const;
   // Logits [B, T, V].
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions, const Cache& cache) const;
 
@@ -63,8 +67,9 @@ class LanguageModel {
   void require_fits(int64_t tokens, const std::string& source = "") const;
 
  private:
-  at::Tensor call(const char* method, std::vector<c10::IValue> inputs,
-                  at::IntArrayRef expected) const;
+  // A result of `expected` sizes: logits, or integers.
+  at::Tensor call(const char* method, std::vector<c10::IValue> inputs, at::IntArrayRef expected,
+                  bool is_logits = true) const;
 
   LanguageModelSpec spec_;
   c10::ScalarType dtype_;

@@ -183,7 +183,8 @@ std::map<std::string, std::vector<RewriteArgument>> language_model_arguments() {
       cache{.sizes = {"L", "2", "B", "H", "S", "D"}};
   return {{"forward", {tokens, tokens, cache}},
           {"prefill", {tokens, tokens, rows, cache}},
-          {"decode", {tokens, tokens, cache}}};
+          {"decode", {tokens, tokens, cache}},
+          {kNextMethod, {tokens, tokens, cache}}};
 }
 
 LanguageModelSpec language_model_of(const Bundle& bundle) {

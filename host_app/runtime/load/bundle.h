@@ -37,6 +37,8 @@ struct LanguageModelSpec {
 // The methods of a language model, in every variant.
 inline constexpr std::array<const char*, 3> kLanguageModelMethods = {"prefill", "decode",
                                                                      "forward"};
+// That of some variants: the most probable token after a decode step, without logits in memory.
+inline constexpr const char* kNextMethod = "next";
 
 // The bundle.json of a model folder.
 struct Bundle {

@@ -53,12 +53,14 @@ void change_methods(jit::Module& module,
   // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
   const jit::GraphOptimizerEnabledGuard optimizer(true);
   std::vector<jit::GraphFunction*> methods;
-  for (const char* name : kLanguageModelMethods) {
+  const auto add = [&](const char* name) {
     if (const auto method = module.find_method(name)) {
       methods.push_back(&jit::toGraphFunction(method->function()));
       jit::Inline(*methods.back()->graph());
     }
-  }
+  };
+  std::ranges::for_each(kLanguageModelMethods, add);
+  add(kNextMethod);
   for (jit::GraphFunction* method : methods) {
     change(method->graph());
   }

@@ -28,6 +28,10 @@ class Decoder {
     const int64_t position = length_++;
     return model_.decode(row({id}), row({position}), cache()).squeeze(0);
   }
+  // The model's own choice after that token.
+  int64_t next(int64_t id) {
+    return model_.next(row({id}), row({length_ - 1}), cache()).item<int64_t>();
+  }
   // Starts a new sequence. Logits [T, V] of all positions.
   at::Tensor forward(const std::vector<int64_t>& ids) {
     start(ids);
@@ -68,25 +72,29 @@ double largest_magnitude(const std::vector<double>& values) {
   return largest;
 }
 
-// Compares one row of logits, [V].
-void add_logits(StepComparison& step, const at::Tensor& logits, const at::Tensor& reference_logits,
-                double tolerance) {
-  step.difference.include(difference_between(logits, reference_logits));
+// Compares a greedy choice with the largest of the reference's logits [V].
+void add_choice(StepComparison& step, std::optional<int64_t> token,
+                const std::vector<double>& expected, double tolerance) {
   ++step.greedy.rows;
-  const std::vector<double> expected = to_doubles(reference_logits);
-  const std::optional<int64_t> token = argmax(to_doubles(logits));
   const std::optional<int64_t> expected_token = argmax(expected);
   if (!token || !expected_token) {
     return;  // a NaN agrees with nothing
   }
   if (*token == *expected_token) {
     ++step.greedy.equal;
-  } else if (*token < static_cast<int64_t>(expected.size())) {
+  } else if (*token >= 0 && *token < static_cast<int64_t>(expected.size())) {
     const double lead = expected[*expected_token] - expected[*token];
     if (lead <= tolerance * largest_magnitude(expected)) {
       ++step.greedy.ties;
     }
   }
+}
+
+// Compares one row of logits, [V].
+void add_logits(StepComparison& step, const at::Tensor& logits, const at::Tensor& reference_logits,
+                double tolerance) {
+  step.difference.include(difference_between(logits, reference_logits));
+  add_choice(step, argmax(to_doubles(logits)), to_doubles(reference_logits), tolerance);
 }
 
 std::string step_name(int64_t step) {
@@ -112,7 +120,7 @@ std::vector<StepComparison> compare_language_models(
   for (int64_t step = 0; step < steps; ++step) {
     comparisons.push_back({.name = step_name(step)});
   }
-  StepComparison whole{.name = "forward"};
+  StepComparison whole{.name = "forward"}, choices{.name = "next"};
   for (const std::vector<int64_t>& prompt : prompts) {
     std::vector<int64_t> sequence = prompt;
     at::Tensor logits = model.prefill(prompt);
@@ -126,10 +134,14 @@ std::vector<StepComparison> compare_language_models(
       sequence.push_back(*next);
       logits = model.decode(*next);
       expected = reference.decode(*next);
+      if (tested_model.has_next()) {
+        add_choice(choices, model.next(*next), to_doubles(expected), tolerance);
+      }
     }
     whole.difference.include(
         difference_between(model.forward(sequence), reference.forward(sequence)));
   }
+  comparisons.push_back(std::move(choices));
   std::erase_if(comparisons, [](const StepComparison& step) { return step.greedy.rows == 0; });
   comparisons.push_back(std::move(whole));
   return comparisons;
