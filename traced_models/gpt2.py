@@ -28,8 +28,8 @@ class Conv1D(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, transposed: bool) -> None:
         super().__init__()
-        shape = (outputs, inputs) if transposed else (inputs, outputs)
-        self.weight = nn.Parameter(torch.empty(shape).normal_(std=0.02))
+        weight = torch.empty(inputs, outputs).normal_(std=0.02)
+        self.weight = nn.Parameter(weight.t().contiguous() if transposed else weight)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.outputs = outputs
         self.transposed = transposed

@@ -11,15 +11,15 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kMaxWarps = 16;     // that multiply
-constexpr int kMaxNormWarps = 4;  // that compute rows' moments beside them
+constexpr int kMaxWarps = 16;
+constexpr int kNormSteps = 4;
 
 /// The packs of a row that a lane holds: pack `at(step)`, in steps that the warps share.
 struct LanePacks {
   int warp, warps, packs;
 
   __device__ int at(int step) const { return (step * warps + warp) * kQuad + quad_rank(); }
-  __device__ bool has(int step) const { return warp < warps && at(step) < packs; }
+  __device__ bool has(int step) const { return at(step) < packs; }
 };
 
 /// A norm before a product is a correction behind it. With g the norm's weight, b its bias, and m
@@ -31,40 +31,17 @@ struct LanePacks {
 /// so that the weights take g while the kernel ahead runs, and the product waits for no moment of its
 /// row. w g is rounded to the dtype as the norm's result in memory is. In float32, whose products
 /// have no digits to spare, x is relative to its row's first element: m is a few deviations then.
-struct RowNorm {
-  float mean, inverse_deviation;
-};
+///
+/// The moments are relative to the row's first element too. It is within sqrt(columns) deviations of
+/// the mean, so their difference costs the variance at most a factor of `columns` of its precision.
+struct RowMoments {
+  float sum, squares;
 
-/// The norm of a row, by one warp that holds it.
-template <int kHeldPacks, typename T>
-__device__ __forceinline__ RowNorm row_norm(const SkinnyLinearArguments& a, const T* row) {
-  const int packs = static_cast<int>(a.columns) / kPack<T>;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  uint4 held[kHeldPacks] = {};
-#pragma unroll
-  for (int i = 0; i < kHeldPacks; ++i) {
-    load_16_bytes_if(lane + 32 * i < packs, row + (lane + 32 * i) * kPack<T>, held[i]);
+  __device__ __forceinline__ void add(float x) {
+    sum += x;
+    squares = fmaf(x, x, squares);
   }
-  const auto sum = [&](const auto& term) {
-    float total = 0;
-#pragma unroll
-    for (int i = 0; i < kHeldPacks; ++i) {
-      if (lane + 32 * i < packs) {
-        float values[kPack<T>], of_pack = 0;
-        unpack<T>(held[i], values);
-#pragma unroll
-        for (const float value : values) {
-          of_pack += term(value);
-        }
-        total += of_pack;
-      }
-    }
-    return Warp().sum(total) / static_cast<float>(a.columns);
-  };
-  const float mean = a.norm == Norm::layer ? sum([](float x) { return x; }) : 0.0f;
-  const float variance = sum([&](float x) { return (x - mean) * (x - mean); });
-  return {mean, rsqrtf(variance + a.epsilon)};
-}
+};
 
 template <typename T>
 __device__ __forceinline__ uint4 product(const uint4& a, const uint4& b) {
@@ -89,21 +66,20 @@ __device__ __forceinline__ uint4 ones() {
 }
 
 /// A block computes 8 outputs of every row. Its warps share the columns and hold all their weights
-/// in registers, which arrive while the kernel ahead still runs. kNormPacks: of a row, per lane of a
-/// warp that computes its norm; 0: there is no norm.
-template <typename T, int kSteps, int kRowGroups, int kNormPacks>
-__global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps : 0)) * 32)
-    skinny_linear_kernel(const __grid_constant__ SkinnyLinearArguments a, int warps,
-                         bool continues_chain) {
-  constexpr bool kNorm = kNormPacks > 0, kShifts = kNorm && sizeof(T) == 4;
+/// in registers, which arrive while the kernel ahead still runs.
+template <typename T, int kSteps, int kRowGroups, bool kNorm>
+__global__ void __launch_bounds__(kMaxWarps * 32)
+    skinny_linear_kernel(const __grid_constant__ SkinnyLinearArguments a, bool continues_chain) {
+  constexpr bool kShifts = kNorm && sizeof(T) == 4;
   constexpr int kRows = kRowGroup * kRowGroups;
   __shared__ float sums[kMaxWarps][kRows][kTileOutputs];
   __shared__ float norm_sums[kNorm ? kMaxWarps : 1][2][kTileOutputs];  // of w g and w b
-  __shared__ RowNorm norms[kNorm ? kRows : 1];
+  __shared__ RowMoments moments[kNorm ? kMaxWarps : 1][kRows];
   if (continues_chain) {
     launch_dependents();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, rows = static_cast<int>(a.rows);
+  const int warps = static_cast<int>(blockDim.x) / 32;
   const LanePacks lane{warp, warps, static_cast<int>(a.columns) / kPack<T>};
   const int64_t first_output = int64_t{blockIdx.x} * kTileOutputs;
   const int64_t output = first_output + quad();
@@ -140,7 +116,7 @@ __global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps :
       }
       const auto keep = [&](int wanted_row) {
         return [&, wanted_row](int, int of_row, int of_column, float sum) {
-          if (of_row == wanted_row && warp < warps) {
+          if (of_row == wanted_row) {
             norm_sums[warp][of_row][of_column] = sum;
           }
         };
@@ -174,9 +150,9 @@ __global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps :
   };
   Batch x[2];
   load_batch(0, x[0]);
-  // What x is relative to.
+  // The number that a row's moments are relative to.
   const auto shift_of = [&](int row) {
-    return kShifts && row < rows ? to_compute(input[row * a.columns]) : 0.0f;
+    return kNorm && a.norm == Norm::layer && row < rows ? to_compute(input[row * a.columns]) : 0.0f;
   };
   float shift[kRowGroups];
 #pragma unroll
@@ -192,39 +168,42 @@ __global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps :
   const float residual = has_result ? element_or_zero<T>(a.residual, index) : 0.0f;
   const float result_shift = shift_of(row);
 
-  if (warp < warps) {
-    TileSums<T, kRowGroups> tile(rows);
+  TileSums<T, kRowGroups> tile(rows);
+  RowMoments of_lane[kRowGroups] = {};
 #pragma unroll
-    for (int first = 0; first < kSteps; first += kBatch) {
-      Batch& now = x[first / kBatch % 2];
-      if (first + kBatch < kSteps) {
-        load_batch(first + kBatch, x[(first / kBatch + 1) % 2]);
-      }
+  for (int first = 0; first < kSteps; first += kBatch) {
+    Batch& now = x[first / kBatch % 2];
+    if (first + kBatch < kSteps) {
+      load_batch(first + kBatch, x[(first / kBatch + 1) % 2]);
+    }
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
+    for (int i = 0; i < kBatch; ++i) {
 #pragma unroll
-        for (int group = 0; kShifts && group < kRowGroups; ++group) {
+      for (int group = 0; kNorm && group < kRowGroups; ++group) {
+        if (lane.has(first + i)) {
           float values[kPack<T>];
           unpack<T>(now[i][group], values);
 #pragma unroll
           for (float& value : values) {
-            value -= shift[group];  // where there is no pack, weights are 0
+            value -= shift[group];
+            of_lane[group].add(value);
           }
-          now[i][group] = pack_bits<T>(values);
+          if constexpr (kShifts) {
+            now[i][group] = pack_bits<T>(values);
+          }
         }
-        tile.add(now[i], w[first + i]);
       }
+      tile.add(now[i], w[first + i]);
     }
-    tile.each([&](int, int of_row, int of_column, float sum) {
-      sums[warp][of_row][of_column] = sum;
-    });
-  } else if constexpr (kNorm) {
-    const int norm_warps = static_cast<int>(blockDim.x) / 32 - warps;
-    for (int of_row = warp - warps; of_row < rows; of_row += norm_warps) {
-      const RowNorm norm = row_norm<kNormPacks>(a, input + of_row * a.columns);
-      if (threadIdx.x % 32 == 0) {
-        norms[of_row] = norm;
-      }
+  }
+  tile.each([&](int, int of_row, int of_column, float sum) {
+    sums[warp][of_row][of_column] = sum;
+  });
+#pragma unroll
+  for (int group = 0; kNorm && group < kRowGroups; ++group) {
+    const RowMoments of_quad{quad_sum(of_lane[group].sum), quad_sum(of_lane[group].squares)};
+    if (quad_rank() == 0) {
+      moments[warp][group * kRowGroup + quad()] = of_quad;
     }
   }
   __syncthreads();
@@ -239,10 +218,18 @@ __global__ void __launch_bounds__((kMaxWarps + (kNormPacks > 0 ? kMaxNormWarps :
     };
     float sum = sum_over_warps([&](int i) { return sums[i][row][column]; });
     if constexpr (kNorm) {
-      const float mean = a.norm == Norm::layer ? norms[row].mean : 0.0f;
+      const float inverse_columns = 1.0f / static_cast<float>(a.columns);
+      const float squares =
+          sum_over_warps([&](int i) { return moments[i][row].squares; }) * inverse_columns;
+      float variance = squares, mean = 0;
+      if (a.norm == Norm::layer) {
+        mean = sum_over_warps([&](int i) { return moments[i][row].sum; }) * inverse_columns;
+        variance = fmaxf(fmaf(-mean, mean, squares), 0.0f);
+        mean += kShifts ? 0.0f : result_shift;  // what the product is relative to
+      }
       const float products = sum_over_warps([&](int i) { return norm_sums[i][0][column]; });
       const float biases = sum_over_warps([&](int i) { return norm_sums[i][1][column]; });
-      sum = fmaf(norms[row].inverse_deviation, sum - (mean - result_shift) * products, biases);
+      sum = fmaf(rsqrtf(variance + a.epsilon), sum - mean * products, biases);
     }
     static_cast<T*>(a.output)[index] =
         from_compute<T>(activated(sum + bias, a.activation) + residual);
@@ -261,32 +248,29 @@ int64_t warps_for(const SkinnyLinearArguments& a, int steps) {
   return std::max(kMinWarps, (packs_of(a) + steps * kQuad - 1) / (steps * kQuad));
 }
 
-template <typename T, int kSteps, int kRowGroups, int kNormPacks>
+template <typename T, int kSteps, int kRowGroups, bool kNorm>
 cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
-  const auto warps = static_cast<int>(warps_for(a, kSteps));
-  const int norm_warps =
-      kNormPacks > 0 ? static_cast<int>(std::min<int64_t>(a.rows, kMaxNormWarps)) : 0;
   const LaunchShape shape{Tier::tile, kSteps, (a.outputs + kTileOutputs - 1) / kTileOutputs,
-                          (warps + norm_warps) * 32};
-  return launch_in_chain<skinny_linear_kernel<T, kSteps, kRowGroups, kNormPacks>>(shape, stream, a,
-                                                                                  warps);
+                          static_cast<int>(warps_for(a, kSteps)) * 32};
+  return launch_in_chain<skinny_linear_kernel<T, kSteps, kRowGroups, kNorm>>(shape, stream, a);
 }
 
-template <typename T, int kSteps, int kNormPacks>
+template <typename T, int kSteps, bool kNorm>
 cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
-  return a.rows <= kRowGroup ? launch<T, kSteps, 1, kNormPacks>(a, stream)
-                             : launch<T, kSteps, 2, kNormPacks>(a, stream);
+  return a.rows <= kRowGroup ? launch<T, kSteps, 1, kNorm>(a, stream)
+                             : launch<T, kSteps, 2, kNorm>(a, stream);
 }
 
 template <typename T>
 cudaError_t launch(const SkinnyLinearArguments& a, cudaStream_t stream) {
   if (a.norm != Norm::none) {
-    return packs_of(a) <= 128 ? launch<T, 4, 4>(a, stream) : launch<T, 4, 8>(a, stream);
+    return launch<T, kNormSteps, true>(a, stream);
   }
   if (warps_for(a, 4) <= kMaxWarps) {
-    return launch<T, 4, 0>(a, stream);
+    return launch<T, 4, false>(a, stream);
   }
-  return warps_for(a, 8) <= kMaxWarps ? launch<T, 8, 0>(a, stream) : launch<T, 16, 0>(a, stream);
+  return warps_for(a, 8) <= kMaxWarps ? launch<T, 8, false>(a, stream)
+                                      : launch<T, 16, false>(a, stream);
 }
 
 }  // namespace
@@ -296,7 +280,7 @@ bool fits_skinny_linear_cuda(const SkinnyLinearArguments& a) {
     return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
   const int64_t pack = 16 / element_bytes(a.dtype);
-  const int max_steps = a.norm == Norm::none ? 16 : 4;
+  const int max_steps = a.norm == Norm::none ? 16 : kNormSteps;
   return a.rows <= kMaxSkinnyRows && a.columns % pack == 0 && a.weight_stride % pack == 0 &&
          aligned(a.input) && aligned(a.weight) && aligned(a.norm_weight) && aligned(a.norm_bias) &&
          (is_wide(a) ? fits_wide_linear(a) : warps_for(a, max_steps) <= kMaxWarps);
