@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from test_support import require_plugin  # first: it may skip the whole file
+from test_support import OPERATORS, require_plugin  # first: it may skip the whole file
 
 # isort: split
 import export
@@ -69,7 +69,8 @@ class Bundles(Case):
         bundles = self.export(
             f"config:{self.config}", "--plugin", plugin, "--dtype", ",".join(dtypes)
         )
-        names = {f"{v}-{d}" for v in ("baseline", "fused", "sdpa") for d in dtypes}
+        names = {f"{v}-{d}" for v in ("baseline", "fused", "sdpa", "steps") for d in dtypes}
+        methods = ["forward", "prefill", "decode"]
         self.assertEqual(set(bundles), names)
         for name, folder in bundles.items():
             variant, dtype = name.split("-")
@@ -90,7 +91,8 @@ class Bundles(Case):
                 "head_dim": 8,
                 "vocab_size": 300,
                 "schema_version": 1,
-                "operators": ["warpfuse::scaled_masked_softmax"] if variant == "fused" else [],
+                "operators": OPERATORS.get(variant, []),
+                "methods": [*methods, "next"] if variant == "steps" else methods,
                 "softmax_calls_per_step": 2,
                 "torch": torch.__version__.split("+")[0],
                 "sha256": {"model.pt": hashlib.sha256(data).hexdigest()},

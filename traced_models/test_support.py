@@ -22,6 +22,15 @@ for category in (DeprecationWarning, FutureWarning):
     warnings.simplefilter("ignore", category)  # TorchScript's
 sys.warnoptions = sys.warnoptions or ["ignore::DeprecationWarning"]  # else unittest asks for all
 
+# The operators of other libraries that a variant's traced file calls.
+OPERATORS = {
+    "fused": ["warpfuse::scaled_masked_softmax"],
+    "steps": [
+        f"warpfuse::{name}"
+        for name in ("cached_attention_softmax", "linear_argmax", "linear_residual", "norm_linear")
+    ],
+}
+
 
 def require_plugin() -> str:
     """Load the plugin that WARPFUSE_PLUGIN names, and its path; without one the test is skipped."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from test_support import require_plugin, transformers  # first: it may skip the whole file
+from test_support import OPERATORS, require_plugin, transformers  # first: it may skip the file
 
 # isort: split
 from attention import VARIANTS
@@ -18,7 +18,6 @@ from state_dict import load_weights, read_weights
 from torch import Tensor
 from tracing import deserialize, foreign_operators, new_cache, serialize, trace_gpt2
 
-METHODS = ("forward", "prefill", "decode")
 CONFIGS = {
     "odd sizes": {"vocab_size": 131, "n_positions": 33, "n_embd": 35, "n_layer": 3, "n_head": 5},
     "scores divided by the layer": {
@@ -87,6 +86,9 @@ class EqualsTransformers(unittest.TestCase):
             for t in range(length):
                 got = module.decode(ids[:, t : t + 1], pos[:, t : t + 1], cache)
                 self.close(got, expected[:, t], f"decode B={batch} step {t} of {length}")
+                if "next" in model.methods():
+                    tokens = module.next(ids[:, t : t + 1], pos[:, t : t + 1], cache)
+                    self.assertTrue(torch.equal(tokens, got.argmax(-1)), f"next B={batch} step {t}")
 
     def close(self, got: Tensor, expected: Tensor, what: str) -> None:
         self.assertEqual(got.shape, expected.shape, what)
@@ -110,7 +112,9 @@ class EqualsTransformers(unittest.TestCase):
                 model = ours(reference, variant)
                 loaded = deserialize(serialize(trace_gpt2(model)))
                 self.check(loaded, reference, model)
-                frozen = torch.jit.freeze(loaded, preserved_attrs=list(METHODS))  # as a host may do
+                frozen = torch.jit.freeze(  # as a host may do
+                    loaded, preserved_attrs=list(model.methods())
+                )
                 self.check(frozen, reference, model)
 
 
@@ -154,17 +158,18 @@ class TracedFile(unittest.TestCase):
         parameters = sum(p.numel() * 4 for p in reference.parameters())  # a tied head counts once
         for variant in VARIANTS:
             with self.subTest(variant=variant):
-                data = serialize(trace_gpt2(ours(reference, variant)))
+                model = ours(reference, variant)
+                data = serialize(trace_gpt2(model))
                 self.assertLess(abs(len(data) - parameters), 200_000)
-                operators = foreign_operators(deserialize(data), METHODS)
-                expected = ["warpfuse::scaled_masked_softmax"] if variant == "fused" else []
-                self.assertEqual(operators, expected)
+                operators = foreign_operators(deserialize(data), model.methods())
+                self.assertEqual(operators, OPERATORS.get(variant, []))
 
     def test_no_tensor_is_created_and_no_device_named(self) -> None:
         require_plugin()
         for variant in VARIANTS:
-            traced = trace_gpt2(ours(random_reference(), variant))
-            for method in METHODS:
+            model = ours(random_reference(), variant)
+            traced = trace_gpt2(model)
+            for method in model.methods():
                 graph = str(getattr(traced, method).inlined_graph)
                 for word in _FORBIDDEN:
                     self.assertNotIn(word, graph, f"{variant} {method}")

@@ -25,7 +25,7 @@ DEVICE = os.environ["WARPFUSE_DEVICE"]
 VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
 temporary = tempfile.TemporaryDirectory()
 folder = pathlib.Path(temporary.name)
-VARIANTS = ("baseline", "fused", "sdpa")
+VARIANTS = ("baseline", "fused", "sdpa", "steps")
 
 
 class Bundles(HostTestCase):
@@ -37,8 +37,8 @@ class Bundles(HostTestCase):
             for variant in VARIANTS
         }
 
-    def test_fused_and_sdpa_agree_with_baseline(self):
-        for variant in ("fused", "sdpa"):
+    def test_the_others_agree_with_baseline(self):
+        for variant in VARIANTS[1:]:
             with self.subTest(variant):
                 pair = (bundles / f"{variant}-float32", bundles / "baseline-float32")
                 result = run_with_plugin("verify", *pair, "--device", DEVICE)
@@ -87,8 +87,21 @@ class Bundles(HostTestCase):
     def test_all_variants_say_the_same(self):
         texts = [self.assert_ok(self.generated[variant]).stdout for variant in VARIANTS]
         self.assertGreater(len(texts[0].split()), 15)
-        self.assertEqual(texts[0], texts[1])
-        self.assertEqual(texts[0], texts[2])
+        for variant, text in zip(VARIANTS, texts):
+            self.assertEqual(text, texts[0], variant)
+
+    def test_greedy_steps_need_no_logits(self):
+        """steps has a method for the most probable token; with log-probabilities the logits are computed."""
+        options = ("-p", "The river", "-n", "48", "--device", DEVICE, "--json", "--logprobs", "2")
+        results = [
+            json.loads(self.assert_ok(run_with_plugin("generate", "-m", bundles / f"{variant}-float32", *options)).stdout)
+            for variant in ("steps", "baseline")
+        ]
+        self.assertEqual(results[0]["ids"], results[1]["ids"])
+        without = json.loads(
+            self.assert_ok(run_with_plugin("generate", "-m", bundles / "steps-float32", *options[:-2])).stdout
+        )
+        self.assertEqual(without["ids"], results[0]["ids"])
 
     def test_perplexity_is_that_of_atens_chain(self):
         """Every variant on WikiText-2's held-out text, against baseline's logits by log_softmax and gather."""
