@@ -80,26 +80,34 @@ void skip_widening(Chain& chain, Facts& facts) {
   }
 }
 
-void take_mask(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
+// The mask before those that were taken; whether there was one.
+bool take_mask(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
   jit::Node* node = chain.input->node();
-  std::string note;
-  const std::optional<AppliedMask> applied = applied_mask(node, facts, keep_nan, note);
+  const std::optional<AppliedMask> applied = applied_mask(node, facts, keep_nan, chain.note);
   if (!applied) {
-    chain.note = note;
-    return;
+    return false;
   }
   if (!is_used_once(chain.input)) {
     chain.note = "the masked scores have another use";
-    return;
+    return false;
   }
-  const bool movable =
-      may_move(chain.input, writes, chain.note) && may_move(applied->scores, writes, chain.note) &&
-      (applied->mask.tensor == nullptr || may_move(applied->mask.tensor, writes, chain.note));
-  if (movable) {
-    chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
-    chain.mask = applied->mask;
-    chain.input = applied->scores;
+  const auto& tensors = applied->mask.tensors;
+  const bool movable = may_move(chain.input, writes, chain.note) &&
+                       may_move(applied->scores, writes, chain.note) &&
+                       (applied->mask.positions == nullptr ||
+                        may_move(applied->mask.positions, writes, chain.note)) &&
+                       std::ranges::all_of(tensors, [&](const Mask::Tensor& tensor) {
+                         return may_move(tensor.value, writes, chain.note);
+                       });
+  const std::optional<Mask> mask =
+      movable ? combined(applied->mask, chain.mask, facts, keep_nan, chain.note) : std::nullopt;
+  if (!mask) {
+    return false;
   }
+  chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
+  chain.mask = *mask;
+  chain.input = applied->scores;
+  return true;
 }
 
 void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
@@ -223,12 +231,13 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
     return chain;
   }
   skip_widening(chain, facts);
-  take_mask(chain, facts, writes, keep_nan);
+  while (take_mask(chain, facts, writes, keep_nan)) {
+  }
   take_scale(chain, facts, writes);
   if (chain.form.size() == 1) {
     take_linear(chain, writes);
   }
-  chain.is_attention = chain.scale != 1 || chain.mask.kind != Mask::Kind::none;
+  chain.is_attention = chain.scale != 1 || !chain.mask.is_none();
   return chain;
 }
 

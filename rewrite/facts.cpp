@@ -34,6 +34,12 @@ ExpressionPtr element_of_constant(const at::Tensor& tensor) {
   return nullptr;
 }
 
+// An element of which nothing else is known.
+ExpressionPtr element_of(jit::Value* tensor, const Fact& fact) {
+  const bool may_be_nan = !fact.dtype || !c10::isIntegralType(*fact.dtype, /*includeBool=*/true);
+  return element(tensor, static_cast<int64_t>(fact.sizes->size()), may_be_nan);
+}
+
 Fact fact_of_constant(const at::Tensor& tensor) {
   Fact fact{
       .dtype = tensor.scalar_type(), .sizes = Sizes(), .element = element_of_constant(tensor)};
@@ -67,7 +73,7 @@ void Facts::set_argument(jit::Value* value, const RewriteArgument& argument) {
     fact.sizes->push_back(named->second);
   }
   if (!writes_.reach(value)) {
-    fact.element = element(value, static_cast<int64_t>(argument.sizes.size()));
+    fact.element = element_of(value, fact);
   }
 }
 
@@ -244,10 +250,12 @@ void Facts::visit(jit::Node* node) {
   } else {
     fact = fact_by_rule(*this, node);
   }
-  for (const jit::Value* each : node->outputs()) {
+  for (jit::Value* each : node->outputs()) {
     Fact& kept = facts_[each] = fact;
     if (writes_.reach(each)) {
       kept.element = nullptr;
+    } else if (!kept.element && kept.sizes && each->type()->isSubtypeOf(*c10::TensorType::get())) {
+      kept.element = element_of(each, kept);
     }
   }
 }

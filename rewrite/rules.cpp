@@ -151,7 +151,7 @@ Fact where(Facts& facts, jit::Node* node) {
   }
   std::vector<ExpressionPtr> x = broadcast_elements(facts, operands, fact.sizes);
   if (!x[0] && fact.sizes) {  // whatever the condition is: both results are known
-    x[0] = element(node->output(), static_cast<int64_t>(fact.sizes->size()));
+    x[0] = element(node->output(), static_cast<int64_t>(fact.sizes->size()), false);
   }
   fact.element = select(x[0], x[1], x[2]);
   return fact;

@@ -94,19 +94,21 @@ void print_table(const RewriteReport& report) {
   if (report.softmaxes.empty()) {
     return;
   }
-  size_t module_width = std::string_view("module").size(), form_width = module_width;
+  size_t module_width = std::string_view("module").size(), form_width = module_width,
+         mask_width = form_width;
   for (const RewrittenSoftmax& each : report.softmaxes) {
     module_width = std::max(module_width, each.method.size() + 1 + each.module.size());
     form_width = std::max(form_width, each.form.size());
+    mask_width = std::max(mask_width, each.mask.size());
   }
-  print("\n{:<{}}  {:<{}}  {:<31}  {:<16}  {}\n", "module", module_width, "form", form_width,
-        "operator", "mask", "note");
+  print("\n{:<{}}  {:<{}}  {:<31}  {:<{}}  {}\n", "module", module_width, "form", form_width,
+        "operator", "mask", mask_width, "note");
   for (const RewrittenSoftmax& each : report.softmaxes) {
     const std::string module = each.module.empty() ? each.method : each.method + ":" + each.module;
     const std::string& after =
         each.operator_after.empty() ? each.operator_before : each.operator_after;
-    std::string line = fmt::format("{:<{}}  {:<{}}  {:<31}  {:<16}  {}", module, module_width,
-                                   each.form, form_width, after, each.mask, each.note);
+    std::string line = fmt::format("{:<{}}  {:<{}}  {:<31}  {:<{}}  {}", module, module_width,
+                                   each.form, form_width, after, each.mask, mask_width, each.note);
     line.erase(line.find_last_not_of(' ') + 1);
     print("{}\n", line);
   }

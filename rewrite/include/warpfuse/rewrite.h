@@ -45,7 +45,8 @@ struct RewrittenSoftmax {
   std::string operator_after;
   /// What was matched, outermost first, such as "mul, add, softmax".
   std::string form;
-  /// "none", "causal", "query positions", "boolean", "boolean, filled" or "additive".
+  /// "none", "causal", "query positions", "boolean", "boolean, filled", "additive", or several of
+  /// them as "causal + additive".
   std::string mask;
   /// Why it was left, or why the chain before it was matched no further; and "rows hidden
   /// throughout become 0" where that can be.
