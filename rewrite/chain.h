@@ -9,6 +9,7 @@
 #include "facts.h"
 #include "logprob.h"
 #include "mask.h"
+#include "windows.h"
 #include "writes.h"
 
 namespace warpfuse::rewriting {
@@ -24,6 +25,7 @@ struct Chain {
   std::optional<Logprob> logprob;      // fused_logprob
   double scale = 1;
   Mask mask;
+  std::optional<Windows> windows;
   std::vector<std::string> form;  // operators, outermost last
   std::string note;
   bool is_left = false;  // to ATen; `note` says why

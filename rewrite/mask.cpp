@@ -11,25 +11,18 @@ namespace {
 namespace jit = torch::jit;
 using Kind = Expression::Kind;
 
-// The sizes of scores that the operator takes; null for others.
-const Sizes* sizes_of_scores(const Fact& fact) {
-  const bool fits_operator =
-      fact.sizes && fact.sizes->size() >= kLeastRank && fact.sizes->size() <= kMostRank;
-  return fits_operator ? &*fact.sizes : nullptr;
-}
-
 // The fill as the dtype holds it; nothing where that overflows.
 std::optional<double> rounded(double fill, c10::ScalarType dtype) {
   const auto value = at::scalar_tensor(fill, at::kDouble).to(dtype).to(at::kDouble).item<double>();
   return std::isinf(value) && !std::isinf(fill) ? std::nullopt : std::optional(value);
 }
 
-// Scores that the operator takes, and a mask that it broadcasts to them; none for others.
+// Scores of as many dimensions as may be, and a mask that broadcasts to them; none for others.
 std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, jit::Node* node,
-                                        Facts& facts) {
-  const Sizes* sizes = sizes_of_scores(facts.of(scores));
-  const std::optional<Sizes>& of_mask = facts.of(mask).sizes;
-  if (sizes == nullptr || !of_mask || of_mask->size() > kMostRank) {
+                                        Facts& facts, size_t most_rank) {
+  const std::optional<Sizes>&sizes = facts.of(scores).sizes, &of_mask = facts.of(mask).sizes;
+  if (!sizes || !of_mask || sizes->size() < kLeastRank ||
+      std::max(sizes->size(), of_mask->size()) > most_rank) {
     return std::nullopt;
   }
   AppliedMask result{.scores = scores, .mask = {}};
@@ -40,8 +33,8 @@ std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, ji
 // Scores of which `fill` replaces those where the mask is `hidden` (or not `visible`).
 std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Value* mask,
                                   bool mask_is_hidden, double fill, Facts& facts, bool keep_nan,
-                                  std::string& note) {
-  std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts);
+                                  std::string& note, size_t most_rank) {
+  std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts, most_rank);
   if (!result) {
     note = "the number of dimensions of the scores or the mask is unknown";
     return std::nullopt;
@@ -104,8 +97,8 @@ bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& fac
 }
 
 std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* addend,
-                                 Facts& facts, bool keep_nan, std::string& note) {
-  std::optional<AppliedMask> result = broadcast_to(scores, addend, node, facts);
+                                 Facts& facts, bool keep_nan, std::string& note, size_t most_rank) {
+  std::optional<AppliedMask> result = broadcast_to(scores, addend, node, facts, most_rank);
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(addend);
   if (!result || mask_fact.sizes->empty()) {
     note = result ? "a number is added" : "the number of dimensions of an addend is unknown";
@@ -140,7 +133,8 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
 
 // The scores are the operand that was made for this alone: of two, the one to which the other is
 // proved to broadcast, else a product of activations.
-std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, std::string& note) {
+std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, std::string& note,
+                                 size_t most_rank) {
   if (facts.number(node->input(2)) != 1.0) {
     return std::nullopt;
   }
@@ -151,7 +145,7 @@ std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, s
         continue;
       }
       std::string why;
-      auto result = added(node, scores, node->input(1 - i), facts, keep_nan, why);
+      auto result = added(node, scores, node->input(1 - i), facts, keep_nan, why, most_rank);
       if (result && (may_broadcast || !result->mask.may_broadcast)) {
         return result;
       }
@@ -166,11 +160,12 @@ std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, s
 }  // namespace
 
 std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep_nan,
-                                        std::string& note) {
+                                        std::string& note, size_t most_rank) {
   switch (node->kind()) {
     case jit::aten::masked_fill: {
       const std::optional<double> fill = facts.number(node->input(2));
-      return fill ? filled(node, node->input(0), node->input(1), true, *fill, facts, keep_nan, note)
+      return fill ? filled(node, node->input(0), node->input(1), true, *fill, facts, keep_nan, note,
+                           most_rank)
                   : std::nullopt;
     }
     case jit::aten::where:
@@ -180,12 +175,12 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
         }
         if (const auto fill = facts.number(node->input(mask_is_hidden ? 1 : 2))) {
           return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0), mask_is_hidden,
-                        *fill, facts, keep_nan, note);
+                        *fill, facts, keep_nan, note, most_rank);
         }
       }
       return std::nullopt;
     case jit::aten::add:
-      return added(node, facts, keep_nan, note);
+      return added(node, facts, keep_nan, note, most_rank);
     default:
       return std::nullopt;
   }

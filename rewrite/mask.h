@@ -42,7 +42,7 @@ struct AppliedMask {
   Mask mask;
 };
 std::optional<AppliedMask> applied_mask(torch::jit::Node* node, Facts& facts, bool keep_nan,
-                                        std::string& note);
+                                        std::string& note, size_t most_rank = kMostRank);
 
 // Both masks as one, `inner` applied before `outer`; none where that is not equal, with the reason.
 std::optional<Mask> combined(const Mask& inner, const Mask& outer, const Facts& facts,

@@ -81,6 +81,9 @@ std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& cha
   const Mask& mask = chain.mask;
   jit::Value* scores = chain.input;
   jit::Value* attn_mask = mask_tensor(graph, mask);
+  if (chain.windows) {
+    scores = rewriting::by_windows(graph, *chain.windows, scores, attn_mask);
+  }
   if (attn_mask != nullptr && mask.may_broadcast) {
     const c10::ListTypePtr tensors = c10::ListType::ofTensors();
     jit::Node* list =
@@ -124,7 +127,12 @@ void emit(jit::Graph& graph, const Chain& chain) {
   fused->setScope(chain.softmax->scope());
   graph.insertNode(fused);
   fused->output()->setType(c10::TensorType::get());
-  chain.output->replaceAllUsesWith(fused->output());
+  jit::Value* result = fused->output();
+  if (chain.windows) {
+    const jit::Node* merge = chain.windows->merge;
+    result = graph.insert(merge->kind(), {result, merge->input(1)});
+  }
+  chain.output->replaceAllUsesWith(result);
 }
 
 std::string module_of(const jit::Node* node) {

@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 constexpr const char* kRewriteExamples =
     "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
     "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
-    "  warpfuse rewrite bert.pt bert-fused.pt --input B,T --input B,T --report json\n";
+    "  warpfuse rewrite t5.pt t5-fused.pt --input B,T --input B,U --report json\n";
 
 constexpr Option kRewriteOptions[] = {
     {"in", "IN", "TorchScript file, or bundle folder"},

@@ -60,6 +60,7 @@ inline torch::jit::Module attention_model(const std::string& code) {
   module.register_buffer("tril", at::ones({1, 1, 16, 16}, at::kBool).tril());
   module.register_buffer("slots", at::arange(16));
   module.register_buffer("bias", at::randn({1, 3, 1, 1}));
+  module.register_buffer("shifted", at::randint(2, {2, 4, 4}, at::kFloat) * -100);
   module.register_buffer("padding", at::full({1, 1, 1, 1}, std::numeric_limits<float>::lowest()));
   std::string source =
       "def forward(self, q: Tensor, k: Tensor, visible: Tensor, addend: Tensor, pos: Tensor):\n"

@@ -60,6 +60,44 @@ class OwnAttention(nn.Module):
         return torch.matmul(weights, v).transpose(1, 2).reshape(x.size(0), x.size(1), 32)
 
 
+class ShiftedWindows(nn.Module):
+    """Attention of windows of 4 x 4 that are shifted by 2, as Swin of transformers 4 has it: its mask is
+    made by the call, or kept."""
+
+    def __init__(self, keep: bool) -> None:
+        super().__init__()
+        self.qkv, self.table = nn.Linear(16, 48), nn.Parameter(torch.randn(49, 2))
+        self.register_buffer("index", torch.randint(0, 49, (16, 16)))
+        self.register_buffer("kept", self.mask(8, 8) if keep else None)
+
+    def windows(self, x: Tensor) -> Tensor:
+        """[B, H, W, C] -> [B * windows, 16, C]."""
+        x = x.view(x.size(0), x.size(1) // 4, 4, x.size(2) // 4, 4, x.size(3))
+        return x.transpose(2, 3).reshape(-1, 16, x.size(-1))
+
+    def mask(self, height: int, width: int) -> Tensor:
+        """[windows, 16, 16] of 0 and -100."""
+        regions = torch.zeros(1, height, width, 1, dtype=torch.float32)
+        for i, rows in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+            for j, columns in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+                regions[:, rows, columns, :] = 3 * i + j
+        regions = self.windows(regions).view(-1, 16)
+        mask = regions.unsqueeze(1) - regions.unsqueeze(2)
+        return mask.masked_fill(mask != 0, -100.0).masked_fill(mask == 0, 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, H, W, 16] -> [B * windows, 16, 16]."""
+        mask = self.mask(x.size(1), x.size(2)) if self.kept is None else self.kept
+        x = self.windows(torch.roll(x, (-2, -2), (1, 2)))
+        q, k, v = self.qkv(x).reshape(x.size(0), 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        scores = torch.matmul(q * 8**-0.5, k.transpose(2, 3))
+        scores = scores + self.table[self.index.view(-1)].view(16, 16, 2).permute(2, 0, 1).unsqueeze(0)
+        windows = mask.size(0)
+        scores = scores.view(x.size(0) // windows, windows, 2, 16, 16) + mask.unsqueeze(1).unsqueeze(0)
+        weights = scores.view(-1, 2, 16, 16).softmax(-1)
+        return torch.matmul(weights, v).transpose(1, 2).reshape(-1, 16, 16)
+
+
 def dialect_of_transformers_4(module: OwnAttention, scores: Tensor) -> Tensor:
     scores = scores / torch.full([], 8**0.5)
     rows, keys = scores.size(-2), scores.size(-1)
@@ -240,6 +278,16 @@ class Models(unittest.TestCase):
         self.assert_routed(calls, *[(ATTENTION, "additive")] * 4)
         for batch in (1, 2, 5):
             self.assert_equal(torch.randn(batch, 3, 32, 32))
+
+    def test_shifted_windows_of_transformers_4(self) -> None:
+        for keep in (False, True):
+            calls = self.rewrite(ShiftedWindows(keep), (torch.randn(2, 8, 8, 16),))
+            self.assert_routed(calls, (ATTENTION, "additive"))
+            self.assertEqual(calls[0]["form"], "add, view, add, view, softmax")
+            self.assertEqual(calls[0]["note"], "")
+            for batch in (1, 2, 5):
+                self.assert_equal(torch.randn(batch, 8, 8, 16))
+            self.assert_equal(torch.randn(2, 16, 8, 16))  # more windows
 
     def test_a_gpt2_that_was_half_precision(self) -> None:
         calls = self.rewrite(gpt2("input_ids").to(torch.bfloat16), (ids(2, 7),))

@@ -86,8 +86,8 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
        "  w = s.masked_fill(m, -10000.0).softmax(-1)\n",
        kAttention, "boolean, filled", ""},
       // A mask that makes the scores larger.
-      {"  w = (s[:1] + torch.ones([2, 1, 1, s.size(3)], dtype=6)).softmax(-1)\n", kAttention, "additive",
-       ""},
+      {"  w = (s[:1] + torch.ones([2, 1, 1, s.size(3)], dtype=6)).softmax(-1)\n", kAttention,
+       "additive", ""},
       {"  w = s[:, :1].masked_fill(torch.ones([4, 3, 1, 1]) > 2.0, -1.0).softmax(-1)\n", kAttention,
        "boolean, filled", ""},
       // Shifted: not the operator's rule.
