@@ -46,6 +46,11 @@ bool are_opposite(const ExpressionPtr& x, const ExpressionPtr& y) {
          (y->kind == Kind::negation && are_same(y->a, x));
 }
 
+bool is_condition(const ExpressionPtr& x) {
+  return x->kind == Kind::less || x->kind == Kind::less_equal || x->kind == Kind::equal ||
+         x->kind == Kind::both || x->kind == Kind::negation;
+}
+
 bool has_float(const ExpressionPtr& x) { return x->kind == Kind::element && x->may_be_nan; }
 
 }  // namespace
@@ -96,6 +101,9 @@ ExpressionPtr compare(Kind kind, const ExpressionPtr& a, const ExpressionPtr& b)
     return constant(kind == Kind::less         ? a->number < b->number
                     : kind == Kind::less_equal ? a->number <= b->number
                                                : a->number == b->number);
+  }
+  if (kind == Kind::equal && is_condition(a) && (is_constant(b, 0) || is_constant(b, 1))) {
+    return is_constant(b, 0) ? negation(a) : a;
   }
   return make({.kind = kind, .a = a, .b = b});
 }

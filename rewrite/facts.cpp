@@ -16,19 +16,24 @@ ExpressionPtr element_of_constant(const at::Tensor& tensor) {
     return constant(tensor.to(at::kCPU).to(at::kDouble).item<double>());
   }
   const int64_t rank = tensor.dim();
-  if (rank == 0 || tensor.is_floating_point() || tensor.is_complex() ||
-      tensor.size(-1) < kSmallestIndexBuffer) {
+  if (rank == 0 || tensor.is_complex() || tensor.size(-1) < kSmallestIndexBuffer) {
     return nullptr;
   }
   const int64_t columns = tensor.size(-1);
-  const at::Tensor values = tensor.to(at::kCPU).to(at::kLong);
-  if (values.numel() == columns &&
-      values.view({columns}).equal(at::arange(columns, values.options()))) {
+  const bool is_square =
+      rank >= 2 && tensor.size(-2) == columns && tensor.numel() == columns * columns;
+  // The first two tell most weights apart.
+  const at::Tensor start = tensor.reshape({-1}).slice(0, 0, 2).to(at::kCPU).to(at::kDouble);
+  const auto first = start[0].item<double>(), second = start[1].item<double>();
+  const auto holds = [&](const at::Tensor& expected) {
+    return tensor.to(at::kCPU).to(at::kDouble).reshape(expected.sizes()).equal(expected);
+  };
+  if (tensor.numel() == columns && first == 0 && second == 1 &&
+      holds(at::arange(columns, at::kDouble))) {
     return coordinate(rank - 1);
   }
-  if (rank >= 2 && tensor.size(-2) == columns && values.numel() == columns * columns &&
-      values.view({columns, columns})
-          .equal(at::ones({columns, columns}, values.options()).tril())) {
+  if (is_square && first == 1 && second == 0 &&
+      holds(at::ones({columns, columns}, at::kDouble).tril())) {
     return compare(Expression::Kind::less_equal, coordinate(rank - 1), coordinate(rank - 2));
   }
   return nullptr;

@@ -225,6 +225,14 @@ void rewrite_graph(const jit::Module& module, const std::string& method,
   jit::EliminateCommonSubexpression(graph);
 }
 
+jit::Module frozen(const jit::Module& module) {
+  std::vector<std::string> methods;
+  for (const jit::Method& method : module.get_methods()) {
+    methods.push_back(method.name());
+  }
+  return jit::freeze(module, methods, /*optimize_numerics=*/false);
+}
+
 }  // namespace
 
 int64_t RewriteReport::routed() const {
@@ -239,6 +247,9 @@ RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
   }
   // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
   const jit::GraphOptimizerEnabledGuard optimizer(true);
+  if (options.freeze) {
+    module = frozen(module);
+  }
   std::vector<std::pair<std::string, jit::GraphFunction*>> methods;
   for (const jit::Method& method : module.get_methods()) {
     const bool is_asked =

@@ -40,6 +40,7 @@ constexpr Option kRewriteOptions[] = {
      nullptr, true},
     {"device", "DEVICE", "replaces the device literals of the trace: cpu or cuda"},
     {"keep-nan", kSwitch, "leave masks to ATen that may hide a row throughout, which is NaN there"},
+    {"freeze", kSwitch, "make the parameters constants of the graphs, as torch.jit.freeze does"},
     {"dry-run", kSwitch, "report, and write nothing"},
     {"force", kSwitch, "replace OUT where it exists"},
 };
@@ -72,6 +73,7 @@ RewriteArgument argument_of(const std::string& text) {
 RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
   RewriteOptions options;
   options.keep_nan = arguments.has("keep-nan");
+  options.freeze = arguments.has("freeze");
   if (arguments.has("device")) {
     const std::string device = arguments.text("device");
     if (device != "cpu" && device != "cuda") {
@@ -212,13 +214,38 @@ void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const 
   });
 }
 
+// Whether `path` is `folder`, or lies in it.
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  return std::ranges::mismatch(folder, path).in1 == folder.end();
+}
+
+// OUT may be replaced, and IN stays as it is.
 void check_out(const fs::path& in, const fs::path& out, bool force) {
   std::error_code error;
-  if (fs::equivalent(in, out, error)) {
-    fail(ExitCode::usage, "{}: OUT is IN", out.string());
+  const auto resolved = [](const fs::path& path) {
+    const fs::path full = fs::weakly_canonical(path);
+    return full.has_filename() ? full : full.parent_path();  // without a slash at the end
+  };
+  translating_errors(ExitCode::output, out.string(), [&] {
+    const fs::path from = resolved(in), to = resolved(out);
+    if (from == to || fs::equivalent(in, out, error)) {
+      fail(ExitCode::usage, "{}: OUT is IN", out.string());
+    }
+    if (lies_in(from, to) || lies_in(to, from)) {
+      fail(ExitCode::usage, "{}: OUT {} IN", out.string(),
+           lies_in(from, to) ? "contains" : "lies in");
+    }
+  });
+  if (!fs::exists(out, error)) {
+    return;
   }
-  if (fs::exists(out, error) && !force) {
+  if (!force) {
     fail(ExitCode::usage, "{} exists (see --force)", out.string());
+  }
+  if (fs::is_directory(out, error) && !fs::is_empty(out, error) &&
+      !fs::exists(out / "bundle.json", error)) {
+    fail(ExitCode::usage, "{} is a folder and no bundle, which --force does not replace",
+         out.string());
   }
 }
 

@@ -58,6 +58,7 @@ inline torch::jit::Module attention_model(const std::string& code) {
   module.register_attribute("training", c10::BoolType::get(), false);
   module.register_buffer("identity", at::eye(8));
   module.register_buffer("tril", at::ones({1, 1, 16, 16}, at::kBool).tril());
+  module.register_buffer("triangle", at::ones({16, 16}).tril());
   module.register_buffer("slots", at::arange(16));
   module.register_buffer("bias", at::randn({1, 3, 1, 1}));
   module.register_buffer("shifted", at::randint(2, {2, 4, 4}, at::kFloat) * -100);

@@ -52,11 +52,11 @@ class OwnAttention(nn.Module):
         self.register_buffer("bias", torch.ones(64, 64, dtype=torch.bool).tril()[None, None])
         self.apply_mask = apply
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """[B, T] -> [B, T, 32]."""
+    def forward(self, ids: Tensor, *padding: Tensor) -> Tensor:
+        """[B, T] -> [B, T, 32]; padding [B, T] is 0 where a key is one."""
         x = self.embedding(ids)
         q, k, v = self.qkv(x).view(x.size(0), x.size(1), 4, 24).transpose(1, 2).split(8, -1)
-        weights = self.apply_mask(self, torch.matmul(q, k.transpose(2, 3))).softmax(-1)
+        weights = self.apply_mask(self, torch.matmul(q, k.transpose(2, 3)), *padding).softmax(-1)
         return torch.matmul(weights, v).transpose(1, 2).reshape(x.size(0), x.size(1), 32)
 
 
@@ -98,15 +98,20 @@ class ShiftedWindows(nn.Module):
         return torch.matmul(weights, v).transpose(1, 2).reshape(-1, 16, 16)
 
 
-def dialect_of_transformers_4(module: OwnAttention, scores: Tensor) -> Tensor:
-    scores = scores / torch.full([], 8**0.5)
+def dialect_of_transformers_4(module: OwnAttention, scores: Tensor, *padding: Tensor) -> Tensor:
+    scores, lowest = scores / torch.full([], 8**0.5), torch.finfo(scores.dtype).min
     rows, keys = scores.size(-2), scores.size(-1)
     visible = module.bias[:, :, keys - rows : keys, :keys]
-    return torch.where(visible, scores, torch.full([], torch.finfo(scores.dtype).min))
+    scores = torch.where(visible, scores, torch.full([], lowest))
+    for mask in padding:
+        scores = scores + (1.0 - mask[:, None, None, :].to(scores.dtype)) * lowest
+    return scores
 
 
-def dialect_of_megatron(module: OwnAttention, scores: Tensor) -> Tensor:
+def dialect_of_megatron(module: OwnAttention, scores: Tensor, *padding: Tensor) -> Tensor:
     hidden = module.bias[:, :, : scores.size(2), : scores.size(3)].logical_not()
+    for mask in padding:
+        hidden = hidden | (mask[:, None, None, :] < 0.5)
     return (scores * 0.125).masked_fill(hidden, -10000.0)
 
 
@@ -236,6 +241,13 @@ class Models(unittest.TestCase):
         calls = self.rewrite(gpt2("input_ids", attention="sdpa"), (ids(2, 7),))
         self.assertEqual(calls, [])
         self.assertEqual(self.report["sdpa_calls"], 2)
+        model = gpt2("input_ids", "attention_mask", attention="sdpa")  # an additive mask
+        self.assertEqual(self.rewrite(model, (ids(2, 7), mask(2, 7, True))), [])
+        self.assertEqual(self.report["sdpa_calls"], 2)
+        command = [HOST, "rewrite", self.folder / "before.pt", "--dry-run", "--plugin", PLUGIN]
+        result = subprocess.run([*command, "--require", "1"], capture_output=True, check=False)
+        self.assertEqual(result.stdout.decode(), "0 of 2: exported with SDPA, nothing to gain\n")
+        self.assertEqual(result.returncode, 1)
 
     def test_dialect_of_transformers_4(self) -> None:
         calls = self.rewrite(OwnAttention(dialect_of_transformers_4), (ids(2, 7),))
@@ -243,6 +255,21 @@ class Models(unittest.TestCase):
         # The square root of 8 divides: no product equals that, so it stays.
         self.assertIn("no product equals", calls[0]["note"])
         self.at_lengths()
+
+    def with_left_padding(self, apply: object) -> list[dict]:
+        example = (ids(2, 7), mask(2, 7, True))
+        calls = self.rewrite(OwnAttention(apply), example, "--input", "B,T", "--input", "B,T")
+        self.at_lengths(lambda batch, length: mask(batch, length, True))
+        return calls
+
+    def test_left_padding_of_transformers_4(self) -> None:
+        calls = self.with_left_padding(dialect_of_transformers_4)
+        # The causal fill stays, beside which keys of padding count in rows that see nothing else.
+        self.assert_routed(calls, (ATTENTION, "additive"))
+        self.assertIn("a finite fill hides", calls[0]["note"])
+
+    def test_left_padding_of_megatron(self) -> None:
+        self.assert_routed(self.with_left_padding(dialect_of_megatron), (ATTENTION, "boolean, filled"))
 
     def test_megatron(self) -> None:
         calls = self.rewrite(OwnAttention(dialect_of_megatron), (ids(2, 7),))
@@ -256,7 +283,8 @@ class Models(unittest.TestCase):
         self.at_lengths(lambda batch, length: mask(batch, length, False))
         calls = self.rewrite(bert(), example)
         self.assert_routed(calls, *[(ATTENTION, "additive")] * 2)
-        self.at_lengths(lambda batch, length: mask(batch, length, False))
+        for left in (False, True):
+            self.at_lengths(lambda batch, length, left=left: mask(batch, length, left))
 
     def test_t5(self) -> None:
         calls = self.rewrite(t5(), (ids(2, 7), ids(2, 5)), "--input", "B,T", "--input", "B,U")
@@ -337,12 +365,25 @@ class Command(unittest.TestCase):
             self.assertIn(routed, text)
             self.assertIn("both raise in 2 of 6" if command[0] == "verify" else "plugin: 12 of 12 softmax calls", text)
 
+    def test_freeze(self) -> None:
+        module = torch.jit.trace(nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), torch.ones(2, 3))
+        path, out = self.folder / "linear.pt", self.folder / "frozen.pt"
+        module.save(str(path))
+        self.assertEqual(self.run_rewrite(path, out, "--freeze", "--require", 1)[0], 0)
+        torch.ops.load_library(PLUGIN)
+        frozen, x = torch.jit.load(out), torch.randn(4, 3)
+        self.assertEqual(list(frozen.parameters()), [])
+        torch.testing.assert_close(frozen(x), module(x))
+
     def test_codes(self) -> None:
         out = self.folder / "out.pt"
         code, text = self.run_rewrite(self.model, out, "--require", 2)
         self.assertEqual(code, 1, text)
         self.assertFalse(out.exists())
-        self.assertEqual(self.run_rewrite(self.model, self.model, "--force")[0], 2)
+        code, text = self.run_rewrite(self.model, self.folder / "." / "model.pt", "--force")
+        self.assertEqual((code, "OUT is IN" in text), (2, True), text)
+        code, text = self.run_rewrite(self.model, self.folder, "--force")
+        self.assertEqual((code, "OUT contains IN" in text), (2, True), text)
         code, text = self.run_rewrite(self.model, "--dry-run")
         self.assertEqual(code, 0, text)
         self.assertIn("1 of 1 softmax calls routed", text)

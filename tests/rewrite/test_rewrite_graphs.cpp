@@ -77,6 +77,12 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
       {"  w = torch.where(self.tril[:, :, :s.size(2), :s.size(3)], s * 0.25, "
        "-3.4028234663852886e38).softmax(-1)\n",
        kAttention, "causal", ""},
+      // minGPT's.
+      {"  w = s.masked_fill(self.triangle[:s.size(2), :s.size(3)] == 0, "
+       "float('-inf')).softmax(-1)\n",
+       kAttention, "causal", ""},
+      {"  w = s.masked_fill(self.tril[:, :, :s.size(2), :s.size(3)] == True, -1.0).softmax(-1)\n",
+       kAttention, "boolean, filled", ""},
       {"  m = torch.arange(s.size(3)).unsqueeze(0) <= torch.arange(s.size(2)).unsqueeze(1)\n"
        "  a = torch.where(m, 0.0, -3.4028234663852886e38).to(6)\n"
        "  w = (s * 0.25 + a).softmax(-1)\n",
