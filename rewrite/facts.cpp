@@ -106,10 +106,15 @@ std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const 
              : std::nullopt;
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): it follows the inputs.
 std::optional<double> Facts::number(const jit::Value* value) const {
   const std::optional<c10::IValue> constant = constant_value(value);
   if (constant && constant->isScalar() && !constant->isComplexDouble()) {
     return constant->toScalar().toDouble();
+  }
+  const jit::Node* node = value->node();
+  if (node->kind() == jit::aten::ScalarImplicit || node->kind() == jit::aten::Float) {
+    return number(node->input(0));
   }
   const Fact& fact = of(value);
   if (fact.sizes && fact.sizes->empty() && fact.element &&
@@ -252,6 +257,11 @@ void Facts::visit(jit::Node* node) {
       return;
     }
     fact = fact_of_constant(value->toTensor());
+  } else if (node->kind() == jit::prim::NumToTensor) {
+    fact.sizes.emplace();
+    if (const std::optional<int64_t> known = integer(node->input()).known()) {
+      fact.element = constant(static_cast<double>(*known));
+    }
   } else {
     fact = fact_by_rule(*this, node);
   }

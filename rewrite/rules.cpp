@@ -2,6 +2,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -53,6 +54,17 @@ Fact unary(Facts& facts, jit::Node* node) {
   fact.element = nullptr;
   if (fact.dtype && !c10::isFloatingType(*fact.dtype)) {
     fact.dtype.reset();
+  }
+  return fact;
+}
+
+// A root that is exact, such as that of 64 in attention's scale, whatever the default dtype is.
+Fact power(Facts& facts, jit::Node* node) {
+  Fact fact = unary(facts, node);
+  const std::optional<double> base = facts.number(node->input(0));
+  if (base && facts.number(node->input(1)) == 0.5) {  // NOLINT(*-magic-numbers)
+    const double root = std::round(std::sqrt(*base));
+    fact.element = root * root == *base ? constant(root) : nullptr;
   }
   return fact;
 }
@@ -371,6 +383,7 @@ const std::unordered_map<std::string, Rule>& rules() {
                                                             {"diff", difference},
                                                             {"masked_fill", masked_fill},
                                                             {"to", cast},
+                                                            {"pow", power},
                                                             {"type_as", cast},
                                                             {"add", addition},
                                                             {"sub", addition},
@@ -394,9 +407,8 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
     share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
     share(smaller, {"min", "max"});
-    share(unary,
-          {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg", "exp",
-           "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
+    share(unary, {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "neg", "exp",
+                  "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
     return rules;
   }();
   return *table;

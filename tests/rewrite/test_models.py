@@ -181,9 +181,13 @@ class Models(unittest.TestCase):
 
     def rewrite(self, model: nn.Module, example: tuple[Tensor, ...], *options: str) -> list[dict]:
         """Sets self.traced and self.rewritten; the report of each softmax."""
+        before = self.folder / "before.pt"
         model = model.eval().requires_grad_(False)
-        before, after = self.folder / "before.pt", self.folder / "after.pt"
         torch.jit.trace(model, example, check_trace=False).save(str(before))
+        return self.rewrite_file(before, *options)
+
+    def rewrite_file(self, before: Path, *options: str) -> list[dict]:
+        after = self.folder / "after.pt"
         command = [HOST, "rewrite", before, after, "--plugin", PLUGIN, "--report", "json", "--force"]
         result = subprocess.run([*command, *options], capture_output=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr.decode())
@@ -255,6 +259,14 @@ class Models(unittest.TestCase):
         # The square root of 8 divides: no product equals that, so it stays.
         self.assertIn("no product equals", calls[0]["note"])
         self.at_lengths()
+
+    def test_kept_file_of_transformers_4(self) -> None:
+        calls = self.rewrite_file(Path(__file__).with_name("transformers_4.pt"), "--require", "2")
+        self.assert_routed(calls, *[(ATTENTION, "causal")] * 2)
+        self.assertEqual({call["form"] for call in calls}, {"div, where, softmax"})
+        self.assertNotIn("aten::where", str(self.rewritten.inlined_graph))
+        self.at_lengths()
+        self.assert_equal(ids(1, 65))  # longer than the positions: an error
 
     def with_left_padding(self, apply: object) -> list[dict]:
         example = (ids(2, 7), mask(2, 7, True))
