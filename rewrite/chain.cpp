@@ -271,6 +271,8 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
   }
   take_masks(chain, facts, writes, keep_nan);
   take_scale(chain, facts, writes);
+  // Where ATen makes such a row NaN, keys that a rule hides are 0.
+  chain.mask.may_hide_rows |= chain.mask.has_rule() && !are_unmasked(chain.input, facts);
   if (chain.form.size() == 1) {
     take_linear(chain, writes);
   }

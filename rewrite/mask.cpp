@@ -30,6 +30,16 @@ std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, ji
   return result;
 }
 
+// Whether keys with this fill have no weight in any row that sees a key. Below -inf an earlier mask
+// may make a row NaN, of which the operator makes the keys that a rule hides 0.
+bool is_rule_for(double fill, const jit::Value* scores, const Facts& facts, bool keep_nan) {
+  const bool is_infinite = std::isinf(fill) && fill < 0;
+  const std::optional<c10::ScalarType>& dtype = facts.of(scores).dtype;
+  return (is_infinite && !keep_nan) ||
+         ((is_infinite || (dtype && hides_for_certain(fill, *dtype))) &&
+          are_unmasked(scores, facts));
+}
+
 // Scores of which `fill` replaces those where the mask is `hidden` (or not `visible`).
 std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Value* mask,
                                   bool mask_is_hidden, double fill, Facts& facts, bool keep_nan,
@@ -46,9 +56,7 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
   const std::optional<Rule> rule =
       taken.may_broadcast ? std::nullopt
                           : rule_of_mask(visible, *mask_fact.sizes, *fact.sizes, facts);
-  if (rule && rule->is_causal &&
-      (is_infinite ||
-       (fact.dtype && hides_for_certain(fill, *fact.dtype) && are_unmasked(scores, facts)))) {
+  if (rule && rule->is_causal && is_rule_for(fill, scores, facts, keep_nan)) {
     taken.is_causal = true;
     taken.has_finite_rule = !is_infinite;
     return result;
@@ -80,7 +88,7 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
 }
 
 // Whether each key's addend is 0, or hides it for certain, by the causal rule.
-bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& facts) {
+bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& facts, bool keep_nan) {
   const ExpressionPtr& element = addend.element;
   const Fact& scores = facts.of(applied.scores);
   if (applied.mask.may_broadcast || !element || element->kind != Kind::select ||
@@ -92,8 +100,7 @@ bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& fac
   const ExpressionPtr visible = hides ? negation(element->condition) : element->condition;
   const std::optional<Rule> rule = rule_of_mask(visible, *addend.sizes, *scores.sizes, facts);
   return rule && rule->is_causal && (hides || is_constant(element->a, 0)) &&
-         hides_for_certain(fill, *scores.dtype) &&
-         (std::isinf(fill) || are_unmasked(applied.scores, facts));
+         is_rule_for(fill, applied.scores, facts, keep_nan);
 }
 
 std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* addend,
@@ -111,7 +118,7 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
   }
   const std::vector<double> numbers = choices(mask_fact.element);
   Mask& taken = result->mask;
-  if (is_causal_addend(*result, mask_fact, facts)) {
+  if (is_causal_addend(*result, mask_fact, facts, keep_nan)) {
     taken.is_causal = true;
     taken.has_finite_rule =
         std::ranges::all_of(numbers, [](double each) { return std::isfinite(each); });

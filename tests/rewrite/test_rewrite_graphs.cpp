@@ -216,6 +216,16 @@ TEST_CASE("dropout in training mode stays, and the softmax before it is routed",
   CHECK(graph.find("aten::dropout") != std::string::npos);
 }
 
+TEST_CASE("dropout in eval mode behind attention's softmax is removed", "[rewrite]") {
+  const std::string lines =
+      "  p = torch.dropout((s * 0.5).masked_fill(keys > queries, float('-inf')).softmax(-1), 0.5, "
+      "False)\n  w = torch.matmul(p, k)\n";
+  check({lines.c_str(), kAttention, "causal", ""});
+  const Rewritten model = rewritten(lines);
+  const std::string graph = model.module.get_method("forward").graph()->toString();
+  CHECK(graph.find("aten::dropout") == std::string::npos);
+}
+
 TEST_CASE("a softmax in a loop and in a branch is routed", "[rewrite]") {
   check({"  w = s\n  for i in range(3):\n    w = (w * 0.5).softmax(-1)\n", kPlain, "none",
          "dimensions is unknown"});
