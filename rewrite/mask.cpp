@@ -30,8 +30,8 @@ std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, ji
   return result;
 }
 
-// Whether keys with this fill have no weight in any row that sees a key. Below -inf an earlier mask
-// may make a row NaN, of which the operator makes the keys that a rule hides 0.
+// Whether a key with this fill has no weight in a row that sees a key. Under -inf the scores may
+// have a fill already, but a row that ATen makes NaN has zeros then.
 bool is_rule_for(double fill, const jit::Value* scores, const Facts& facts, bool keep_nan) {
   const bool is_infinite = std::isinf(fill) && fill < 0;
   const std::optional<c10::ScalarType>& dtype = facts.of(scores).dtype;

@@ -30,8 +30,8 @@ struct RewriteOptions {
   /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such
   /// a mask is left to ATen, unless every row is proved to see a key.
   bool keep_nan = false;
-  /// Makes the attributes constants of the graphs first, as torch::jit::freeze does, and keeps every
-  /// method. The module then stays on its device.
+  /// Makes the attributes constants of the graphs first, as torch::jit::freeze does, and keeps
+  /// every method. The module then stays on its device.
   bool freeze = false;
 };
 
