@@ -7,13 +7,13 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr int64_t kMostParts = 256;
+constexpr int64_t kMaxParts = 256;
 
 ExpressionPtr make(Expression expression) {
   for (const ExpressionPtr& part : {expression.a, expression.b, expression.condition}) {
     expression.parts += part ? part->parts : 0;
   }
-  if (expression.parts > kMostParts) {
+  if (expression.parts > kMaxParts) {
     return nullptr;
   }
   return std::make_shared<const Expression>(std::move(expression));

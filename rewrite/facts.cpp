@@ -41,6 +41,9 @@ ExpressionPtr element_of_constant(const at::Tensor& tensor) {
 
 // An element of which nothing else is known.
 ExpressionPtr element_of(jit::Value* tensor, const Fact& fact) {
+  if (!fact.sizes) {
+    return nullptr;
+  }
   const bool may_be_nan = !fact.dtype || !c10::isIntegralType(*fact.dtype, /*includeBool=*/true);
   return element(tensor, static_cast<int64_t>(fact.sizes->size()), may_be_nan);
 }
@@ -269,7 +272,7 @@ void Facts::visit(jit::Node* node) {
     Fact& kept = facts_[each] = fact;
     if (writes_.reach(each)) {
       kept.element = nullptr;
-    } else if (!kept.element && kept.sizes && each->type()->isSubtypeOf(*c10::TensorType::get())) {
+    } else if (!kept.element && each->type()->isSubtypeOf(*c10::TensorType::get())) {
       kept.element = element_of(each, kept);
     }
   }

@@ -45,11 +45,11 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
                                   bool mask_is_hidden, double fill, Facts& facts, bool keep_nan,
                                   std::string& note, size_t most_rank) {
   std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts, most_rank);
-  if (!result) {
+  const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
+  if (!result || !fact.sizes || !mask_fact.sizes) {
     note = "the number of dimensions of the scores or the mask is unknown";
     return std::nullopt;
   }
-  const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
   Mask& taken = result->mask;
   const bool is_infinite = std::isinf(fill) && fill < 0;
   const ExpressionPtr visible = mask_is_hidden ? negation(mask_fact.element) : mask_fact.element;
@@ -91,8 +91,8 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
 bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& facts, bool keep_nan) {
   const ExpressionPtr& element = addend.element;
   const Fact& scores = facts.of(applied.scores);
-  if (applied.mask.may_broadcast || !element || element->kind != Kind::select ||
-      !is_uniform(element->a) || !is_uniform(element->b)) {
+  if (applied.mask.may_broadcast || !addend.sizes || !scores.sizes || !element ||
+      element->kind != Kind::select || !is_uniform(element->a) || !is_uniform(element->b)) {
     return false;
   }
   const bool hides = is_constant(element->b, 0) && element->a->number < 0;
@@ -107,7 +107,7 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
                                  Facts& facts, bool keep_nan, std::string& note, size_t most_rank) {
   std::optional<AppliedMask> result = broadcast_to(scores, addend, node, facts, most_rank);
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(addend);
-  if (!result || mask_fact.sizes->empty()) {
+  if (!result || !mask_fact.sizes || mask_fact.sizes->empty()) {
     note = result ? "a number is added" : "the number of dimensions of an addend is unknown";
     return std::nullopt;
   }
