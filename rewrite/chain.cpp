@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace warpfuse::rewriting {
 namespace {
@@ -80,25 +81,40 @@ void skip_widening(Chain& chain, Facts& facts) {
   }
 }
 
-void take_mask(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
-  jit::Node* node = chain.input->node();
-  std::string note;
-  const std::optional<AppliedMask> applied = applied_mask(node, facts, keep_nan, note);
-  if (!applied) {
-    chain.note = note;
-    return;
-  }
-  if (!is_used_once(chain.input)) {
-    chain.note = "the masked scores have another use";
-    return;
-  }
+// Takes a mask before those that were taken; whether that is equal.
+bool take(const AppliedMask& applied, Chain& chain, Facts& facts, const Writes& writes,
+          bool keep_nan) {
+  const Mask& mask = applied.mask;
   const bool movable =
-      may_move(chain.input, writes, chain.note) && may_move(applied->scores, writes, chain.note) &&
-      (applied->mask.tensor == nullptr || may_move(applied->mask.tensor, writes, chain.note));
-  if (movable) {
+      may_move(chain.input, writes, chain.note) && may_move(applied.scores, writes, chain.note) &&
+      (mask.positions == nullptr || may_move(mask.positions, writes, chain.note)) &&
+      std::ranges::all_of(mask.tensors, [&](const Mask::Tensor& tensor) {
+        return may_move(tensor.value, writes, chain.note);
+      });
+  const std::optional<Mask> both =
+      movable ? combined(mask, chain.mask, facts, keep_nan, chain.note) : std::nullopt;
+  if (both) {
+    chain.mask = *both;
+    chain.input = applied.scores;
+  }
+  return both.has_value();
+}
+
+void take_masks(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
+  for (;;) {
+    jit::Node* node = chain.input->node();
+    const std::optional<AppliedMask> applied = applied_mask(node, facts, keep_nan, chain.note);
+    if (!applied) {
+      return;
+    }
+    if (!is_used_once(chain.input)) {
+      chain.note = "the masked scores have another use";
+      return;
+    }
+    if (!take(*applied, chain, facts, writes, keep_nan)) {
+      return;
+    }
     chain.form.insert(chain.form.begin(), node->kind().toUnqualString());
-    chain.mask = applied->mask;
-    chain.input = applied->scores;
   }
 }
 
@@ -136,6 +152,33 @@ void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
     }
     return;
   }
+}
+
+// The chain with the mask of windows and all before it, if the scores end in one.
+std::optional<Chain> with_windows(Chain& chain, Facts& facts, const Writes& writes, bool keep_nan) {
+  const std::optional<Windows> windows = windows_of(chain.input, facts, keep_nan, chain.note);
+  if (!windows) {
+    return std::nullopt;
+  }
+  Chain whole = chain;
+  if (!take(windows->applied, whole, facts, writes, keep_nan)) {
+    chain.note = whole.note;
+    return std::nullopt;
+  }
+  whole.windows = windows;
+  whole.input = windows->split->input(0);
+  const char* const masked = windows->merge->input(0)->node()->kind().toUnqualString();
+  whole.form.insert(whole.form.begin(), {"view", masked, "view"});
+  take_masks(whole, facts, writes, keep_nan);
+  take_scale(whole, facts, writes);
+  const c10::Symbol kind = whole.input->node()->kind();
+  if ((kind != jit::aten::matmul && kind != jit::aten::bmm) ||  // others may be no view of windows
+      !is_same_in_batch(whole.mask, facts) || !may_move(whole.input, writes, chain.note)) {
+    chain.note = whole.note.empty() ? "the mask of windows is not alone on a product of activations"
+                                    : whole.note;
+    return std::nullopt;
+  }
+  return whole;
 }
 
 // The only use of the log-probabilities takes one of each row.
@@ -223,12 +266,17 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
     return chain;
   }
   skip_widening(chain, facts);
-  take_mask(chain, facts, writes, keep_nan);
+  if (std::optional<Chain> whole = with_windows(chain, facts, writes, keep_nan)) {
+    chain = *std::move(whole);
+  }
+  take_masks(chain, facts, writes, keep_nan);
   take_scale(chain, facts, writes);
+  // Where ATen makes such a row NaN, keys that a rule hides are 0.
+  chain.mask.may_hide_rows |= chain.mask.has_rule() && !are_unmasked(chain.input, facts);
   if (chain.form.size() == 1) {
     take_linear(chain, writes);
   }
-  chain.is_attention = chain.scale != 1 || chain.mask.kind != Mask::Kind::none;
+  chain.is_attention = chain.scale != 1 || !chain.mask.is_none();
   return chain;
 }
 

@@ -7,7 +7,15 @@ namespace {
 
 using Kind = Expression::Kind;
 
+constexpr int64_t kMaxParts = 256;
+
 ExpressionPtr make(Expression expression) {
+  for (const ExpressionPtr& part : {expression.a, expression.b, expression.condition}) {
+    expression.parts += part ? part->parts : 0;
+  }
+  if (expression.parts > kMaxParts) {
+    return nullptr;
+  }
   return std::make_shared<const Expression>(std::move(expression));
 }
 
@@ -22,6 +30,29 @@ std::optional<Coordinate> composed(const Coordinate& inner, const std::vector<Co
   return Coordinate{outer[inner.dim].dim, outer[inner.dim].offset + inner.offset};
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): it follows the tree.
+bool are_same(const ExpressionPtr& x, const ExpressionPtr& y) {
+  if (!x || !y || x == y) {
+    return x == y;
+  }
+  return x->kind == y->kind && x->number == y->number && x->coordinate == y->coordinate &&
+         x->tensor == y->tensor && x->at == y->at && are_same(x->a, y->a) && are_same(x->b, y->b) &&
+         are_same(x->condition, y->condition);
+}
+
+// Whether the second condition holds exactly where the first does not.
+bool are_opposite(const ExpressionPtr& x, const ExpressionPtr& y) {
+  return (x->kind == Kind::negation && are_same(x->a, y)) ||
+         (y->kind == Kind::negation && are_same(y->a, x));
+}
+
+bool is_condition(const ExpressionPtr& x) {
+  return x->kind == Kind::less || x->kind == Kind::less_equal || x->kind == Kind::equal ||
+         x->kind == Kind::both || x->kind == Kind::negation;
+}
+
+bool has_float(const ExpressionPtr& x) { return x->kind == Kind::element && x->may_be_nan; }
+
 }  // namespace
 
 bool is_uniform(const ExpressionPtr& expression) {
@@ -34,8 +65,24 @@ ExpressionPtr coordinate(int64_t dim, int64_t offset) {
   return make({.kind = Kind::coordinate, .coordinate = {dim, offset}});
 }
 
-ExpressionPtr element(torch::jit::Value* tensor, int64_t rank) {
-  Expression expression{.kind = Kind::element, .tensor = tensor};
+std::vector<double> choices(const ExpressionPtr& expression) {
+  if (is_uniform(expression)) {
+    return {expression->number};
+  }
+  if (!expression || expression->kind != Kind::select) {
+    return {};
+  }
+  std::vector<double> all = choices(expression->a);
+  const std::vector<double> others = choices(expression->b);
+  if (all.empty() || others.empty()) {
+    return {};
+  }
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+ExpressionPtr element(torch::jit::Value* tensor, int64_t rank, bool may_be_nan) {
+  Expression expression{.kind = Kind::element, .tensor = tensor, .may_be_nan = may_be_nan};
   for (int64_t dim = 0; dim < rank; ++dim) {
     expression.at.push_back({dim, 0});
   }
@@ -54,6 +101,9 @@ ExpressionPtr compare(Kind kind, const ExpressionPtr& a, const ExpressionPtr& b)
     return constant(kind == Kind::less         ? a->number < b->number
                     : kind == Kind::less_equal ? a->number <= b->number
                                                : a->number == b->number);
+  }
+  if (kind == Kind::equal && is_condition(a) && (is_constant(b, 0) || is_constant(b, 1))) {
+    return is_constant(b, 0) ? negation(a) : a;
   }
   return make({.kind = kind, .a = a, .b = b});
 }
@@ -81,11 +131,13 @@ ExpressionPtr negation(const ExpressionPtr& a) {
       return constant(a->number == 0);
     case Kind::negation:
       return a->a;
-    // Of integers and booleans, which all comparisons here are made of.
     case Kind::less:
-      return make({.kind = Kind::less_equal, .a = a->b, .b = a->a});
     case Kind::less_equal:
-      return make({.kind = Kind::less, .a = a->b, .b = a->a});
+      if (!has_float(a->a) && !has_float(a->b)) {
+        return make(
+            {.kind = a->kind == Kind::less ? Kind::less_equal : Kind::less, .a = a->b, .b = a->a});
+      }
+      [[fallthrough]];
     default:
       return make({.kind = Kind::negation, .a = a});
   }
@@ -96,8 +148,20 @@ ExpressionPtr select(const ExpressionPtr& condition, const ExpressionPtr& a,
   if (is_uniform(condition)) {
     return condition->number != 0 ? a : b;
   }
-  return condition && a && b ? make({.kind = Kind::select, .a = a, .b = b, .condition = condition})
-                             : nullptr;
+  if (!condition || !a || !b) {
+    return nullptr;
+  }
+  // Where one is chosen, its own choice by the same condition is known.
+  if (a->kind == Kind::select && are_same(a->condition, condition)) {
+    return select(condition, a->a, b);
+  }
+  if (b->kind == Kind::select && are_same(b->condition, condition)) {
+    return select(condition, a, b->b);
+  }
+  if (b->kind == Kind::select && are_opposite(b->condition, condition)) {
+    return select(condition, a, b->a);
+  }
+  return make({.kind = Kind::select, .a = a, .b = b, .condition = condition});
 }
 
 ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor) {
@@ -132,7 +196,9 @@ ExpressionPtr reindexed(const ExpressionPtr& expression,
                          : coordinate(at->dim, at->offset);
     }
     case Kind::element: {
-      Expression result{.kind = Kind::element, .tensor = expression->tensor};
+      Expression result{.kind = Kind::element,
+                        .tensor = expression->tensor,
+                        .may_be_nan = expression->may_be_nan};
       for (const Coordinate& each : expression->at) {
         const std::optional<Coordinate> at = composed(each, coordinates);
         if (!at) {

@@ -27,6 +27,8 @@ struct Integer {
 struct Coordinate {
   int64_t dim = -1;  // -1: none
   int64_t offset = 0;
+
+  bool operator==(const Coordinate&) const = default;
 };
 
 struct Expression;
@@ -50,16 +52,19 @@ struct Expression {
   double number = 0;
   Coordinate coordinate = {};
   torch::jit::Value* tensor = nullptr;
+  bool may_be_nan = false;  // element
   std::vector<Coordinate> at = {};
   ExpressionPtr a = nullptr;
   ExpressionPtr b = nullptr;
   ExpressionPtr condition = nullptr;
+  int64_t parts = 1;  // of the tree
 };
 
 ExpressionPtr constant(double number);
 ExpressionPtr coordinate(int64_t dim, int64_t offset = 0);
-ExpressionPtr element(torch::jit::Value* tensor, int64_t rank);
-// Null where an operand is; simplified where the operands are constants.
+ExpressionPtr element(torch::jit::Value* tensor, int64_t rank, bool may_be_nan);
+// Null where an operand is, or where the tree gets large; simplified where the operands are
+// constants.
 ExpressionPtr compare(Expression::Kind kind, const ExpressionPtr& a, const ExpressionPtr& b);
 ExpressionPtr both(const ExpressionPtr& a, const ExpressionPtr& b);
 ExpressionPtr either(const ExpressionPtr& a, const ExpressionPtr& b);
@@ -76,5 +81,7 @@ ExpressionPtr reindexed(const ExpressionPtr& expression,
 bool is_constant(const ExpressionPtr& expression, double number);
 // The same number everywhere.
 bool is_uniform(const ExpressionPtr& expression);
+// The numbers of a choice of constants; empty for others.
+std::vector<double> choices(const ExpressionPtr& expression);
 
 }  // namespace warpfuse::rewriting

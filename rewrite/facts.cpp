@@ -16,22 +16,36 @@ ExpressionPtr element_of_constant(const at::Tensor& tensor) {
     return constant(tensor.to(at::kCPU).to(at::kDouble).item<double>());
   }
   const int64_t rank = tensor.dim();
-  if (rank == 0 || tensor.is_floating_point() || tensor.is_complex() ||
-      tensor.size(-1) < kSmallestIndexBuffer) {
+  if (rank == 0 || tensor.is_complex() || tensor.size(-1) < kSmallestIndexBuffer) {
     return nullptr;
   }
   const int64_t columns = tensor.size(-1);
-  const at::Tensor values = tensor.to(at::kCPU).to(at::kLong);
-  if (values.numel() == columns &&
-      values.view({columns}).equal(at::arange(columns, values.options()))) {
+  const bool is_square =
+      rank >= 2 && tensor.size(-2) == columns && tensor.numel() == columns * columns;
+  // The first two tell most weights apart.
+  const at::Tensor start = tensor.reshape({-1}).slice(0, 0, 2).to(at::kCPU).to(at::kDouble);
+  const auto first = start[0].item<double>(), second = start[1].item<double>();
+  const auto holds = [&](const at::Tensor& expected) {
+    return tensor.to(at::kCPU).to(at::kDouble).reshape(expected.sizes()).equal(expected);
+  };
+  if (tensor.numel() == columns && first == 0 && second == 1 &&
+      holds(at::arange(columns, at::kDouble))) {
     return coordinate(rank - 1);
   }
-  if (rank >= 2 && tensor.size(-2) == columns && values.numel() == columns * columns &&
-      values.view({columns, columns})
-          .equal(at::ones({columns, columns}, values.options()).tril())) {
+  if (is_square && first == 1 && second == 0 &&
+      holds(at::ones({columns, columns}, at::kDouble).tril())) {
     return compare(Expression::Kind::less_equal, coordinate(rank - 1), coordinate(rank - 2));
   }
   return nullptr;
+}
+
+// An element of which nothing else is known.
+ExpressionPtr element_of(jit::Value* tensor, const Fact& fact) {
+  if (!fact.sizes) {
+    return nullptr;
+  }
+  const bool may_be_nan = !fact.dtype || !c10::isIntegralType(*fact.dtype, /*includeBool=*/true);
+  return element(tensor, static_cast<int64_t>(fact.sizes->size()), may_be_nan);
 }
 
 Fact fact_of_constant(const at::Tensor& tensor) {
@@ -67,7 +81,7 @@ void Facts::set_argument(jit::Value* value, const RewriteArgument& argument) {
     fact.sizes->push_back(named->second);
   }
   if (!writes_.reach(value)) {
-    fact.element = element(value, static_cast<int64_t>(argument.sizes.size()));
+    fact.element = element_of(value, fact);
   }
 }
 
@@ -95,10 +109,15 @@ std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const 
              : std::nullopt;
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): it follows the inputs.
 std::optional<double> Facts::number(const jit::Value* value) const {
   const std::optional<c10::IValue> constant = constant_value(value);
   if (constant && constant->isScalar() && !constant->isComplexDouble()) {
     return constant->toScalar().toDouble();
+  }
+  const jit::Node* node = value->node();
+  if (node->kind() == jit::aten::ScalarImplicit || node->kind() == jit::aten::Float) {
+    return number(node->input(0));
   }
   const Fact& fact = of(value);
   if (fact.sizes && fact.sizes->empty() && fact.element &&
@@ -241,13 +260,20 @@ void Facts::visit(jit::Node* node) {
       return;
     }
     fact = fact_of_constant(value->toTensor());
+  } else if (node->kind() == jit::prim::NumToTensor) {
+    fact.sizes.emplace();
+    if (const std::optional<int64_t> known = integer(node->input()).known()) {
+      fact.element = constant(static_cast<double>(*known));
+    }
   } else {
     fact = fact_by_rule(*this, node);
   }
-  for (const jit::Value* each : node->outputs()) {
+  for (jit::Value* each : node->outputs()) {
     Fact& kept = facts_[each] = fact;
     if (writes_.reach(each)) {
       kept.element = nullptr;
+    } else if (!kept.element && each->type()->isSubtypeOf(*c10::TensorType::get())) {
+      kept.element = element_of(each, kept);
     }
   }
 }

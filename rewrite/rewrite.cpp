@@ -45,36 +45,59 @@ const char* emitted_operator(const Chain& chain) {
   return chain.is_attention ? kAttention : kSoftmax;
 }
 
-const char* mask_name(const Mask& mask) {
-  switch (mask.kind) {
-    case Mask::Kind::none:
-      return "none";
-    case Mask::Kind::causal:
-      return "causal";
-    case Mask::Kind::positions:
-      return "query positions";
-    case Mask::Kind::boolean:
-      return mask.fill ? "boolean, filled" : "boolean";
-    case Mask::Kind::additive:
-      return "additive";
+std::string mask_name(const Mask& mask) {
+  std::string name;
+  const auto add = [&](bool is_there, const char* what) {
+    name += is_there ? (name.empty() ? "" : " + ") + std::string(what) : "";
+  };
+  add(mask.is_none(), "none");
+  add(mask.is_causal, "causal");
+  add(mask.positions != nullptr, "query positions");
+  add(mask.kind == Mask::Kind::boolean, mask.fill ? "boolean, filled" : "boolean");
+  add(mask.kind == Mask::Kind::additive, "additive");
+  return name;
+}
+
+// The tensors of a mask as one.
+jit::Value* mask_tensor(jit::Graph& graph, const Mask& mask) {
+  jit::Value* result = nullptr;
+  for (const Mask::Tensor& tensor : mask.tensors) {
+    jit::Value* value =
+        tensor.is_hidden ? graph.insert(c10::aten::logical_not, {tensor.value}) : tensor.value;
+    if (result == nullptr) {
+      result = value;
+    } else if (mask.kind == Mask::Kind::boolean) {
+      result = graph.insert(c10::aten::logical_and, {result, value});
+    } else {
+      result = graph.insert(c10::aten::add, {result, value});
+    }
   }
-  return "";
+  return result;
 }
 
 // The arguments of scaled_masked_softmax.
 std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& chain) {
   const auto none = [&] { return graph.insertConstant(c10::IValue()); };
   const Mask& mask = chain.mask;
-  jit::Value* attn_mask = none();
-  if (mask.kind == Mask::Kind::boolean || mask.kind == Mask::Kind::additive) {
-    attn_mask =
-        mask.tensor_is_hidden ? graph.insert(c10::aten::logical_not, {mask.tensor}) : mask.tensor;
+  jit::Value* scores = chain.input;
+  jit::Value* attn_mask = mask_tensor(graph, mask);
+  if (chain.windows) {
+    scores = rewriting::by_windows(graph, *chain.windows, scores, attn_mask);
   }
-  return {chain.input,
+  if (attn_mask != nullptr && mask.may_broadcast) {
+    const c10::ListTypePtr tensors = c10::ListType::ofTensors();
+    jit::Node* list =
+        graph.insertNode(graph.createList(tensors->getElementType(), {scores, attn_mask}));
+    jit::Value* equal = graph.insert(c10::aten::broadcast_tensors, {list->output()});
+    jit::Node* unpacked = graph.insertNode(graph.createListUnpack(equal, 2));
+    scores = unpacked->output(0);
+    attn_mask = unpacked->output(1);
+  }
+  return {scores,
           graph.insertConstant(chain.scale),
-          attn_mask,
-          graph.insertConstant(mask.kind == Mask::Kind::causal ? "upper_left" : "none"),
-          mask.kind == Mask::Kind::positions ? mask.tensor : none(),
+          attn_mask != nullptr ? attn_mask : none(),
+          graph.insertConstant(mask.is_causal ? "upper_left" : "none"),
+          mask.positions != nullptr ? mask.positions : none(),
           none(),
           graph.insertConstant(0),
           mask.fill ? graph.insertConstant(*mask.fill) : none()};
@@ -104,7 +127,12 @@ void emit(jit::Graph& graph, const Chain& chain) {
   fused->setScope(chain.softmax->scope());
   graph.insertNode(fused);
   fused->output()->setType(c10::TensorType::get());
-  chain.output->replaceAllUsesWith(fused->output());
+  jit::Value* result = fused->output();
+  if (chain.windows) {
+    const jit::Node* merge = chain.windows->merge;
+    result = graph.insert(merge->kind(), {result, merge->input(1)});
+  }
+  chain.output->replaceAllUsesWith(result);
 }
 
 std::string module_of(const jit::Node* node) {
@@ -197,6 +225,14 @@ void rewrite_graph(const jit::Module& module, const std::string& method,
   jit::EliminateCommonSubexpression(graph);
 }
 
+jit::Module frozen(const jit::Module& module) {
+  std::vector<std::string> methods;
+  for (const jit::Method& method : module.get_methods()) {
+    methods.push_back(method.name());
+  }
+  return jit::freeze(module, methods, /*optimize_numerics=*/false);
+}
+
 }  // namespace
 
 int64_t RewriteReport::routed() const {
@@ -211,6 +247,9 @@ RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
   }
   // Without the optimiser a method is inlined one call deep, and the rest of it is dropped.
   const jit::GraphOptimizerEnabledGuard optimizer(true);
+  if (options.freeze) {
+    module = frozen(module);
+  }
   std::vector<std::pair<std::string, jit::GraphFunction*>> methods;
   for (const jit::Method& method : module.get_methods()) {
     const bool is_asked =

@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "broadcast.h"
+
 namespace warpfuse::rewriting {
 namespace {
 
@@ -19,25 +21,6 @@ std::vector<Coordinate> identity(size_t rank) {
   std::vector<Coordinate> coordinates(rank);
   for (size_t i = 0; i < rank; ++i) {
     coordinates[i].dim = static_cast<int64_t>(i);
-  }
-  return coordinates;
-}
-
-// How a tensor of `from` is read by the coordinates of `to`, aligned at the right. Nothing if a
-// size is neither 1 nor proved equal.
-std::optional<std::vector<Coordinate>> broadcast_coordinates(const Sizes& from, const Sizes& to) {
-  if (from.size() > to.size()) {
-    return std::nullopt;
-  }
-  const size_t shift = to.size() - from.size();
-  std::vector<Coordinate> coordinates(from.size());
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (!from[i].is(1)) {
-      if (from[i] != to[i + shift]) {
-        return std::nullopt;
-      }
-      coordinates[i].dim = static_cast<int64_t>(i + shift);
-    }
   }
   return coordinates;
 }
@@ -323,55 +306,6 @@ const std::unordered_map<std::string, Rule> kRules{
     {"aten::unbind", unbind},       {"prim::ListUnpack", unpacked}, {"aten::index", index}};
 
 }  // namespace
-
-Sizes broadcast(Facts& facts, const Sizes& a, const Sizes& b) {
-  const Sizes &longer = a.size() >= b.size() ? a : b, &shorter = a.size() >= b.size() ? b : a;
-  Sizes result = longer;
-  const size_t shift = longer.size() - shorter.size();
-  for (size_t i = 0; i < shorter.size(); ++i) {
-    Integer& size = result[i + shift];
-    if (size.is(1)) {
-      size = shorter[i];
-    } else if (!shorter[i].is(1) && shorter[i] != size) {
-      size = facts.new_unknown();
-    }
-  }
-  return result;
-}
-
-std::optional<Sizes> broadcast_sizes(Facts& facts, const std::vector<jit::Value*>& operands) {
-  Sizes result;
-  for (jit::Value* operand : operands) {
-    if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
-      continue;  // a number
-    }
-    const std::optional<Sizes>& sizes = facts.of(operand).sizes;
-    if (!sizes) {
-      return std::nullopt;
-    }
-    result = broadcast(facts, result, *sizes);
-  }
-  return result;
-}
-
-std::vector<ExpressionPtr> broadcast_elements(Facts& facts,
-                                              const std::vector<jit::Value*>& operands,
-                                              const std::optional<Sizes>& sizes) {
-  std::vector<ExpressionPtr> elements;
-  for (jit::Value* operand : operands) {
-    const Fact& fact = facts.of(operand);
-    if (const std::optional<double> number = facts.number(operand)) {
-      elements.push_back(constant(*number));
-    } else if (sizes && fact.sizes && is_uniform(fact.element)) {
-      elements.push_back(fact.element);
-    } else {
-      const auto coordinates =
-          sizes && fact.sizes ? broadcast_coordinates(*fact.sizes, *sizes) : std::nullopt;
-      elements.push_back(coordinates ? reindexed(fact.element, *coordinates) : nullptr);
-    }
-  }
-  return elements;
-}
 
 std::optional<Fact> fact_of_view(Facts& facts, jit::Node* node) {
   const auto rule = kRules.find(node->kind().toQualString());

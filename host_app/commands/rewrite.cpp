@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 constexpr const char* kRewriteExamples =
     "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
     "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
-    "  warpfuse rewrite bert.pt bert-fused.pt --input B,T --input B,T --report json\n";
+    "  warpfuse rewrite t5.pt t5-fused.pt --input B,T --input B,U --report json\n";
 
 constexpr Option kRewriteOptions[] = {
     {"in", "IN", "TorchScript file, or bundle folder"},
@@ -40,6 +40,7 @@ constexpr Option kRewriteOptions[] = {
      nullptr, true},
     {"device", "DEVICE", "replaces the device literals of the trace: cpu or cuda"},
     {"keep-nan", kSwitch, "leave masks to ATen that may hide a row throughout, which is NaN there"},
+    {"freeze", kSwitch, "make the parameters constants of the graphs, as torch.jit.freeze does"},
     {"dry-run", kSwitch, "report, and write nothing"},
     {"force", kSwitch, "replace OUT where it exists"},
 };
@@ -72,6 +73,7 @@ RewriteArgument argument_of(const std::string& text) {
 RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
   RewriteOptions options;
   options.keep_nan = arguments.has("keep-nan");
+  options.freeze = arguments.has("freeze");
   if (arguments.has("device")) {
     const std::string device = arguments.text("device");
     if (device != "cpu" && device != "cuda") {
@@ -94,19 +96,21 @@ void print_table(const RewriteReport& report) {
   if (report.softmaxes.empty()) {
     return;
   }
-  size_t module_width = std::string_view("module").size(), form_width = module_width;
+  size_t module_width = std::string_view("module").size(), form_width = module_width,
+         mask_width = form_width;
   for (const RewrittenSoftmax& each : report.softmaxes) {
     module_width = std::max(module_width, each.method.size() + 1 + each.module.size());
     form_width = std::max(form_width, each.form.size());
+    mask_width = std::max(mask_width, each.mask.size());
   }
-  print("\n{:<{}}  {:<{}}  {:<31}  {:<16}  {}\n", "module", module_width, "form", form_width,
-        "operator", "mask", "note");
+  print("\n{:<{}}  {:<{}}  {:<31}  {:<{}}  {}\n", "module", module_width, "form", form_width,
+        "operator", "mask", mask_width, "note");
   for (const RewrittenSoftmax& each : report.softmaxes) {
     const std::string module = each.module.empty() ? each.method : each.method + ":" + each.module;
     const std::string& after =
         each.operator_after.empty() ? each.operator_before : each.operator_after;
-    std::string line = fmt::format("{:<{}}  {:<{}}  {:<31}  {:<16}  {}", module, module_width,
-                                   each.form, form_width, after, each.mask, each.note);
+    std::string line = fmt::format("{:<{}}  {:<{}}  {:<31}  {:<{}}  {}", module, module_width,
+                                   each.form, form_width, after, each.mask, mask_width, each.note);
     line.erase(line.find_last_not_of(' ') + 1);
     print("{}\n", line);
   }
@@ -210,13 +214,38 @@ void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const 
   });
 }
 
+// Whether `path` is `folder`, or lies in it.
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  return std::ranges::mismatch(folder, path).in1 == folder.end();
+}
+
+// OUT may be replaced, and IN stays as it is.
 void check_out(const fs::path& in, const fs::path& out, bool force) {
   std::error_code error;
-  if (fs::equivalent(in, out, error)) {
-    fail(ExitCode::usage, "{}: OUT is IN", out.string());
+  const auto resolved = [](const fs::path& path) {
+    const fs::path full = fs::weakly_canonical(path);
+    return full.has_filename() ? full : full.parent_path();  // without a slash at the end
+  };
+  translating_errors(ExitCode::output, out.string(), [&] {
+    const fs::path from = resolved(in), to = resolved(out);
+    if (from == to || fs::equivalent(in, out, error)) {
+      fail(ExitCode::usage, "{}: OUT is IN", out.string());
+    }
+    if (lies_in(from, to) || lies_in(to, from)) {
+      fail(ExitCode::usage, "{}: OUT {} IN", out.string(),
+           lies_in(from, to) ? "contains" : "lies in");
+    }
+  });
+  if (!fs::exists(out, error)) {
+    return;
   }
-  if (fs::exists(out, error) && !force) {
+  if (!force) {
     fail(ExitCode::usage, "{} exists (see --force)", out.string());
+  }
+  if (fs::is_directory(out, error) && !fs::is_empty(out, error) &&
+      !fs::exists(out / "bundle.json", error)) {
+    fail(ExitCode::usage, "{} is a folder and no bundle, which --force does not replace",
+         out.string());
   }
 }
 

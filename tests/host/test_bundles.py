@@ -28,6 +28,30 @@ folder = pathlib.Path(temporary.name)
 VARIANTS = ("baseline", "fused", "sdpa", "steps")
 
 
+def graph_lines(module, method):
+    """The operators of a method in order, each operand an earlier result, a constant or an attribute."""
+    graph = getattr(module, method).graph.copy()
+    for each in (torch._C._jit_pass_inline, torch._C._jit_pass_dce, torch._C._jit_pass_cse):
+        each(graph)
+    names = {value.debugName(): f"input {i}" for i, value in enumerate(graph.inputs())}
+    lines = []
+
+    def operand(value):
+        node = value.node()
+        if node.kind() == "prim::Constant":
+            return repr(value.toIValue())
+        if node.kind() == "prim::GetAttr":
+            return f"{operand(node.inputsAt(0))}.{node.s('name')}"
+        return names[value.debugName()]
+
+    for node in graph.nodes():
+        assert not list(node.blocks()), node
+        if node.kind() not in ("prim::Constant", "prim::GetAttr"):
+            lines.append(f"{node.kind()}({', '.join(map(operand, node.inputs()))})")
+            names |= {value.debugName(): f"{len(lines)}.{i}" for i, value in enumerate(node.outputs())}
+    return [*lines, *(f"return {operand(value)}" for value in graph.outputs())]
+
+
 class Bundles(HostTestCase):
     @classmethod
     def setUpClass(cls):
@@ -139,6 +163,18 @@ class Bundles(HostTestCase):
         line = json.dumps(text.read_text(encoding="utf-8", errors="strict")).encode() + b"\n"
         result = self.assert_ok(run("tokenize", "--tokenizer", bundles / "baseline-float32", "--json", stdin=line))
         return json.loads(result.stdout)
+
+    def test_the_baseline_rewritten_has_the_graphs_of_the_fused_one(self):
+        out = folder / "rewritten"
+        self.assert_ok(run_with_plugin("rewrite", bundles / "baseline-float32", out))
+        torch.ops.load_library(PLUGIN)
+        rewritten, fused = (
+            torch.jit.load(str(path / "model.pt")) for path in (out, bundles / "fused-float32")
+        )
+        for method in ("prefill", "decode", "forward"):
+            lines = graph_lines(fused, method)
+            self.assertEqual(sum(line.startswith("warpfuse::scaled_masked_softmax") for line in lines), 8)
+            self.assertEqual(graph_lines(rewritten, method), lines)
 
     def test_the_plugin_serves_every_softmax_of_fused_only(self):
         served, calls = self.softmax_calls(self.generated["fused"])

@@ -28,6 +28,33 @@ class Bundles(HostTestCase):
         self.assertFalse((out / "old").exists())
         self.assertEqual(self.leftovers(out), [])
 
+    def test_a_frozen_bundle_runs(self):
+        out = folder / "frozen"
+        self.assert_ok(self.rewrite(baseline, out, "--freeze"))
+        result = generate(out)
+        self.assertEqual(result.stdout, generate(baseline).stdout)
+        calls = toy_bundles.LAYERS * 24
+        self.assertEqual(self.softmax_calls(result), (calls, calls))
+
+    def test_out_is_never_over_in_nor_over_other_folders(self):
+        copy = copy_of(baseline, "careful")
+        before = sorted(path.name for path in copy.iterdir())
+        link = folder / "link-to-careful"
+        link.symlink_to(copy)
+        for out, message in (
+            (link, "OUT is IN"),
+            (copy / "model.pt", "OUT lies in IN"),
+            (copy / "new", "OUT lies in IN"),
+            (folder, "OUT contains IN"),
+        ):
+            self.assert_fails(self.rewrite(copy, out, "--force"), USAGE, message)
+        mine = folder / "mine"
+        mine.mkdir()
+        (mine / "thesis.txt").touch()
+        self.assert_fails(self.rewrite(copy, mine, "--force"), USAGE, mine, "no bundle")
+        self.assertTrue((mine / "thesis.txt").exists())
+        self.assertEqual(sorted(path.name for path in copy.iterdir()), before)
+
     def test_a_failure_leaves_out_as_it_was(self):
         broken, out = copy_of(baseline, "with-a-pipe"), copy_of(baseline, "kept")
         os.mkfifo(broken / "pipe")  # cannot be copied

@@ -69,7 +69,7 @@ class Commands(HostTestCase):
             "build/release": pathlib.Path(HOST).parents[1],
             "gpt2": ROOT / "traced_models" / "wikitext-small",  # a tokenizer
             "traced_models": ROOT / "traced_models",
-            "bert.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
+            "t5.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
         }.items():
             (cls.folder / name).symlink_to(target)
         bare_models.save_causal(cls.folder / "gpt2.pt", positions=1024, vocabulary=50257)

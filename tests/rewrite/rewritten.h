@@ -7,6 +7,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <warpfuse/rewrite.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,8 +58,11 @@ inline torch::jit::Module attention_model(const std::string& code) {
   module.register_attribute("training", c10::BoolType::get(), false);
   module.register_buffer("identity", at::eye(8));
   module.register_buffer("tril", at::ones({1, 1, 16, 16}, at::kBool).tril());
+  module.register_buffer("triangle", at::ones({16, 16}).tril());
   module.register_buffer("slots", at::arange(16));
   module.register_buffer("bias", at::randn({1, 3, 1, 1}));
+  module.register_buffer("shifted", at::randint(2, {2, 4, 4}, at::kFloat) * -100);
+  module.register_buffer("padding", at::full({1, 1, 1, 1}, std::numeric_limits<float>::lowest()));
   std::string source =
       "def forward(self, q: Tensor, k: Tensor, visible: Tensor, addend: Tensor, pos: Tensor):\n"
       "  s = torch.matmul(torch.matmul(q, self.identity), k.transpose(2, 3))\n"
@@ -81,11 +85,11 @@ inline std::vector<c10::IValue> attention_inputs(int64_t batch, int64_t queries,
 inline warpfuse::RewriteOptions attention_options(bool keep_nan = false) {
   return {.methods = {},
           .arguments = {{"forward",
-                         {{{"B", "H", "T", "D"}},
-                          {{"B", "H", "S", "D"}},
+                         {{{"B", "3", "T", "D"}},
+                          {{"B", "3", "S", "D"}},
                           {{"B", "1", "T", "S"}},
                           {{"B", "1", "T", "S"}},
-                          {{"B", "T"}}}}},
+                          {.sizes = {"B", "T"}, .dtype = at::kLong}}}},
           .device = std::nullopt,
           .keep_nan = keep_nan};
 }

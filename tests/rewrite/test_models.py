@@ -25,7 +25,6 @@ except ImportError:
 
 warnings.simplefilter("ignore")
 transformers.logging.set_verbosity_error()
-ROOT = Path(__file__).resolve().parents[2]
 HOST, PLUGIN = os.environ["WARPFUSE_HOST"], os.environ["WARPFUSE_PLUGIN"]
 ATTENTION, SOFTMAX = "warpfuse::scaled_masked_softmax", "warpfuse::softmax"
 VOCABULARY = 96
@@ -52,23 +51,66 @@ class OwnAttention(nn.Module):
         self.register_buffer("bias", torch.ones(64, 64, dtype=torch.bool).tril()[None, None])
         self.apply_mask = apply
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """[B, T] -> [B, T, 32]."""
+    def forward(self, ids: Tensor, *padding: Tensor) -> Tensor:
+        """[B, T] -> [B, T, 32]; padding [B, T] is 0 where a key is one."""
         x = self.embedding(ids)
         q, k, v = self.qkv(x).view(x.size(0), x.size(1), 4, 24).transpose(1, 2).split(8, -1)
-        weights = self.apply_mask(self, torch.matmul(q, k.transpose(2, 3))).softmax(-1)
+        weights = self.apply_mask(self, torch.matmul(q, k.transpose(2, 3)), *padding).softmax(-1)
         return torch.matmul(weights, v).transpose(1, 2).reshape(x.size(0), x.size(1), 32)
 
 
-def dialect_of_transformers_4(module: OwnAttention, scores: Tensor) -> Tensor:
-    scores = scores / torch.full([], 8**0.5)
+class ShiftedWindows(nn.Module):
+    """Attention of windows of 4 x 4 that are shifted by 2, as Swin of transformers 4 has it: its mask is
+    made by the call, or kept."""
+
+    def __init__(self, keep: bool) -> None:
+        super().__init__()
+        self.qkv, self.table = nn.Linear(16, 48), nn.Parameter(torch.randn(49, 2))
+        self.register_buffer("index", torch.randint(0, 49, (16, 16)))
+        self.register_buffer("kept", self.mask(8, 8) if keep else None)
+
+    def windows(self, x: Tensor) -> Tensor:
+        """[B, H, W, C] -> [B * windows, 16, C]."""
+        x = x.view(x.size(0), x.size(1) // 4, 4, x.size(2) // 4, 4, x.size(3))
+        return x.transpose(2, 3).reshape(-1, 16, x.size(-1))
+
+    def mask(self, height: int, width: int) -> Tensor:
+        """[windows, 16, 16] of 0 and -100."""
+        regions = torch.zeros(1, height, width, 1, dtype=torch.float32)
+        for i, rows in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+            for j, columns in enumerate((slice(0, -4), slice(-4, -2), slice(-2, None))):
+                regions[:, rows, columns, :] = 3 * i + j
+        regions = self.windows(regions).view(-1, 16)
+        mask = regions.unsqueeze(1) - regions.unsqueeze(2)
+        return mask.masked_fill(mask != 0, -100.0).masked_fill(mask == 0, 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, H, W, 16] -> [B * windows, 16, 16]."""
+        mask = self.mask(x.size(1), x.size(2)) if self.kept is None else self.kept
+        x = self.windows(torch.roll(x, (-2, -2), (1, 2)))
+        q, k, v = self.qkv(x).reshape(x.size(0), 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        scores = torch.matmul(q * 8**-0.5, k.transpose(2, 3))
+        scores = scores + self.table[self.index.view(-1)].view(16, 16, 2).permute(2, 0, 1).unsqueeze(0)
+        windows = mask.size(0)
+        scores = scores.view(x.size(0) // windows, windows, 2, 16, 16) + mask.unsqueeze(1).unsqueeze(0)
+        weights = scores.view(-1, 2, 16, 16).softmax(-1)
+        return torch.matmul(weights, v).transpose(1, 2).reshape(-1, 16, 16)
+
+
+def dialect_of_transformers_4(module: OwnAttention, scores: Tensor, *padding: Tensor) -> Tensor:
+    scores, lowest = scores / torch.full([], 8**0.5), torch.finfo(scores.dtype).min
     rows, keys = scores.size(-2), scores.size(-1)
     visible = module.bias[:, :, keys - rows : keys, :keys]
-    return torch.where(visible, scores, torch.full([], torch.finfo(scores.dtype).min))
+    scores = torch.where(visible, scores, torch.full([], lowest))
+    for mask in padding:
+        scores = scores + (1.0 - mask[:, None, None, :].to(scores.dtype)) * lowest
+    return scores
 
 
-def dialect_of_megatron(module: OwnAttention, scores: Tensor) -> Tensor:
+def dialect_of_megatron(module: OwnAttention, scores: Tensor, *padding: Tensor) -> Tensor:
     hidden = module.bias[:, :, : scores.size(2), : scores.size(3)].logical_not()
+    for mask in padding:
+        hidden = hidden | (mask[:, None, None, :] < 0.5)
     return (scores * 0.125).masked_fill(hidden, -10000.0)
 
 
@@ -138,9 +180,13 @@ class Models(unittest.TestCase):
 
     def rewrite(self, model: nn.Module, example: tuple[Tensor, ...], *options: str) -> list[dict]:
         """Sets self.traced and self.rewritten; the report of each softmax."""
+        before = self.folder / "before.pt"
         model = model.eval().requires_grad_(False)
-        before, after = self.folder / "before.pt", self.folder / "after.pt"
         torch.jit.trace(model, example, check_trace=False).save(str(before))
+        return self.rewrite_file(before, *options)
+
+    def rewrite_file(self, before: Path, *options: str) -> list[dict]:
+        after = self.folder / "after.pt"
         command = [HOST, "rewrite", before, after, "--plugin", PLUGIN, "--report", "json", "--force"]
         result = subprocess.run([*command, *options], capture_output=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr.decode())
@@ -198,6 +244,13 @@ class Models(unittest.TestCase):
         calls = self.rewrite(gpt2("input_ids", attention="sdpa"), (ids(2, 7),))
         self.assertEqual(calls, [])
         self.assertEqual(self.report["sdpa_calls"], 2)
+        model = gpt2("input_ids", "attention_mask", attention="sdpa")  # an additive mask
+        self.assertEqual(self.rewrite(model, (ids(2, 7), mask(2, 7, True))), [])
+        self.assertEqual(self.report["sdpa_calls"], 2)
+        command = [HOST, "rewrite", self.folder / "before.pt", "--dry-run", "--plugin", PLUGIN]
+        result = subprocess.run([*command, "--require", "1"], capture_output=True, check=False)
+        self.assertEqual(result.stdout.decode(), "0 of 2: exported with SDPA, nothing to gain\n")
+        self.assertEqual(result.returncode, 1)
 
     def test_dialect_of_transformers_4(self) -> None:
         calls = self.rewrite(OwnAttention(dialect_of_transformers_4), (ids(2, 7),))
@@ -205,6 +258,29 @@ class Models(unittest.TestCase):
         # The square root of 8 divides: no product equals that, so it stays.
         self.assertIn("no product equals", calls[0]["note"])
         self.at_lengths()
+
+    def test_kept_file_of_transformers_4(self) -> None:
+        calls = self.rewrite_file(Path(__file__).with_name("transformers_4.pt"), "--require", "2")
+        self.assert_routed(calls, *[(ATTENTION, "causal")] * 2)
+        self.assertEqual({call["form"] for call in calls}, {"div, where, softmax"})
+        self.assertNotIn("aten::where", str(self.rewritten.inlined_graph))
+        self.at_lengths()
+        self.assert_equal(ids(1, 65))  # longer than the positions: an error
+
+    def with_left_padding(self, apply: object) -> list[dict]:
+        example = (ids(2, 7), mask(2, 7, True))
+        calls = self.rewrite(OwnAttention(apply), example, "--input", "B,T", "--input", "B,T")
+        self.at_lengths(lambda batch, length: mask(batch, length, True))
+        return calls
+
+    def test_left_padding_of_transformers_4(self) -> None:
+        calls = self.with_left_padding(dialect_of_transformers_4)
+        # The causal fill stays, beside which keys of padding count in rows that see nothing else.
+        self.assert_routed(calls, (ATTENTION, "additive"))
+        self.assertIn("a finite fill hides", calls[0]["note"])
+
+    def test_left_padding_of_megatron(self) -> None:
+        self.assert_routed(self.with_left_padding(dialect_of_megatron), (ATTENTION, "boolean, filled"))
 
     def test_megatron(self) -> None:
         calls = self.rewrite(OwnAttention(dialect_of_megatron), (ids(2, 7),))
@@ -217,13 +293,17 @@ class Models(unittest.TestCase):
         self.assert_routed(calls, *[(ATTENTION, "additive")] * 2)
         self.at_lengths(lambda batch, length: mask(batch, length, False))
         calls = self.rewrite(bert(), example)
-        self.assert_routed(calls, (ATTENTION, "additive"), (SOFTMAX, "none"))
-        self.at_lengths(lambda batch, length: mask(batch, length, False))
+        self.assert_routed(calls, *[(ATTENTION, "additive")] * 2)
+        for left in (False, True):
+            self.at_lengths(lambda batch, length, left=left: mask(batch, length, left))
 
     def test_t5(self) -> None:
         calls = self.rewrite(t5(), (ids(2, 7), ids(2, 5)), "--input", "B,T", "--input", "B,U")
-        additive, causal = (ATTENTION, "additive"), (ATTENTION, "causal")
-        self.assert_routed(calls, additive, additive, causal, additive, causal, additive)
+        additive, both = (ATTENTION, "additive"), (ATTENTION, "causal + additive")
+        self.assert_routed(calls, additive, additive, both, additive, both, additive)
+        self.at_lengths(lambda batch, length: ids(batch, max(1, length // 2)))
+        calls = self.rewrite(t5(), (ids(2, 7), ids(2, 5)))
+        self.assert_routed(calls, *[additive] * 6)
         self.at_lengths(lambda batch, length: ids(batch, max(1, length // 2)))
 
     def test_vit(self) -> None:
@@ -234,10 +314,19 @@ class Models(unittest.TestCase):
 
     def test_swin(self) -> None:
         calls = self.rewrite(swin(), (torch.randn(2, 3, 32, 32),))
-        # The shifted windows' mask has a row per window of an image, which is not proved to fit.
-        self.assert_routed(calls, *[(ATTENTION, "additive"), (SOFTMAX, "none")] * 2)
+        self.assert_routed(calls, *[(ATTENTION, "additive")] * 4)
         for batch in (1, 2, 5):
             self.assert_equal(torch.randn(batch, 3, 32, 32))
+
+    def test_shifted_windows_of_transformers_4(self) -> None:
+        for keep in (False, True):
+            calls = self.rewrite(ShiftedWindows(keep), (torch.randn(2, 8, 8, 16),))
+            self.assert_routed(calls, (ATTENTION, "additive"))
+            self.assertEqual(calls[0]["form"], "add, view, add, view, softmax")
+            self.assertEqual(calls[0]["note"], "")
+            for batch in (1, 2, 5):
+                self.assert_equal(torch.randn(batch, 8, 8, 16))
+            self.assert_equal(torch.randn(2, 16, 8, 16))  # more windows
 
     def test_a_gpt2_that_was_half_precision(self) -> None:
         calls = self.rewrite(gpt2("input_ids").to(torch.bfloat16), (ids(2, 7),))
@@ -255,68 +344,6 @@ class Models(unittest.TestCase):
             for module in (self.traced, self.rewritten)
         ]
         self.assertLess(abs(math.exp(losses[1] - losses[0]) - 1), 1e-4)
-
-
-class Command(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.model = self.folder / "model.pt"
-        torch.jit.trace(nn.Softmax(-1), torch.ones(2, 3)).save(str(self.model))
-
-    def run_rewrite(self, *arguments: object) -> tuple[int, str]:
-        return self.run_host("rewrite", *arguments)
-
-    def run_host(self, *arguments: object) -> tuple[int, str]:
-        command = [HOST, *map(str, arguments), "--plugin", PLUGIN]
-        result = subprocess.run(command, capture_output=True, check=False)
-        return result.returncode, result.stdout.decode() + result.stderr.decode()
-
-    def test_the_model_of_the_demo(self) -> None:
-        tokenizer, path = ROOT / "traced_models" / "wikitext-small", self.folder / "gpt2.pt"
-        trace = [sys.executable, "-B", ROOT / "scripts" / "trace_gpt2.py", tokenizer, "cpu", path]
-        subprocess.run(trace, check=True)
-        routed = "4 of 4 softmax calls routed to the plugin"
-        for command in (
-            ("verify", "--rewrite", path, path, "--input", "B,T:int64:0..4096", "--batch", "1,3", "--lengths", "1,256,257"),
-            ("generate", "--rewrite", "-m", path, "--tokenizer", tokenizer, "-p", "The river", "-n", 3),
-        ):  # fmt: skip
-            code, text = self.run_host(*command, "--device", "cpu")
-            self.assertEqual(code, 0, text)
-            self.assertIn(routed, text)
-            self.assertIn("both raise in 2 of 6" if command[0] == "verify" else "plugin: 12 of 12 softmax calls", text)
-
-    def test_codes(self) -> None:
-        out = self.folder / "out.pt"
-        code, text = self.run_rewrite(self.model, out, "--require", 2)
-        self.assertEqual(code, 1, text)
-        self.assertFalse(out.exists())
-        self.assertEqual(self.run_rewrite(self.model, self.model, "--force")[0], 2)
-        code, text = self.run_rewrite(self.model, "--dry-run")
-        self.assertEqual(code, 0, text)
-        self.assertIn("1 of 1 softmax calls routed", text)
-        self.assertEqual(self.run_rewrite(self.model, out)[0], 0)
-        code, text = self.run_rewrite(self.model, out)
-        self.assertEqual(code, 2, text)
-        self.assertIn("--force", text)
-        code, text = self.run_rewrite(out, "--dry-run")
-        self.assertIn("0 of 0 softmax calls routed to the plugin, 1 were there", text)
-        no_model = self.folder / "text.pt"
-        no_model.write_text("text")
-        self.assertEqual(self.run_rewrite(no_model, "--dry-run")[0], 3)
-        self.assertEqual(self.run_rewrite(self.model, self.folder / "no" / "out.pt")[0], 6)
-
-    def test_an_operator_of_no_library(self) -> None:
-        library = torch.library.Library("warpfuse_test_unknown", "DEF")
-        library.define("twice(Tensor x) -> Tensor")
-        library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
-        module = torch.jit.trace(torch.ops.warpfuse_test_unknown.twice, torch.ones(2))
-        path = self.folder / "unknown.pt"
-        module.save(str(path))
-        code, text = self.run_rewrite(path, "--dry-run")
-        self.assertEqual(code, 4, text)
-        self.assertIn("warpfuse_test_unknown::twice", text)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,15 @@ class ChainMaker {
   // Code that makes w from the scores s.
   std::string code() {
     std::string lines = "  x = s\n";
-    for (int left = pick(4); left > 0; --left) {
-      lines += step();
+    if (pick(4) == 0) {
+      lines += masks();
+    } else {
+      for (int left = pick(4); left > 0; --left) {
+        lines += step();
+      }
+    }
+    if (pick(10) == 0) {
+      lines += windows();
     }
     const std::string softmax =
         one_of({"x.softmax(-1)", "x.softmax(3)", "x.softmax(2)", "x.softmax(-1, dtype=6)",
@@ -51,7 +58,48 @@ class ChainMaker {
          "self.slots[:s.size(3)] > pos.unsqueeze(1).unsqueeze(3)"});
   }
   std::string fill() {
-    return one_of({"float('-inf')", "-10000.0", "-3.4028234663852886e38", "-1.0", "0.0"});
+    return one_of({"float('-inf')", "-10000.0", "-100.0", "-3.4028234663852886e38", "-1.0", "0.0"});
+  }
+  // A scale, and two or three masks one after another.
+  std::string masks() {
+    std::string lines = pick(2) == 0 ? "  x = x * 0.5\n" : "";
+    for (int left = 2 + pick(2); left > 0; --left) {
+      lines += mask();
+    }
+    return lines;
+  }
+  // Scores as one or two windows, which a batch of an odd number does not have, and back.
+  std::string windows() {
+    const std::string form = one_of({"view", "reshape"});
+    const std::string masked =
+        one_of({"y + self.shifted[:, :1, :1].unsqueeze(1).unsqueeze(0)",
+                "y + self.shifted[:, :1, :1].unsqueeze(1)", "y + self.bias",
+                "y + self.padding.unsqueeze(0)", "y.masked_fill(keys > queries, float('-inf'))",
+                "y.masked_fill(self.shifted[:, :1, :1].unsqueeze(1) < 0, -1.0)",
+                "y + torch.where(keys > queries, -100.0, 0.0).to(6)", "y + addend"});
+    const std::string heads = one_of({"n, 3", "n, 3", "n, 3", "3, n"});
+    return "  n = " + std::string(one_of({"2", "1", "1"})) + "\n  y = x." + form +
+           "([s.size(0) // n, " + heads + ", s.size(2), s.size(3)])\n  y = " + masked +
+           "\n  x = y." + form + "([-1, 3, s.size(2), s.size(3)])\n";
+  }
+  std::string mask() {
+    switch (pick(6)) {
+      case 0:
+        return "  x = x.masked_fill(" + hidden() + ", " + fill() + ")\n";
+      case 1:
+        return "  x = torch.where(" + hidden() + ", " + fill() + ", x)\n";
+      case 2:
+        return "  x = x + torch.where(" + hidden() + ", " + fill() + ", 0.0).to(6)\n";
+      case 3:
+        return "  x = x + torch.where(" + hidden() + ", 0.0, -3.4028234663852886e38).to(6)\n";
+      case 4:
+        return "  x = x + self.bias\n";
+      default:
+        return "  x = " +
+               std::string(
+                   one_of({"x + addend.to(6)", "self.padding + x", "x + self.bias * 2.0"})) +
+               "\n";
+    }
   }
   std::string step() {
     const std::string factor = one_of({"0.5", "0.3", "8.0", "-1.0", "torch.tensor(0.25)"});
@@ -97,7 +145,8 @@ Outcome compare(const std::string& code, bool keep_nan) {
     outcome.fused += softmax.operator_after == "warpfuse::scaled_masked_softmax" ? 1 : 0;
     nan_becomes_zero = nan_becomes_zero || softmax.note.find("become 0") != std::string::npos;
   }
-  for (const auto& [batch, queries, keys] : {std::tuple{2, 5, 7}, {1, 1, 1}, {3, 6, 6}}) {
+  for (const auto& [batch, queries, keys] :
+       {std::tuple{2, 5, 7}, {1, 1, 1}, {3, 6, 6}, {4, 3, 3}}) {
     const std::optional<at::Tensor> before =
         result_of(model.original, attention_inputs(batch, queries, keys));
     const std::optional<at::Tensor> after =

@@ -70,13 +70,19 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
       // Causal, by arange and by a buffer.
       {"  t = s.size(2)\n  i = torch.arange(t)\n"
        "  w = s.masked_fill(i.unsqueeze(0) > i.unsqueeze(1), float('-inf')).softmax(-1)\n",
-       kPlain, "none", "not proved to fit"},  // as many keys as queries is not proved
+       kAttention, "boolean", "become 0"},  // as many keys as queries is not proved
       {"  m = torch.arange(s.size(3)).unsqueeze(0) > torch.arange(s.size(2)).unsqueeze(1)\n"
        "  w = s.masked_fill(m, float('-inf')).softmax(-1)\n",
        kAttention, "causal", ""},
       {"  w = torch.where(self.tril[:, :, :s.size(2), :s.size(3)], s * 0.25, "
        "-3.4028234663852886e38).softmax(-1)\n",
        kAttention, "causal", ""},
+      // minGPT's.
+      {"  w = s.masked_fill(self.triangle[:s.size(2), :s.size(3)] == 0, "
+       "float('-inf')).softmax(-1)\n",
+       kAttention, "causal", ""},
+      {"  w = s.masked_fill(self.tril[:, :, :s.size(2), :s.size(3)] == True, -1.0).softmax(-1)\n",
+       kAttention, "boolean, filled", ""},
       {"  m = torch.arange(s.size(3)).unsqueeze(0) <= torch.arange(s.size(2)).unsqueeze(1)\n"
        "  a = torch.where(m, 0.0, -3.4028234663852886e38).to(6)\n"
        "  w = (s * 0.25 + a).softmax(-1)\n",
@@ -85,6 +91,11 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
       {"  m = torch.arange(s.size(3)).unsqueeze(0) > torch.arange(s.size(2)).unsqueeze(1)\n"
        "  w = s.masked_fill(m, -10000.0).softmax(-1)\n",
        kAttention, "boolean, filled", ""},
+      // A mask that makes the scores larger.
+      {"  w = (s[:1] + torch.ones([2, 1, 1, s.size(3)], dtype=6)).softmax(-1)\n", kAttention,
+       "additive", ""},
+      {"  w = s[:, :1].masked_fill(torch.ones([4, 3, 1, 1]) > 2.0, -1.0).softmax(-1)\n", kAttention,
+       "boolean, filled", ""},
       // Shifted: not the operator's rule.
       {"  w = s.masked_fill(keys >= queries, float('-inf')).softmax(-1)\n", kAttention, "boolean",
        "become 0"},
@@ -97,6 +108,78 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
   for (const Expected& expected : cases) {
     check(expected);
   }
+}
+
+TEST_CASE("two masks become one call where that is equal", "[rewrite]") {
+  const std::string causal =
+      "  c = keys > queries\n  h = visible.logical_not()\n  f = addend.to(6)\n"
+      "  m = torch.where(c, -3.4028234663852886e38, 0.0).to(6)\n"
+      "  n = torch.where(c, -10000.0, 0.0).to(6)\n  x = s * 0.5\n";
+  const Expected cases[] = {
+      // A learned bias and the causal rule, in both orders and forms.
+      {"  w = (x + self.bias + m).softmax(-1)\n", kAttention, "causal + additive", ""},
+      {"  w = (x + m + self.bias).softmax(-1)\n", kAttention, "causal + additive", ""},
+      {"  w = (x + self.bias).masked_fill(c, float('-inf')).softmax(-1)\n", kAttention,
+       "causal + additive", ""},
+      {"  w = (x.masked_fill(c, float('-inf')) + self.bias).softmax(-1)\n", kAttention,
+       "causal + additive", ""},
+      {"  w = torch.where(c, -3.4028234663852886e38, x + self.bias).softmax(-1)\n", kAttention,
+       "causal + additive", ""},
+      // An addend of unknown numbers: the rule only where hidden keys have -inf.
+      {"  w = (x + f).masked_fill(c, float('-inf')).softmax(-1)\n", kAttention, "causal + additive",
+       "become 0"},
+      {"  w = (x + f).masked_fill(c, -3.4028234663852886e38).softmax(-1)\n", kAttention,
+       "boolean, filled", "beside an additive one"},
+      {"  w = (x.masked_fill(c, -3.4028234663852886e38) + f).softmax(-1)\n", kAttention, "additive",
+       "a finite fill hides"},
+      // Positions.
+      {"  w = (x + self.bias).masked_fill(keys > pos.unsqueeze(1).unsqueeze(3), float('-inf'))"
+       ".softmax(-1)\n",
+       kAttention, "query positions + additive", "become 0"},
+      {"  w = x.masked_fill(c, float('-inf'))"
+       ".masked_fill(keys > pos.unsqueeze(1).unsqueeze(3), float('-inf')).softmax(-1)\n",
+       kAttention, "causal + query positions", "become 0"},
+      // A boolean mask: a rule goes over its fill, its fill does not go over a rule.
+      {"  w = x.masked_fill(h, float('-inf')).masked_fill(c, float('-inf')).softmax(-1)\n",
+       kAttention, "causal + boolean", "become 0"},
+      {"  w = x.masked_fill(h, -10000.0).masked_fill(c, float('-inf')).softmax(-1)\n", kAttention,
+       "causal + boolean, filled", ""},
+      {"  w = x.masked_fill(c, float('-inf')).masked_fill(h, -10000.0).softmax(-1)\n", kAttention,
+       "boolean, filled", "over keys that a rule hides"},
+      {"  w = x.masked_fill(c, -3.4028234663852886e38).masked_fill(h, float('-inf')).softmax(-1)\n",
+       kAttention, "boolean", "over keys that a rule hides"},
+      // Two tensors.
+      {"  w = x.masked_fill(h, -2.0).masked_fill(keys >= queries, -2.0).softmax(-1)\n", kAttention,
+       "boolean, filled", ""},
+      {"  w = x.masked_fill(h, -2.0).masked_fill(keys >= queries, -1.0).softmax(-1)\n", kAttention,
+       "boolean, filled", "different fills"},
+      {"  w = (x + self.bias + torch.where(visible, 0.0, -100.0).to(6)).softmax(-1)\n", kAttention,
+       "additive", ""},
+      {"  p = torch.where(visible, 0.0, -3.4028234663852886e38).to(6)\n"
+       "  q = torch.where(keys >= queries, -3.4028234663852886e38, 0.0).to(6)\n"
+       "  w = (x + p + q).softmax(-1)\n",
+       kAttention, "additive", "become 0"},
+      {"  w = (x + self.bias + n).softmax(-1)\n", kAttention, "additive", "rounded otherwise"},
+      {"  w = (x + self.bias).masked_fill(h, float('-inf')).softmax(-1)\n", kAttention, "boolean",
+       "beside an additive one"},
+      // Three.
+      {"  w = (x + self.bias + torch.where(visible, 0.0, -100.0).to(6))"
+       ".masked_fill(c, float('-inf')).softmax(-1)\n",
+       kAttention, "causal + additive", ""},
+  };
+  for (const Expected& expected : cases) {
+    check(
+        {(causal + expected.lines).c_str(), expected.operator_after, expected.mask, expected.note});
+  }
+}
+
+TEST_CASE("a buffer that holds a fill is a mask, not a learned bias", "[rewrite]") {
+  Rewritten model = rewritten(
+      "  w = (s + self.padding).masked_fill(keys > queries, -3.4028234663852886e38).softmax(-1)\n");
+  CHECK(model.only().mask == "boolean, filled");
+  const std::vector<c10::IValue> arguments = attention_inputs(2, 5, 7);
+  CHECK(at::allclose(result_of(model.module, arguments).value(),
+                     result_of(model.original, arguments).value()));
 }
 
 TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
@@ -120,8 +203,6 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
       {"  w = torch.add(s, addend, alpha=2).softmax(-1)\n", kPlain, "none", ""},
       {"  w = (s.unsqueeze(0) * 0.5).softmax(-1)[0]\n", kPlain, "none", "5 dimensions"},
       {"  w = (s * addend).softmax(-1)\n", kPlain, "none", ""},
-      {"  w = (s[:1] + torch.ones([2, 1, 1, s.size(3)])).softmax(-1)\n", kPlain, "none",
-       "not proved to fit"},
   };
   for (const Expected& expected : cases) {
     check(expected);
@@ -133,6 +214,16 @@ TEST_CASE("dropout in training mode stays, and the softmax before it is routed",
   CHECK(model.only().operator_after == kAttention);
   const std::string graph = model.module.get_method("forward").graph()->toString();
   CHECK(graph.find("aten::dropout") != std::string::npos);
+}
+
+TEST_CASE("dropout in eval mode behind attention's softmax is removed", "[rewrite]") {
+  const std::string lines =
+      "  p = torch.dropout((s * 0.5).masked_fill(keys > queries, float('-inf')).softmax(-1), 0.5, "
+      "False)\n  w = torch.matmul(p, k)\n";
+  check({lines.c_str(), kAttention, "causal", ""});
+  const Rewritten model = rewritten(lines);
+  const std::string graph = model.module.get_method("forward").graph()->toString();
+  CHECK(graph.find("aten::dropout") == std::string::npos);
 }
 
 TEST_CASE("a softmax in a loop and in a branch is routed", "[rewrite]") {

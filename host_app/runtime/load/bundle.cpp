@@ -179,7 +179,7 @@ Bundle read_bundle(const fs::path& folder) {
 }
 
 std::map<std::string, std::vector<RewriteArgument>> language_model_arguments() {
-  const RewriteArgument tokens{.sizes = {"B", "T"}}, rows{.sizes = {"B"}},
+  const RewriteArgument tokens{.sizes = {"B", "T"}, .dtype = at::kLong}, rows{.sizes = {"B"}},
       cache{.sizes = {"L", "2", "B", "H", "S", "D"}};
   return {{"forward", {tokens, tokens, cache}},
           {"prefill", {tokens, tokens, rows, cache}},

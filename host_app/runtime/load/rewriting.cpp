@@ -11,8 +11,10 @@ namespace warpfuse::host {
 std::string summary_of(const RewriteReport& report) {
   std::string text = fmt::format("{} of {} softmax calls routed to the plugin", report.routed(),
                                  report.softmaxes.size());
-  if (report.sdpa_calls > 0 && report.routed() == 0) {
+  if (report.sdpa_calls > 0 && report.softmaxes.empty()) {
     text = fmt::format("0 of {}: exported with SDPA, nothing to gain", report.sdpa_calls);
+  } else if (report.sdpa_calls > 0) {
+    text += fmt::format(", {} of SDPA left as they are", report.sdpa_calls);
   }
   if (report.already_routed > 0) {
     text += fmt::format(", {} were there", report.already_routed);

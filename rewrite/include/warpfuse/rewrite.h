@@ -30,6 +30,9 @@ struct RewriteOptions {
   /// Rows that a mask of -inf hides throughout are NaN in ATen and 0 in the plugin. With this such
   /// a mask is left to ATen, unless every row is proved to see a key.
   bool keep_nan = false;
+  /// Makes the attributes constants of the graphs first, as torch::jit::freeze does, and keeps
+  /// every method. The module then stays on its device.
+  bool freeze = false;
 };
 
 /// A softmax of the model, and what became of it.
@@ -45,7 +48,8 @@ struct RewrittenSoftmax {
   std::string operator_after;
   /// What was matched, outermost first, such as "mul, add, softmax".
   std::string form;
-  /// "none", "causal", "query positions", "boolean", "boolean, filled" or "additive".
+  /// "none", "causal", "query positions", "boolean", "boolean, filled", "additive", or several of
+  /// them as "causal + additive".
   std::string mask;
   /// Why it was left, or why the chain before it was matched no further; and "rows hidden
   /// throughout become 0" where that can be.

@@ -1,0 +1,104 @@
+// A rewritten module runs like any other: frozen before or after, optimised for inference, saved
+// and loaded again.
+
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <sstream>
+
+#include "rewrite/rewritten.h"
+#include "support/catch.h"
+
+namespace {
+
+namespace jit = torch::jit;
+
+// A learned bias, the causal rule and a boolean mask.
+const char* const kMasked =
+    "  x = (s * 0.5 + self.bias).masked_fill(self.tril[:, :, :s.size(2), :s.size(3)] == False, "
+    "float('-inf'))\n  w = x.softmax(-1) + s.masked_fill(visible.logical_not(), "
+    "-2.0).softmax(-1)\n";
+
+std::vector<std::string> masks(const warpfuse::RewriteReport& report) {
+  std::vector<std::string> names;
+  for (const warpfuse::RewrittenSoftmax& each : report.softmaxes) {
+    names.push_back(each.mask);
+  }
+  return names;
+}
+
+const std::vector<std::string> kMasks = {"causal + additive", "boolean, filled"};
+
+void check_equal(jit::Module& module, jit::Module& original) {
+  for (const auto& [batch, queries, keys] : {std::tuple{2, 5, 7}, {1, 1, 1}, {3, 6, 6}}) {
+    const std::vector<c10::IValue> arguments = attention_inputs(batch, queries, keys);
+    // Twice, since the first run of an optimised graph profiles it.
+    for (int run = 0; run < 2; ++run) {
+      const at::Tensor result = module.forward(arguments).toTensor();
+      CHECK(at::allclose(result, result_of(original, arguments).value(), 1e-5, 1e-6));
+    }
+  }
+}
+
+int64_t calls_of(const jit::Module& module, const std::string& name) {
+  const std::string graph = module.get_method("forward").graph()->toString();
+  int64_t calls = 0;
+  for (size_t at = graph.find(name); at != std::string::npos; at = graph.find(name, at + 1)) {
+    ++calls;
+  }
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("a rewritten module is frozen, optimised, saved and loaded", "[rewrite]") {
+  Rewritten model(attention_model(kMasked), attention_options());
+  REQUIRE(masks(model.report) == kMasks);
+  SECTION("frozen") {
+    jit::Module frozen = jit::freeze(model.module);
+    CHECK(calls_of(frozen, "warpfuse::scaled_masked_softmax") == 2);
+    check_equal(frozen, model.original);
+  }
+  SECTION("optimised for inference") {
+    jit::Module optimised = jit::optimize_for_inference(model.module);
+    CHECK(calls_of(optimised, "warpfuse::scaled_masked_softmax") == 2);
+    check_equal(optimised, model.original);
+  }
+  SECTION("saved and loaded") {
+    std::stringstream stream;
+    model.module.save(stream);
+    jit::Module loaded = jit::load(stream);
+    CHECK(calls_of(loaded, "warpfuse::scaled_masked_softmax") == 2);
+    check_equal(loaded, model.original);
+    CHECK(warpfuse::rewrite(loaded, attention_options()).routed() == 0);
+  }
+}
+
+TEST_CASE("freezing before the rewrite changes no mask", "[rewrite]") {
+  warpfuse::RewriteOptions options = attention_options();
+  SECTION("by the rewrite") {
+    options.freeze = true;
+    Rewritten model(attention_model(kMasked), options);
+    CHECK(masks(model.report) == kMasks);
+    CHECK(calls_of(model.module, "prim::GetAttr") == 0);
+    CHECK(calls_of(model.original, "prim::GetAttr") != 0);
+    check_equal(model.module, model.original);
+    CHECK(warpfuse::rewrite(model.module, options).routed() == 0);  // frozen again
+  }
+  SECTION("by the caller") {
+    Rewritten model(jit::freeze(attention_model(kMasked)), options);
+    CHECK(masks(model.report) == kMasks);
+    jit::Module original = attention_model(kMasked);
+    check_equal(model.module, original);
+  }
+}
+
+TEST_CASE("freezing keeps every method", "[rewrite]") {
+  jit::Module module = attention_model("  w = s.softmax(-1)\n");
+  module.define("def twice(self, x):\n  return torch.softmax(x * 2.0 + self.slots[0], -1)\n");
+  module.eval();
+  warpfuse::RewriteOptions options;
+  options.freeze = true;
+  CHECK(warpfuse::rewrite(module, options).routed() == 2);
+  const at::Tensor x = at::randn({2, 3});
+  CHECK(at::allclose(module.get_method("twice")({x}).toTensor(), (x * 2).softmax(-1)));
+}
