@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "reshape_rules.h"
+
 namespace warpfuse::rewriting {
 namespace {
 
@@ -203,53 +205,6 @@ Fact expand(Facts& facts, jit::Node* node) {
           .element = coordinates ? reindexed(x.element, *coordinates) : nullptr};
 }
 
-// What is left of the elements of `whole` per element of `part`.
-Integer quotient(Facts& facts, Sizes whole, const Sizes& part) {
-  int64_t dividend = 1, divisor = 1;
-  for (const Integer& size : part) {
-    const auto same = std::ranges::find(whole, size);
-    if (same != whole.end()) {
-      whole.erase(same);
-    } else if (size.known()) {
-      divisor *= *size.known();
-    } else {
-      return facts.new_unknown();
-    }
-  }
-  std::optional<Integer> unknown;
-  for (const Integer& size : whole) {
-    if (size.known()) {
-      dividend *= *size.known();
-    } else if (unknown) {
-      return facts.new_unknown();
-    } else {
-      unknown = size;
-    }
-  }
-  if (divisor == 0 || dividend % divisor != 0 || (unknown && dividend != divisor)) {
-    return facts.new_unknown();
-  }
-  return unknown ? *unknown : Integer{0, dividend / divisor};
-}
-
-Fact view(Facts& facts, jit::Node* node) {
-  const Fact& x = facts.of(node->input(0));
-  Fact fact = unknown_as(x);
-  fact.sizes = facts.integers(node->input(1));
-  if (!fact.sizes) {
-    return fact;
-  }
-  const auto open = std::ranges::find(*fact.sizes, Integer{0, -1});
-  if (open != fact.sizes->end()) {
-    *open = {0, 1};
-    *open = x.sizes ? quotient(facts, *x.sizes, *fact.sizes) : facts.new_unknown();
-  }
-  if (x.sizes == fact.sizes || is_uniform(x.element)) {
-    fact.element = x.element;
-  }
-  return fact;
-}
-
 // A list of parts as one fact: all have it.
 Fact split(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
@@ -316,11 +271,11 @@ Fact index(Facts& facts, jit::Node* node) {
 using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule> kRules{
-    {"aten::transpose", transpose}, {"aten::t", transpose},         {"aten::permute", permute},
-    {"aten::unsqueeze", unsqueeze}, {"aten::select", select_one},   {"aten::slice", slice},
-    {"aten::expand", expand},       {"aten::expand_as", expand},    {"aten::view", view},
-    {"aten::reshape", view},        {"aten::split", split},         {"aten::chunk", split},
-    {"aten::unbind", unbind},       {"prim::ListUnpack", unpacked}, {"aten::index", index}};
+    {"aten::transpose", transpose}, {"aten::t", transpose},       {"aten::permute", permute},
+    {"aten::unsqueeze", unsqueeze}, {"aten::select", select_one}, {"aten::slice", slice},
+    {"aten::expand", expand},       {"aten::expand_as", expand},  {"aten::split", split},
+    {"aten::chunk", split},         {"aten::unbind", unbind},     {"prim::ListUnpack", unpacked},
+    {"aten::index", index}};
 
 }  // namespace
 
@@ -374,6 +329,9 @@ std::vector<ExpressionPtr> broadcast_elements(Facts& facts,
 }
 
 std::optional<Fact> fact_of_view(Facts& facts, jit::Node* node) {
+  if (std::optional<Fact> fact = fact_of_reshape(facts, node)) {
+    return fact;
+  }
   const auto rule = kRules.find(node->kind().toQualString());
   return rule == kRules.end() ? std::nullopt : std::optional(rule->second(facts, node));
 }
