@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/jit/ir/constants.h>
 
+#include "view_rules.h"
+
 namespace warpfuse::rewriting {
 namespace {
 
@@ -246,6 +248,9 @@ void Facts::visit(jit::Node* node) {
   }
   for (const jit::Value* each : node->outputs()) {
     Fact& kept = facts_[each] = fact;
+    if (node->kind() == jit::prim::ListUnpack) {
+      set_size_of_part(*this, node, each->offset(), kept);
+    }
     if (writes_.reach(each)) {
       kept.element = nullptr;
     }

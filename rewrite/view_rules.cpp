@@ -271,11 +271,11 @@ Fact index(Facts& facts, jit::Node* node) {
 using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule> kRules{
-    {"aten::transpose", transpose}, {"aten::t", transpose},       {"aten::permute", permute},
-    {"aten::unsqueeze", unsqueeze}, {"aten::select", select_one}, {"aten::slice", slice},
-    {"aten::expand", expand},       {"aten::expand_as", expand},  {"aten::split", split},
-    {"aten::chunk", split},         {"aten::unbind", unbind},     {"prim::ListUnpack", unpacked},
-    {"aten::index", index}};
+    {"aten::transpose", transpose},    {"aten::t", transpose},       {"aten::permute", permute},
+    {"aten::unsqueeze", unsqueeze},    {"aten::select", select_one}, {"aten::slice", slice},
+    {"aten::expand", expand},          {"aten::expand_as", expand},  {"aten::split", split},
+    {"aten::split_with_sizes", split}, {"aten::chunk", split},       {"aten::unbind", unbind},
+    {"prim::ListUnpack", unpacked},    {"aten::index", index}};
 
 }  // namespace
 
@@ -285,9 +285,14 @@ Sizes broadcast(Facts& facts, const Sizes& a, const Sizes& b) {
   const size_t shift = longer.size() - shorter.size();
   for (size_t i = 0; i < shorter.size(); ++i) {
     Integer& size = result[i + shift];
-    if (size.is(1)) {
-      size = shorter[i];
-    } else if (!shorter[i].is(1) && shorter[i] != size) {
+    const Integer& other = shorter[i];
+    if (other.is(1) || other == size) {
+      continue;
+    }
+    // A number above 1 is the result's size, or the operator raises an error.
+    if (size.is(1) || (other.known() && !size.known())) {
+      size = other;
+    } else if (other.known() || !size.known()) {
       size = facts.new_unknown();
     }
   }
@@ -326,6 +331,16 @@ std::vector<ExpressionPtr> broadcast_elements(Facts& facts,
     }
   }
   return elements;
+}
+
+void set_size_of_part(Facts& facts, jit::Node* unpack, size_t part, Fact& fact) {
+  jit::Node* list = unpack->input(0)->node();
+  const char* name = list->kind() == jit::aten::split ? "split_size" : "split_sizes";
+  const std::optional<std::vector<Integer>> parts = facts.integers(Facts::argument(list, name));
+  const std::optional<int64_t> dim = facts.known_integer(list, "dim");
+  if (parts && part < parts->size() && dim && fact.sizes) {
+    fact.sizes->at(wrapped(*dim, fact.sizes->size())) = (*parts)[part];
+  }
 }
 
 std::optional<Fact> fact_of_view(Facts& facts, jit::Node* node) {

@@ -69,7 +69,7 @@ RewriteArgument argument_of(const std::string& text) {
   return argument;
 }
 
-RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
+RewriteOptions read_options(const Arguments& arguments, const ModelPath& model) {
   RewriteOptions options;
   options.keep_nan = arguments.has("keep-nan");
   if (arguments.has("device")) {
@@ -79,12 +79,14 @@ RewriteOptions read_options(const Arguments& arguments, bool is_language_model) 
     }
     options.device = c10::Device(device == "cuda" ? "cuda:0" : device);
   }
-  if (is_language_model) {
+  if (model.language_model() != nullptr) {
     options.arguments = language_model_arguments();
   } else if (arguments.has("input")) {
     for (const std::string& text : arguments.texts("input")) {
       options.arguments["forward"].push_back(argument_of(text));
     }
+  } else if (model.bundle) {
+    options.arguments = module_arguments(*model.bundle);
   }
   return options;
 }
@@ -239,7 +241,7 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     check_out(in, out, arguments.has("force"));
   }
   const ModelPath model = find_model(in);
-  const RewriteOptions options = read_options(arguments, model.language_model() != nullptr);
+  const RewriteOptions options = read_options(arguments, model);
   const Session session =
       open_session(arguments.plugin_options(), "cpu", bundles_of({model}), {"warpfuse::softmax"});
   torch::jit::Module module = load_module(model, session.device);
