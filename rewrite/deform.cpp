@@ -331,6 +331,9 @@ bool Prover::take_output() {
     return user != nullptr && user->owningBlock() == value->node()->owningBlock() ? user : nullptr;
   };
   while (!has_roles(layout, {{Role::batch}, {Role::query}, {Role::head, Role::channel}})) {
+    if (output->uses().size() > 1) {
+      return stop("the sum has another use");
+    }
     jit::Node* user = only_user(output);
     const std::optional<Step> step =
         user != nullptr && user->outputs().size() == 1 ? step_of(user->output()) : std::nullopt;

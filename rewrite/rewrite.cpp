@@ -9,6 +9,7 @@
 #include <warpfuse/rewrite.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
@@ -252,6 +253,14 @@ void rewrite_graph(jit::Module& module, const std::string& method,
 int64_t RewriteReport::routed() const {
   return std::ranges::count_if(
       softmaxes, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
+}
+
+std::vector<RewrittenSoftmax> RewriteReport::grid_sample_chains() const {
+  std::vector<RewrittenSoftmax> chains;
+  std::ranges::copy_if(softmaxes, std::back_inserter(chains), [](const RewrittenSoftmax& each) {
+    return each.operator_before.starts_with("aten::grid_sampler");
+  });
+  return chains;
 }
 
 RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {

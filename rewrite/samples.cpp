@@ -24,7 +24,8 @@ bool is_join(const jit::Node* node) {
 
 bool is_view(const jit::Node* node) {
   return node->kind() == jit::aten::flatten || node->kind() == jit::aten::view ||
-         node->kind() == jit::aten::reshape;
+         node->kind() == jit::aten::reshape || node->kind() == jit::aten::transpose ||
+         node->kind() == jit::aten::permute || node->kind() == jit::aten::contiguous;
 }
 
 bool is_partial_sum(const jit::Node* node) {
@@ -56,6 +57,15 @@ jit::Value* sum_of(jit::Value* value, const Facts& facts) {
     }
   }
   return result;
+}
+
+const jit::Value* list_of(const jit::Value* samples) {
+  for (const jit::Use& use : samples->uses()) {
+    if (use.user->kind() == jit::prim::ListConstruct) {
+      return use.user->output();
+    }
+  }
+  return nullptr;
 }
 
 bool is_used_by_one(const jit::Value* value) { return value->uses().size() == 1; }
@@ -134,16 +144,19 @@ bool take_terms(jit::Value* value, SampledSum& sum, const Facts& facts) {
 
 std::vector<SampledSum> sampled_sums(jit::Graph& graph, Facts& facts) {
   std::vector<SampledSum> sums;
+  std::vector<const jit::Value*> ends;  // of each: its sum, or else a list of samples
   for_each_node(graph.block(), [&](jit::Node* node) {
     if (!is_sampler(node)) {
       return;
     }
     jit::Value* result = sum_of(node->output(), facts);
-    const auto same = std::ranges::find(sums, result, &SampledSum::result);
-    if (result != nullptr && same != sums.end()) {
-      same->samplers.push_back(node);
+    const jit::Value* end = result != nullptr ? result : list_of(node->output());
+    const auto same = std::ranges::find(ends, end);
+    if (end != nullptr && same != ends.end()) {
+      sums[same - ends.begin()].samplers.push_back(node);
     } else {
       sums.push_back({.samplers = {node}, .terms = {}, .result = result, .note = {}});
+      ends.push_back(end);
     }
   });
   for (SampledSum& sum : sums) {

@@ -46,8 +46,8 @@ constexpr Option kRewriteOptions[] = {
 
 cxxopts::Options rewrite_options() {
   cxxopts::Options options("warpfuse rewrite",
-                           "Routes the softmax calls of a TorchScript model to the plugin, and "
-                           "says what became of each.\n"
+                           "Routes the softmax calls and grid_sample chains of a TorchScript "
+                           "model to the plugin, and says what became of each.\n"
                            "What is not proved stays as it is.\n");
   options.positional_help("IN OUT");
   add_options(options, kRewriteOptions);
@@ -127,8 +127,10 @@ void print_json(const RewriteReport& report) {
                      {"mask", each.mask},
                      {"note", each.note}});
   }
+  const size_t chains = report.grid_sample_chains().size();
   print("{}\n", ordered_json{{"routed", report.routed()},
-                             {"softmax_calls", report.softmaxes.size()},
+                             {"softmax_calls", report.softmaxes.size() - chains},
+                             {"grid_sample_chains", chains},
                              {"sdpa_calls", report.sdpa_calls},
                              {"already_routed", report.already_routed},
                              {"retargeted_devices", report.retargeted_devices},
@@ -253,7 +255,7 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     print_table(report);
   }
   if (report.routed() < required) {
-    print_error("warpfuse: {} of the {} required softmax calls were routed; nothing was written\n",
+    print_error("warpfuse: {} of the {} required calls were routed; nothing was written\n",
                 report.routed(), required);
     return ExitCode::check_failed;
   }
