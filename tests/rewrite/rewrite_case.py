@@ -36,7 +36,7 @@ class RewriteCase(unittest.TestCase):
         self.report = json.loads(result.stdout)
         return self.report["calls"]
 
-    def assert_equal(self, *arguments: Tensor, tolerance: float = 1e-5) -> None:
+    def assert_equal(self, *arguments: Tensor, rtol: float = 1e-4, atol: float = 1e-5) -> None:
         """The same result, or an error of both."""
         results = []
         for module in (self.traced, self.rewritten):
@@ -48,7 +48,7 @@ class RewriteCase(unittest.TestCase):
         self.assertEqual(expected is None, got is None)
         if expected is not None:
             self.assertEqual(got.dtype, expected.dtype)
-            torch.testing.assert_close(got, expected, rtol=10 * tolerance, atol=tolerance)
+            torch.testing.assert_close(got, expected, rtol=rtol, atol=atol)
 
     def assert_routed(self, calls: list[dict], *expected: tuple[str, str]) -> None:
         """Operator and mask of each call."""
