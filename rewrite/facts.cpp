@@ -191,6 +191,11 @@ Integer Facts::integer(jit::Value* value) {
         }
         break;
       }
+      case jit::aten::mul:
+        if (operand(0).known() && operand(1).known()) {
+          return {0, operand(0).constant * operand(1).constant};
+        }
+        break;
       default:
         break;
     }

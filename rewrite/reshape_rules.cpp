@@ -125,8 +125,13 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
   fact.element = nullptr;
   const size_t rank = first.sizes ? first.sizes->size() + (is_stack ? 1 : 0) : 0;
   const std::optional<int64_t> at = named_dim(facts, node, "dim", rank);
+  int64_t total = 0;  // of sizes along `at`
+  bool is_known = at.has_value();
   for (const jit::Value* each : list->inputs()) {
-    fact.dtype = facts.of(each).dtype == fact.dtype ? fact.dtype : std::nullopt;
+    const Fact& part = facts.of(each);
+    fact.dtype = part.dtype == fact.dtype ? fact.dtype : std::nullopt;
+    is_known = is_known && part.sizes && part.sizes->size() == rank && (*part.sizes)[*at].known();
+    total += is_known ? (*part.sizes)[*at].constant : 0;
   }
   if (!at) {
     fact.sizes.reset();
@@ -136,7 +141,7 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
     const Integer count{0, static_cast<int64_t>(list->inputs().size())};
     fact.sizes->insert(fact.sizes->begin() + *at, count);
   } else {
-    fact.sizes->at(*at) = facts.new_unknown();
+    fact.sizes->at(*at) = is_known ? Integer{0, total} : facts.new_unknown();
   }
   return fact;
 }

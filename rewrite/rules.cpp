@@ -341,8 +341,9 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
     share(smaller, {"min", "max"});
     share(unary,
-          {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "pow", "neg", "exp",
-           "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
+          {"dropout", "layer_norm", "batch_norm", "group_norm", "gelu",    "relu",       "tanh",
+           "sigmoid", "silu",       "pow",        "neg",        "exp",     "log",        "abs",
+           "floor",   "clamp",      "sqrt",       "rsqrt",      "softmax", "log_softmax"});
     return rules;
   }();
   return *table;
