@@ -191,6 +191,11 @@ Integer Facts::integer(jit::Value* value) {
         }
         break;
       }
+      case jit::aten::to:
+        if (known_integer(node, "dtype") == static_cast<int64_t>(c10::kLong)) {
+          return operand(0);
+        }
+        break;
       case jit::aten::mul:
         if (operand(0).known() && operand(1).known()) {
           return {0, operand(0).constant * operand(1).constant};

@@ -148,6 +148,33 @@ Fact pooling(Facts& facts, jit::Node* node) {
   return fact;
 }
 
+// An image [n, c, h, w] at another size, or times two numbers.
+Fact upsampled(Facts& facts, jit::Node* node) {
+  const Fact& x = facts.of(node->input(0));
+  Fact fact{.dtype = x.dtype, .sizes = x.sizes, .element = nullptr};
+  if (!x.sizes || x.sizes->size() != 4) {
+    fact.sizes.reset();
+    return fact;
+  }
+  const auto sizes = facts.integers(Facts::argument(node, "output_size"));
+  const jit::Value* scales = Facts::argument(node, "scale_factors");
+  const jit::Node* list = scales != nullptr ? scales->node() : nullptr;
+  const bool is_list =
+      list != nullptr && list->kind() == jit::prim::ListConstruct && list->inputs().size() == 2;
+  for (const size_t i : {0, 1}) {
+    Integer& size = (*fact.sizes)[2 + i];
+    const std::optional<double> scale = is_list ? facts.number(list->input(i)) : std::nullopt;
+    if (sizes && sizes->size() == 2) {
+      size = (*sizes)[i];
+    } else if (scale && size.known()) {
+      size = {0, static_cast<int64_t>(static_cast<double>(size.constant) * *scale)};
+    } else {
+      size = facts.new_unknown();
+    }
+  }
+  return fact;
+}
+
 // Queries [.., n, d], keys [.., k, d] and values [.., k, m].
 Fact attention(Facts& facts, jit::Node* node) {
   Fact fact{.dtype = facts.of(node->input(0)).dtype, .sizes = Sizes(), .element = nullptr};
@@ -186,6 +213,8 @@ const std::unordered_map<std::string, LayerRule> kLayerRules{
     {"aten::_convolution", convolution},
     {"aten::max_pool2d", pooling},
     {"aten::avg_pool2d", pooling},
+    {"aten::upsample_nearest2d", upsampled},
+    {"aten::upsample_bilinear2d", upsampled},
     {"aten::scaled_dot_product_attention", attention},
     {"aten::grid_sampler", samples}};
 

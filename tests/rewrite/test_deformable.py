@@ -174,6 +174,63 @@ class PublicClasses(RewriteCase):
         torch.testing.assert_close(frozen(*example), self.traced(*example), rtol=1e-4, atol=1e-5)
 
 
+class WholeModel(nn.Module):
+    """A detector of transformers, from images to its last hidden state."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] -> [B, Q, C]."""
+        return self.model(pixel_values=images).last_hidden_state
+
+
+class WholeModels(RewriteCase):
+    """The sizes of the levels follow from the image's, which --input gives."""
+
+    sizes = {"embedding_size": 16, "hidden_sizes": [16, 24, 32, 48], "depths": [1, 1, 1, 1]}
+    backbone = sizes | {"layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"]}
+    layers = {
+        "d_model": SIZE, "encoder_ffn_dim": SIZE, "decoder_ffn_dim": SIZE, "decoder_layers": 2,
+        "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "num_queries": 9,
+        "attn_implementation": "eager",
+    }  # fmt: skip
+
+    def assert_chains(self, model: nn.Module, count: int) -> None:
+        images = torch.randn(2, 3, 64, 96)
+        calls = self.rewrite(WholeModel(model), (images,), "--input", "B,3,64,96")
+        after = [call["after"] for call in calls]
+        self.assertEqual(after.count(DEFORM_SOFTMAX), count, calls)
+        self.assertNotIn(None, after)
+        for batch in (1, 3):
+            self.assert_equal(torch.randn(batch, 3, 64, 96))
+        # Unknown sizes of levels: what remains is left with its reason.
+        calls = self.rewrite(WholeModel(model), (images,), "--input", "B,3,H,W")
+        chains = [call for call in calls if call["before"] == "aten::grid_sampler"]
+        self.assertEqual(len(chains), count)
+        for chain in chains:
+            self.assertIsNone(chain["after"])
+            self.assertIn("levels of constant sizes", chain["note"])
+        self.assert_equal(torch.randn(1, 3, 96, 64))
+
+    def test_deformable_detr(self) -> None:
+        config = transformers.DeformableDetrConfig(
+            backbone_config=transformers.ResNetConfig(**self.backbone), encoder_layers=2,
+            num_feature_levels=4, use_timm_backbone=False, use_pretrained_backbone=False,
+            **self.layers,
+        )  # fmt: skip
+        self.assert_chains(scattered(transformers.DeformableDetrModel(config)), 4)
+
+    def test_rt_detr(self) -> None:
+        config = transformers.RTDetrConfig(
+            backbone_config=transformers.RTDetrResNetConfig(**self.backbone),
+            encoder_hidden_dim=SIZE, encoder_in_channels=[24, 32, 48],
+            decoder_in_channels=[SIZE] * 3, **self.layers,
+        )  # fmt: skip
+        self.assert_chains(scattered(transformers.RTDetrModel(config)), 2)
+
+
 class Detector(RewriteCase):
     """traced_models/deformable_detr_module.py."""
 
