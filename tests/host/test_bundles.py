@@ -57,6 +57,8 @@ class Bundles(HostTestCase):
         routed = "4 of 4 grid_sample chains routed to the plugin\n"
         result = self.assert_ok(run_with_plugin("rewrite", detr / "baseline-float32", out))
         self.assertIn(routed, result.stdout.decode())
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rewrite.md"
+        self.assertIn(result.stdout.decode(), page.read_text())
         operators = [
             json.loads((bundle / "bundle.json").read_text())["operators"] for bundle in (out, detr / "fused-float32")
         ]
