@@ -29,7 +29,8 @@ bool is_view(const jit::Node* node) {
 }
 
 bool is_partial_sum(const jit::Node* node) {
-  return node->kind() == jit::aten::sum || node->kind() == jit::aten::add;
+  const bool adds_tensors = node->kind() == jit::aten::add && node->inputs().size() == 3;
+  return node->kind() == jit::aten::sum || adds_tensors;
 }
 
 // An addition of two sums, or of a sum and 0.
@@ -107,17 +108,17 @@ bool have_one_use(const WeightedSamples& samples) {
 bool take_terms(jit::Value* value, SampledSum& sum, const Facts& facts) {
   jit::Node* node = value->node();
   if (node->kind() == jit::aten::add) {
-    const bool has_factor = facts.number(node->input(2)) != 1.0;
-    return !has_factor && std::ranges::all_of(node->inputs().slice(0, 2), [&](jit::Value* operand) {
-      if (facts.number(operand) == 0.0) {
-        return true;
-      }
-      if (!is_used_by_one(operand)) {
-        sum.note = kOtherUse;
-        return false;
-      }
-      return take_terms(operand, sum, facts);
-    });
+    return facts.number(node->input(2)) == 1.0 &&
+           std::ranges::all_of(node->inputs().slice(0, 2), [&](jit::Value* operand) {
+             if (facts.number(operand) == 0.0) {
+               return true;
+             }
+             if (!is_used_by_one(operand)) {
+               sum.note = kOtherUse;
+               return false;
+             }
+             return take_terms(operand, sum, facts);
+           });
   }
   jit::Node* product = node->kind() == jit::aten::sum ? node->input(0)->node() : nullptr;
   if (product == nullptr || product->kind() != jit::aten::mul) {
