@@ -10,7 +10,7 @@ namespace jit = torch::jit;
 
 }  // namespace
 
-Layout layout_of(const Dims& dims, const Equalities& sizes) {
+Layout layout_of(const std::vector<std::vector<Axis>>& dims, const Equalities& sizes) {
   Layout layout{.dims = dims};
   for (std::vector<Axis>& dim : layout.dims) {
     for (Axis& axis : dim) {

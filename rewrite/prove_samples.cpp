@@ -129,7 +129,7 @@ bool Prover::take_levels() {
   for (const size_t i : sampler_of_level) {
     const Layout& image = images_[i];
     const int64_t height = count_of_pixels(image.dims[2]), width = count_of_pixels(image.dims[3]);
-    if (image.first_pixel != first || height * width != *image.pixels) {
+    if (image.first_pixel != first || height * width != image.pixels) {
       return stop("the levels are not the value's pixels in order");
     }
     deform_.levels.emplace_back(height, width);
