@@ -70,25 +70,27 @@ std::optional<std::vector<std::vector<Axis>>> regrouped(
     std::vector<Axis> axes, const std::vector<std::optional<Product>>& targets, Equalities& sizes) {
   std::vector<std::vector<Axis>> groups(targets.size());
   size_t first = 0, last = targets.size();
-  for (; first < last && targets[first]; ++first) {
-    std::optional<std::vector<Axis>> group = take(axes, *targets[first], true, sizes);
-    if (!group) {
-      break;
+  const auto take_into = [&](size_t dim, bool from_front) {
+    const std::optional<Product>& target = targets[dim];
+    std::optional<std::vector<Axis>> group =
+        target ? take(axes, *target, from_front, sizes) : std::nullopt;
+    if (group) {
+      groups[dim] = *std::move(group);
     }
-    groups[first] = *std::move(group);
+    return group.has_value();
+  };
+  while (first < last && take_into(first, true)) {
+    ++first;
   }
-  for (; first < last && targets[last - 1]; --last) {
-    std::optional<std::vector<Axis>> group = take(axes, *targets[last - 1], false, sizes);
-    if (!group) {
-      break;
-    }
-    groups[last - 1] = *std::move(group);
+  while (first < last && take_into(last - 1, false)) {
+    --last;
   }
   if (last - first > 1 || (first == last && !axes.empty())) {
     return std::nullopt;
   }
   if (first < last) {
-    if (targets[first] && !sizes.equate(product_of_axes(axes, sizes), *targets[first])) {
+    const std::optional<Product>& target = targets[first];
+    if (target && !sizes.equate(product_of_axes(axes, sizes), *target)) {
       return std::nullopt;
     }
     groups[first] = std::move(axes);
