@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace warpfuse::rewriting {
 namespace {
@@ -78,13 +79,14 @@ Fact flatten(Facts& facts, jit::Node* node) {
   const size_t rank = x.sizes ? x.sizes->size() : 0;
   const std::optional<int64_t> first = named_dim(facts, node, "start_dim", rank);
   const std::optional<int64_t> last = named_dim(facts, node, "end_dim", rank);
-  if (!first || !last || *last < *first) {
+  if (!x.sizes || !first || !last || *last < *first) {
     return fact;
   }
   const auto begin = x.sizes->begin() + *first, end = x.sizes->begin() + *last + 1;
-  fact.sizes = Sizes(x.sizes->begin(), begin);
-  fact.sizes->push_back(quotient(facts, Sizes(begin, end), {}));
-  fact.sizes->insert(fact.sizes->end(), end, x.sizes->end());
+  Sizes sizes(x.sizes->begin(), begin);
+  sizes.push_back(quotient(facts, Sizes(begin, end), {}));
+  sizes.insert(sizes.end(), end, x.sizes->end());
+  fact.sizes = std::move(sizes);
   if (*first == *last || is_uniform(x.element)) {
     fact.element = x.element;
   }
@@ -96,17 +98,18 @@ Fact unflatten(Facts& facts, jit::Node* node) {
   Fact fact{.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
   const std::optional<int64_t> at = named_dim(facts, node, "dim", x.sizes ? x.sizes->size() : 0);
   std::optional<std::vector<Integer>> parts = facts.integers(Facts::argument(node, "sizes"));
-  if (!at || !parts) {
+  if (!x.sizes || !at || !parts) {
     return fact;
   }
+  Sizes sizes = *x.sizes;
   const auto open = std::ranges::find(*parts, Integer{0, -1});
   if (open != parts->end()) {
     *open = {0, 1};
-    *open = quotient(facts, {(*x.sizes)[*at]}, *parts);
+    *open = quotient(facts, {sizes[*at]}, *parts);
   }
-  fact.sizes = x.sizes;
-  fact.sizes->erase(fact.sizes->begin() + *at);
-  fact.sizes->insert(fact.sizes->begin() + *at, parts->begin(), parts->end());
+  sizes.erase(sizes.begin() + *at);
+  sizes.insert(sizes.begin() + *at, parts->begin(), parts->end());
+  fact.sizes = std::move(sizes);
   if (is_uniform(x.element)) {
     fact.element = x.element;
   }
@@ -125,24 +128,27 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
   fact.element = nullptr;
   const size_t rank = first.sizes ? first.sizes->size() + (is_stack ? 1 : 0) : 0;
   const std::optional<int64_t> at = named_dim(facts, node, "dim", rank);
-  int64_t total = 0;  // of sizes along `at`
-  bool is_known = at.has_value();
   for (const jit::Value* each : list->inputs()) {
-    const Fact& part = facts.of(each);
-    fact.dtype = part.dtype == fact.dtype ? fact.dtype : std::nullopt;
-    is_known = is_known && part.sizes && part.sizes->size() == rank && (*part.sizes)[*at].known();
-    total += is_known ? (*part.sizes)[*at].constant : 0;
+    fact.dtype = facts.of(each).dtype == fact.dtype ? fact.dtype : std::nullopt;
   }
-  if (!at) {
+  if (!first.sizes || !at) {
     fact.sizes.reset();
     return fact;
   }
+  Sizes sizes = *first.sizes;
   if (is_stack) {
     const Integer count{0, static_cast<int64_t>(list->inputs().size())};
-    fact.sizes->insert(fact.sizes->begin() + *at, count);
+    sizes.insert(sizes.begin() + *at, count);
   } else {
-    fact.sizes->at(*at) = is_known ? Integer{0, total} : facts.new_unknown();
+    std::optional<int64_t> total = 0;  // of sizes along `at`
+    for (const jit::Value* each : list->inputs()) {
+      const std::optional<Sizes>& part = facts.of(each).sizes;
+      const bool is_known = total && part && part->size() == rank && (*part)[*at].known();
+      total = is_known ? std::optional(*total + (*part)[*at].constant) : std::nullopt;
+    }
+    sizes[*at] = total ? Integer{0, *total} : facts.new_unknown();
   }
+  fact.sizes = std::move(sizes);
   return fact;
 }
 
