@@ -27,9 +27,14 @@ Sizes broadcast(Facts& facts, const Sizes& a, const Sizes& b) {
   const size_t shift = longer.size() - shorter.size();
   for (size_t i = 0; i < shorter.size(); ++i) {
     Integer& size = result[i + shift];
-    if (size.is(1)) {
-      size = shorter[i];
-    } else if (!shorter[i].is(1) && shorter[i] != size) {
+    const Integer& other = shorter[i];
+    if (other.is(1) || other == size) {
+      continue;
+    }
+    // A number above 1 is the result's size, or the operator raises an error.
+    if (size.is(1) || (other.known() && !size.known())) {
+      size = other;
+    } else if (other.known() || !size.known()) {
       size = facts.new_unknown();
     }
   }

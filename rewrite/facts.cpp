@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/jit/ir/constants.h>
 
+#include "view_rules.h"
+
 namespace warpfuse::rewriting {
 namespace {
 
@@ -208,6 +210,16 @@ Integer Facts::integer(jit::Value* value) {
         }
         break;
       }
+      case jit::aten::to:
+        if (known_integer(node, "dtype") == static_cast<int64_t>(c10::kLong)) {
+          return operand(0);
+        }
+        break;
+      case jit::aten::mul:
+        if (operand(0).known() && operand(1).known()) {
+          return {0, operand(0).constant * operand(1).constant};
+        }
+        break;
       default:
         break;
     }
@@ -270,6 +282,9 @@ void Facts::visit(jit::Node* node) {
   }
   for (jit::Value* each : node->outputs()) {
     Fact& kept = facts_[each] = fact;
+    if (node->kind() == jit::prim::ListUnpack) {
+      set_size_of_part(*this, node, each->offset(), kept);
+    }
     if (writes_.reach(each)) {
       kept.element = nullptr;
     } else if (!kept.element && each->type()->isSubtypeOf(*c10::TensorType::get())) {

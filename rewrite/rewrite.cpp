@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/passes/common_subexpression_elimination.h>
@@ -8,11 +9,14 @@
 #include <warpfuse/rewrite.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "chain.h"
+#include "deform.h"
 #include "passes.h"
 
 namespace warpfuse {
@@ -165,18 +169,26 @@ std::string source_of(const jit::Node* node) {
   return place ? std::get<0>(*place) + ":" + std::to_string(std::get<1>(*place)) : "";
 }
 
-RewrittenSoftmax told(const std::string& method, const Chain& chain) {
+RewrittenSoftmax told(const std::string& method, const jit::Node* before, const char* after,
+                      const std::vector<std::string>& form, const std::string& note) {
   RewrittenSoftmax result{.method = method,
-                          .module = module_of(chain.softmax),
-                          .source = source_of(chain.softmax),
-                          .operator_before = chain.softmax->kind().toQualString(),
-                          .operator_after = emitted_operator(chain),
+                          .module = module_of(before),
+                          .source = source_of(before),
+                          .operator_before = before->kind().toQualString(),
+                          .operator_after = after,
                           .form = {},
-                          .mask = mask_name(chain.mask),
-                          .note = chain.note};
-  for (const std::string& each : chain.form) {
+                          .mask = mask_name({}),
+                          .note = note};
+  for (const std::string& each : form) {
     result.form += (result.form.empty() ? "" : ", ") + each;
   }
+  return result;
+}
+
+RewrittenSoftmax told(const std::string& method, const Chain& chain) {
+  RewrittenSoftmax result =
+      told(method, chain.softmax, emitted_operator(chain), chain.form, chain.note);
+  result.mask = mask_name(chain.mask);
   if (chain.mask.may_hide_rows) {
     result.note += (result.note.empty() ? "" : "; ");
     result.note += "rows hidden throughout become 0";
@@ -192,7 +204,41 @@ void count_others(jit::Graph& graph, RewriteReport& report) {
   });
 }
 
-void rewrite_graph(const jit::Module& module, const std::string& method,
+using ToldByNode = std::unordered_map<const jit::Node*, RewrittenSoftmax>;
+
+// Of a module that has no tensors: the device that its literals are for.
+c10::Device device_of(const jit::Module& module, const RewriteOptions& options) {
+  for (const at::Tensor& tensor : module.parameters()) {
+    return tensor.device();
+  }
+  for (const at::Tensor& tensor : module.buffers()) {
+    return tensor.device();
+  }
+  const bool is_there = options.device && (options.device->is_cpu() || at::hasCUDA());
+  return is_there ? *options.device : c10::Device(c10::kCPU);
+}
+
+// Routes grid_sample chains. What became of each, by a node that is in its place.
+ToldByNode route_deformable(jit::Module& module, const std::string& method,
+                            const std::shared_ptr<jit::Graph>& graph,
+                            const std::vector<RewriteArgument>& arguments,
+                            const RewriteOptions& options) {
+  const rewriting::Writes writes(graph);
+  Facts facts(module, *graph, writes, arguments);
+  ToldByNode result;
+  for (const rewriting::Deform& deform : rewriting::deformable_attentions(*graph, facts, writes)) {
+    jit::Node* sampler = deform.samplers[0];
+    RewrittenSoftmax entry =
+        told(method, sampler, emitted_operator(deform), deform.form, deform.note);
+    jit::Node* place =
+        deform.is_left ? sampler : emit_deform(module, *graph, deform, device_of(module, options));
+    result.emplace(place, std::move(entry));
+  }
+  jit::EliminateDeadCode(graph);
+  return result;
+}
+
+void rewrite_graph(jit::Module& module, const std::string& method,
                    const std::shared_ptr<jit::Graph>& graph, const RewriteOptions& options,
                    RewriteReport& report) {
   count_others(*graph, report);
@@ -206,16 +252,21 @@ void rewrite_graph(const jit::Module& module, const std::string& method,
     const rewriting::Writes writes(graph);
     rewriting::remove_no_ops(*graph, Facts(module, *graph, writes, arguments));
   }
+  const ToldByNode deformable = route_deformable(module, method, graph, arguments, options);
   const rewriting::Writes writes(graph);
   Facts facts(module, *graph, writes, arguments);
-  std::vector<jit::Node*> softmaxes;
+  std::vector<jit::Node*> calls;
   rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
-    if (rewriting::is_softmax(node)) {
-      softmaxes.push_back(node);
+    if (rewriting::is_softmax(node) || deformable.contains(node)) {
+      calls.push_back(node);
     }
   });
-  for (jit::Node* softmax : softmaxes) {
-    const Chain chain = rewriting::walk_up(softmax, facts, writes, options.keep_nan);
+  for (jit::Node* call : calls) {
+    if (const auto told_before = deformable.find(call); told_before != deformable.end()) {
+      report.softmaxes.push_back(told_before->second);
+      continue;
+    }
+    const Chain chain = rewriting::walk_up(call, facts, writes, options.keep_nan);
     report.softmaxes.push_back(told(method, chain));
     if (!chain.is_left) {
       emit(*graph, chain);
@@ -240,8 +291,17 @@ int64_t RewriteReport::routed() const {
       softmaxes, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
 }
 
+std::vector<RewrittenSoftmax> RewriteReport::grid_sample_chains() const {
+  std::vector<RewrittenSoftmax> chains;
+  std::ranges::copy_if(softmaxes, std::back_inserter(chains), [](const RewrittenSoftmax& each) {
+    return each.operator_before.starts_with("aten::grid_sampler");
+  });
+  return chains;
+}
+
 RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
-  for (const char* name : {kAttention, kSoftmax, kLogSoftmax, kLogprob, kLinear}) {
+  for (const char* name : {kAttention, kSoftmax, kLogSoftmax, kLogprob, kLinear, rewriting::kDeform,
+                           rewriting::kDeformSoftmax}) {
     TORCH_CHECK(c10::Dispatcher::singleton().findSchema({name, ""}).has_value(),
                 "rewrite: no library has registered ", name, "; load libwarpfuse.so before");
   }

@@ -10,6 +10,7 @@
 #include "broadcast.h"
 #include "element_rules.h"
 #include "facts.h"
+#include "layer_rules.h"
 #include "view_rules.h"
 
 namespace warpfuse::rewriting {
@@ -84,61 +85,6 @@ Fact addition(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-Fact embedding(Facts& facts, jit::Node* node) {
-  Fact fact{.dtype = facts.of(node->input(0)).dtype, .sizes = std::nullopt, .element = nullptr};
-  const Fact& indices = facts.of(node->input(1));
-  if (indices.sizes) {
-    fact.sizes = *indices.sizes;
-    fact.sizes->push_back(facts.size(node->input(0), 1));
-  }
-  return fact;
-}
-
-// [.., n, k] x [.., k, m]
-Fact matmul(Facts& facts, jit::Node* node) {
-  const Fact &a = facts.of(node->input(0)), &b = facts.of(node->input(1));
-  Fact fact{.dtype = a.dtype ? a.dtype : b.dtype, .sizes = std::nullopt, .element = nullptr};
-  if (a.sizes && b.sizes && a.sizes->size() >= 2 && b.sizes->size() >= 2) {
-    fact.sizes = broadcast(facts, Sizes(a.sizes->begin(), a.sizes->end() - 2),
-                           Sizes(b.sizes->begin(), b.sizes->end() - 2));
-    fact.sizes->push_back((*a.sizes)[a.sizes->size() - 2]);
-    fact.sizes->push_back(b.sizes->back());
-  }
-  return fact;
-}
-
-Fact addmm(Facts& facts, jit::Node* node) {
-  const Fact &a = facts.of(node->input(1)), &b = facts.of(node->input(2));
-  Fact fact{.dtype = a.dtype ? a.dtype : b.dtype, .sizes = std::nullopt, .element = nullptr};
-  if (b.sizes && b.sizes->size() == 2) {
-    fact.sizes =
-        Sizes{a.sizes && a.sizes->size() == 2 ? (*a.sizes)[0] : facts.new_unknown(), (*b.sizes)[1]};
-  }
-  return fact;
-}
-
-// [.., k] and weight [n, k]
-Fact linear(Facts& facts, jit::Node* node) {
-  const Fact &x = facts.of(node->input(0)), &weight = facts.of(node->input(1));
-  Fact fact{.dtype = weight.dtype ? weight.dtype : x.dtype, .sizes = x.sizes, .element = nullptr};
-  if (fact.sizes && !fact.sizes->empty()) {
-    fact.sizes->back() = facts.size(node->input(1), 0);
-  }
-  return fact;
-}
-
-Fact convolution(Facts& facts, jit::Node* node) {
-  Fact fact{.dtype = facts.of(node->input(1)).dtype, .sizes = std::nullopt, .element = nullptr};
-  const Fact& weight = facts.of(node->input(1));
-  if (weight.sizes) {
-    fact.sizes.emplace();
-    for (size_t i = 0; i < weight.sizes->size(); ++i) {
-      fact.sizes->push_back(i == 1 ? (*weight.sizes)[0] : facts.new_unknown());
-    }
-  }
-  return fact;
-}
-
 // Self keeps its sizes and dtype.
 Fact written(Facts& facts, jit::Node* node) {
   const Fact& self = facts.of(node->input(0));
@@ -149,24 +95,31 @@ Fact smaller(Facts& facts, jit::Node* node) {
   return Facts::argument(node, "other") != nullptr ? arithmetic(facts, node) : Fact();
 }
 
-// Over the dimensions of a list, which stay with size 1.
+// Over the dimensions of a list, which stay with size 1 or go.
 Fact reduction(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   const auto list = facts.integers(Facts::argument(node, "dim"));
   const std::optional<c10::IValue> keep = facts.constant_argument(node, "keepdim");
   Fact fact = unary(facts, node);
   fact.sizes.reset();
-  if (!x.sizes || !list || !keep || !keep->toBool()) {
+  if (!x.sizes || !list || list->empty() || !keep) {
     return fact;
   }
   Sizes sizes = *x.sizes;
+  std::vector<bool> is_reduced(sizes.size());
   const auto rank = static_cast<int64_t>(sizes.size());
   for (const Integer& each : *list) {
     const std::optional<int64_t> dim = each.known();
     if (!dim) {
       return fact;
     }
-    sizes.at(*dim < 0 ? *dim + rank : *dim) = {0, 1};
+    const int64_t at = *dim < 0 ? *dim + rank : *dim;
+    sizes.at(at) = {0, 1};
+    is_reduced.at(at) = true;
+  }
+  if (!keep->toBool()) {
+    size_t at = 0;
+    std::erase_if(sizes, [&](const Integer& /*unused*/) { return is_reduced[at++]; });
   }
   fact.sizes = std::move(sizes);
   return fact;
@@ -176,14 +129,7 @@ using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule>& rules() {
   static const auto* const table = [] {
-    auto* rules = new std::unordered_map<std::string, Rule>{{"embedding", embedding},
-                                                            {"matmul", matmul},
-                                                            {"bmm", matmul},
-                                                            {"addmm", addmm},
-                                                            {"linear", linear},
-                                                            {"conv2d", convolution},
-                                                            {"_convolution", convolution},
-                                                            {"pow", power},
+    auto* rules = new std::unordered_map<std::string, Rule>{{"pow", power},
                                                             {"add", addition},
                                                             {"sub", addition},
                                                             {"rsub", arithmetic},
@@ -201,8 +147,9 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
     share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
     share(smaller, {"min", "max"});
-    share(unary, {"dropout", "layer_norm", "gelu", "relu", "tanh", "sigmoid", "silu", "neg", "exp",
-                  "log", "abs", "floor", "clamp", "sqrt", "rsqrt", "softmax", "log_softmax"});
+    share(unary, {"dropout", "layer_norm", "batch_norm", "group_norm", "gelu", "relu",
+                  "tanh", "sigmoid", "silu", "neg", "exp", "log", "abs", "floor", "clamp", "sqrt",
+                  "rsqrt", "softmax", "log_softmax"});
     return rules;
   }();
   return *table;
@@ -216,6 +163,9 @@ Fact fact_by_rule(Facts& facts, jit::Node* node) {
   }
   if (std::optional<Fact> mask = fact_of_mask(facts, node)) {
     return *std::move(mask);
+  }
+  if (std::optional<Fact> layer = fact_of_layer(facts, node)) {
+    return *std::move(layer);
   }
   if (!node->kind().is_aten()) {
     return {};

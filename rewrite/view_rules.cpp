@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "broadcast.h"
+#include "reshape_rules.h"
 
 namespace warpfuse::rewriting {
 namespace {
@@ -186,53 +187,6 @@ Fact expand(Facts& facts, jit::Node* node) {
           .element = coordinates ? reindexed(x.element, *coordinates) : nullptr};
 }
 
-// What is left of the elements of `whole` per element of `part`.
-Integer quotient(Facts& facts, Sizes whole, const Sizes& part) {
-  int64_t dividend = 1, divisor = 1;
-  for (const Integer& size : part) {
-    const auto same = std::ranges::find(whole, size);
-    if (same != whole.end()) {
-      whole.erase(same);
-    } else if (size.known()) {
-      divisor *= *size.known();
-    } else {
-      return facts.new_unknown();
-    }
-  }
-  std::optional<Integer> unknown;
-  for (const Integer& size : whole) {
-    if (size.known()) {
-      dividend *= *size.known();
-    } else if (unknown) {
-      return facts.new_unknown();
-    } else {
-      unknown = size;
-    }
-  }
-  if (divisor == 0 || dividend % divisor != 0 || (unknown && dividend != divisor)) {
-    return facts.new_unknown();
-  }
-  return unknown ? *unknown : Integer{0, dividend / divisor};
-}
-
-Fact view(Facts& facts, jit::Node* node) {
-  const Fact& x = facts.of(node->input(0));
-  Fact fact = unknown_as(x);
-  fact.sizes = facts.integers(node->input(1));
-  if (!fact.sizes) {
-    return fact;
-  }
-  const auto open = std::ranges::find(*fact.sizes, Integer{0, -1});
-  if (open != fact.sizes->end()) {
-    *open = {0, 1};
-    *open = x.sizes ? quotient(facts, *x.sizes, *fact.sizes) : facts.new_unknown();
-  }
-  if (x.sizes == fact.sizes || is_uniform(x.element)) {
-    fact.element = x.element;
-  }
-  return fact;
-}
-
 // A list of parts as one fact: all have it.
 Fact split(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
@@ -299,15 +253,28 @@ Fact index(Facts& facts, jit::Node* node) {
 using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule> kRules{
-    {"aten::transpose", transpose}, {"aten::t", transpose},         {"aten::permute", permute},
-    {"aten::unsqueeze", unsqueeze}, {"aten::select", select_one},   {"aten::slice", slice},
-    {"aten::expand", expand},       {"aten::expand_as", expand},    {"aten::view", view},
-    {"aten::reshape", view},        {"aten::split", split},         {"aten::chunk", split},
-    {"aten::unbind", unbind},       {"prim::ListUnpack", unpacked}, {"aten::index", index}};
+    {"aten::transpose", transpose},    {"aten::t", transpose},       {"aten::permute", permute},
+    {"aten::unsqueeze", unsqueeze},    {"aten::select", select_one}, {"aten::slice", slice},
+    {"aten::expand", expand},          {"aten::expand_as", expand},  {"aten::split", split},
+    {"aten::split_with_sizes", split}, {"aten::chunk", split},       {"aten::unbind", unbind},
+    {"prim::ListUnpack", unpacked},    {"aten::index", index}};
 
 }  // namespace
 
+void set_size_of_part(Facts& facts, jit::Node* unpack, size_t part, Fact& fact) {
+  jit::Node* list = unpack->input(0)->node();
+  const char* name = list->kind() == jit::aten::split ? "split_size" : "split_sizes";
+  const std::optional<std::vector<Integer>> parts = facts.integers(Facts::argument(list, name));
+  const std::optional<int64_t> dim = facts.known_integer(list, "dim");
+  if (parts && part < parts->size() && dim && fact.sizes) {
+    fact.sizes->at(wrapped(*dim, fact.sizes->size())) = (*parts)[part];
+  }
+}
+
 std::optional<Fact> fact_of_view(Facts& facts, jit::Node* node) {
+  if (std::optional<Fact> fact = fact_of_reshape(facts, node)) {
+    return fact;
+  }
   const auto rule = kRules.find(node->kind().toQualString());
   return rule == kRules.end() ? std::nullopt : std::optional(rule->second(facts, node));
 }

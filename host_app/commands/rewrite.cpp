@@ -47,8 +47,8 @@ constexpr Option kRewriteOptions[] = {
 
 cxxopts::Options rewrite_options() {
   cxxopts::Options options("warpfuse rewrite",
-                           "Routes the softmax calls of a TorchScript model to the plugin, and "
-                           "says what became of each.\n"
+                           "Routes the softmax calls and grid_sample chains of a TorchScript "
+                           "model to the plugin, and says what became of each.\n"
                            "What is not proved stays as it is.\n");
   options.positional_help("IN OUT");
   add_options(options, kRewriteOptions);
@@ -70,7 +70,7 @@ RewriteArgument argument_of(const std::string& text) {
   return argument;
 }
 
-RewriteOptions read_options(const Arguments& arguments, bool is_language_model) {
+RewriteOptions read_options(const Arguments& arguments, const ModelPath& model) {
   RewriteOptions options;
   options.keep_nan = arguments.has("keep-nan");
   options.freeze = arguments.has("freeze");
@@ -81,12 +81,14 @@ RewriteOptions read_options(const Arguments& arguments, bool is_language_model) 
     }
     options.device = c10::Device(device == "cuda" ? "cuda:0" : device);
   }
-  if (is_language_model) {
+  if (model.language_model() != nullptr) {
     options.arguments = language_model_arguments();
   } else if (arguments.has("input")) {
     for (const std::string& text : arguments.texts("input")) {
       options.arguments["forward"].push_back(argument_of(text));
     }
+  } else if (model.bundle) {
+    options.arguments = module_arguments(*model.bundle);
   }
   return options;
 }
@@ -129,8 +131,10 @@ void print_json(const RewriteReport& report) {
                      {"mask", each.mask},
                      {"note", each.note}});
   }
+  const size_t chains = report.grid_sample_chains().size();
   print("{}\n", ordered_json{{"routed", report.routed()},
-                             {"softmax_calls", report.softmaxes.size()},
+                             {"softmax_calls", report.softmaxes.size() - chains},
+                             {"grid_sample_chains", chains},
                              {"sdpa_calls", report.sdpa_calls},
                              {"already_routed", report.already_routed},
                              {"retargeted_devices", report.retargeted_devices},
@@ -268,7 +272,7 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     check_out(in, out, arguments.has("force"));
   }
   const ModelPath model = find_model(in);
-  const RewriteOptions options = read_options(arguments, model.language_model() != nullptr);
+  const RewriteOptions options = read_options(arguments, model);
   const Session session =
       open_session(arguments.plugin_options(), "cpu", bundles_of({model}), {"warpfuse::softmax"});
   torch::jit::Module module = load_module(model, session.device);
@@ -280,7 +284,7 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     print_table(report);
   }
   if (report.routed() < required) {
-    print_error("warpfuse: {} of the {} required softmax calls were routed; nothing was written\n",
+    print_error("warpfuse: {} of the {} required calls were routed; nothing was written\n",
                 report.routed(), required);
     return ExitCode::check_failed;
   }

@@ -76,6 +76,24 @@ class Bundles(HostTestCase):
                 pair = (folder / "fused-float32", folder / "baseline-float32")
                 self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
 
+    def test_the_detectors_baseline_rewritten(self):
+        detr, out = bundles.parent / "deformable-detr-module", folder / "rewritten"
+        routed = "4 of 4 grid_sample chains routed to the plugin\n"
+        result = self.assert_ok(run_with_plugin("rewrite", detr / "baseline-float32", out))
+        self.assertIn(routed, result.stdout.decode())
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rewrite.md"
+        self.assertIn(result.stdout.decode(), page.read_text())
+        operators = [
+            json.loads((bundle / "bundle.json").read_text())["operators"] for bundle in (out, detr / "fused-float32")
+        ]
+        self.assertEqual(operators[0], operators[1])
+        for variant in ("fused", "baseline"):
+            pair = (out, detr / f"{variant}-float32")
+            self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
+        pair = (detr / "baseline-float32", detr / "baseline-float32")
+        result = self.assert_ok(run_with_plugin("verify", *pair, "--rewrite", "--device", DEVICE))
+        self.assertIn(routed, result.stderr.decode())
+
     @unittest.skipUnless(DEVICE == "cuda", "CUDA graphs need a GPU")
     def test_the_detectors_decoder_in_a_cuda_graph(self):
         torch.ops.load_library(PLUGIN)

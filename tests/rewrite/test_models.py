@@ -4,17 +4,15 @@ of each softmax, and whether the results are those of the trace at other lengths
 
 Needs WARPFUSE_HOST and WARPFUSE_PLUGIN. Exit code 77: transformers is not installed."""
 
-import json
 import math
-import os
 import subprocess
 import sys
 import unittest
 import warnings
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
+from rewrite_case import HOST, PLUGIN, RewriteCase
 from torch import Tensor, nn
 
 try:
@@ -25,7 +23,6 @@ except ImportError:
 
 warnings.simplefilter("ignore")
 transformers.logging.set_verbosity_error()
-HOST, PLUGIN = os.environ["WARPFUSE_HOST"], os.environ["WARPFUSE_PLUGIN"]
 ATTENTION, SOFTMAX = "warpfuse::scaled_masked_softmax", "warpfuse::softmax"
 VOCABULARY = 96
 
@@ -170,48 +167,7 @@ def swin() -> nn.Module:
     return OneResult(transformers.SwinModel(config), ("pixel_values",), "last_hidden_state")
 
 
-class Models(unittest.TestCase):
-    def setUp(self) -> None:
-        torch.manual_seed(1)
-        torch.ops.load_library(PLUGIN)
-        folder = TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def rewrite(self, model: nn.Module, example: tuple[Tensor, ...], *options: str) -> list[dict]:
-        """Sets self.traced and self.rewritten; the report of each softmax."""
-        before = self.folder / "before.pt"
-        model = model.eval().requires_grad_(False)
-        torch.jit.trace(model, example, check_trace=False).save(str(before))
-        return self.rewrite_file(before, *options)
-
-    def rewrite_file(self, before: Path, *options: str) -> list[dict]:
-        after = self.folder / "after.pt"
-        command = [HOST, "rewrite", before, after, "--plugin", PLUGIN, "--report", "json", "--force"]
-        result = subprocess.run([*command, *options], capture_output=True, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        self.traced, self.rewritten = torch.jit.load(before), torch.jit.load(after)
-        self.report = json.loads(result.stdout)
-        return self.report["calls"]
-
-    def assert_equal(self, *arguments: Tensor) -> None:
-        """The same result, or an error of both."""
-        results = []
-        for module in (self.traced, self.rewritten):
-            try:
-                results.append(module(*arguments))
-            except RuntimeError:
-                results.append(None)
-        expected, got = results
-        self.assertEqual(expected is None, got is None)
-        if expected is not None:
-            self.assertEqual(got.dtype, expected.dtype)
-            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-
-    def assert_routed(self, calls: list[dict], *expected: tuple[str, str]) -> None:
-        """Operator and mask of each call."""
-        self.assertEqual([(call["after"], call["mask"]) for call in calls], list(expected))
-
+class Models(RewriteCase):
     def at_lengths(self, *more: object) -> None:
         for batch in (1, 3):
             for length in (1, 2, 7, 40, 64):

@@ -187,6 +187,17 @@ std::map<std::string, std::vector<RewriteArgument>> language_model_arguments() {
           {kNextMethod, {tokens, tokens, cache}}};
 }
 
+std::map<std::string, std::vector<RewriteArgument>> module_arguments(const Bundle& bundle) {
+  std::vector<RewriteArgument> arguments;
+  for (const InputSpec& input : bundle.inputs) {
+    RewriteArgument& argument = arguments.emplace_back();
+    for (size_t dim = 0; dim < input.shape.size(); ++dim) {
+      argument.sizes.push_back(input.name + "." + std::to_string(dim));
+    }
+  }
+  return {{"forward", arguments}};
+}
+
 LanguageModelSpec language_model_of(const Bundle& bundle) {
   if (!bundle.language_model) {
     fail(ExitCode::model, "{}: no language model (its bundle.json says kind 'module')",

@@ -64,6 +64,9 @@ Bundle read_bundle(const std::filesystem::path& folder);
 // The arguments of a language model's methods, by method.
 std::map<std::string, std::vector<RewriteArgument>> language_model_arguments();
 
+// The arguments of a module's forward: how many dimensions each has.
+std::map<std::string, std::vector<RewriteArgument>> module_arguments(const Bundle& bundle);
+
 // Throws Error(model) when the bundle is no language model.
 LanguageModelSpec language_model_of(const Bundle& bundle);
 

@@ -1,5 +1,6 @@
 #include "runtime/load/rewriting.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/errors.h"
@@ -8,9 +9,28 @@
 
 namespace warpfuse::host {
 
+namespace {
+
+int64_t count_routed(const std::vector<RewrittenSoftmax>& calls) {
+  return std::ranges::count_if(
+      calls, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
+}
+
+}  // namespace
+
 std::string summary_of(const RewriteReport& report) {
-  std::string text = fmt::format("{} of {} softmax calls routed to the plugin", report.routed(),
-                                 report.softmaxes.size());
+  const std::vector<RewrittenSoftmax> chains = report.grid_sample_chains();
+  const int64_t routed_chains = count_routed(chains);
+  const size_t softmaxes = report.softmaxes.size() - chains.size();
+  std::string text;
+  if (softmaxes > 0 || chains.empty()) {
+    text = fmt::format("{} of {} softmax calls", report.routed() - routed_chains, softmaxes);
+  }
+  if (!chains.empty()) {
+    text += fmt::format("{}{} of {} grid_sample chains", text.empty() ? "" : " and ", routed_chains,
+                        chains.size());
+  }
+  text += " routed to the plugin";
   if (report.sdpa_calls > 0 && report.softmaxes.empty()) {
     text = fmt::format("0 of {}: exported with SDPA, nothing to gain", report.sdpa_calls);
   } else if (report.sdpa_calls > 0) {

@@ -35,14 +35,16 @@ struct RewriteOptions {
   bool freeze = false;
 };
 
-/// A softmax of the model, and what became of it.
+/// A softmax of the model, or a chain of grid_sample calls that a weighted sum joins, and what
+/// became of it.
 struct RewrittenSoftmax {
   std::string method;
   /// The submodule whose code it is, such as "transformer.h.0.attn"; empty: the module itself.
   std::string module;
   /// "file:line", where the archive still has it.
   std::string source;
-  /// The operator before, such as "aten::softmax" or "aten::cross_entropy_loss".
+  /// The operator before, such as "aten::softmax" or "aten::cross_entropy_loss"; of a chain
+  /// "aten::grid_sampler".
   std::string operator_before;
   /// The plugin's operator; empty: it was left to ATen.
   std::string operator_after;
@@ -57,6 +59,7 @@ struct RewrittenSoftmax {
 };
 
 struct RewriteReport {
+  /// In the order of the graphs. A softmax that a chain's operator computes is part of the chain.
   std::vector<RewrittenSoftmax> softmaxes;
   /// Calls of aten::scaled_dot_product_attention, which has no softmax to route.
   int64_t sdpa_calls = 0;
@@ -65,13 +68,17 @@ struct RewriteReport {
   /// Device literals replaced.
   int64_t retargeted_devices = 0;
 
+  /// Of both kinds.
   int64_t routed() const;
+  /// The entries that are chains of grid_sample.
+  std::vector<RewrittenSoftmax> grid_sample_chains() const;
 };
 
 /// Routes the softmax calls of a TorchScript module to the plugin's operators, in place. Each call
 /// is inlined and walked upwards through casts, masks and scales; the most fused operator that the
-/// walk proves is emitted. What is not proved stays as it is, with the reason in the report. A
-/// second call changes nothing.
+/// walk proves is emitted. Chains of grid_sample that are multi-scale deformable attention become
+/// one operator; the sizes of their levels become buffers of the module. What is not proved stays
+/// as it is, with the reason in the report. A second call changes nothing.
 ///
 /// The module is in eval mode, and none of its methods has run. Arguments of a method share no
 /// memory with one another. Throws c10::Error if the plugin is not loaded.
