@@ -1,11 +1,14 @@
 """`warpfuse serve`, spoken to over HTTP: answers equal to `generate`, errors, clients that go away, and the end."""
 
 import concurrent.futures
+import contextlib
 import http.client
+import io
 import json
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -421,6 +424,56 @@ class Start(HostTestCase):
         self.assert_fails(run_with_plugin("serve"), USAGE, "--model is missing")
         self.assert_fails(run_with_plugin("serve", "-m", folder / "none"), MODEL, "none")
         self.assert_fails(run("serve", "-m", cycle, "--plugin", folder / "none.so"), PLUGIN_ERROR, "none.so")
+        self.assertEqual(server.end(), (0, b""))
+
+
+class Docs(HostTestCase):
+    """docs/serve.md, with the server on another port."""
+
+    def test_commands_and_examples(self):
+        page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text()
+        serve, curl = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
+        words = shlex.split(serve)
+        self.assertEqual(words[:3], ["warpfuse", "serve", "-m"])
+        server = Server(fused, *words[4:])
+        own = f"http://127.0.0.1:{server.port}"
+        with self.subTest("curl"):
+            if shutil.which("curl") is None:
+                self.skipTest("curl is not installed")
+            command = shlex.split(curl.replace("http://127.0.0.1:8080", own)) + ["-sS"]
+            answer = json.loads(subprocess.check_output(command))
+            sampled = ("-n", "32", "--temperature", "0.8", "--seed", "7")
+            self.assertEqual(answer["choices"][0]["text"], generated(fused, "The river", *sampled))
+        with self.subTest("openai"):
+            if openai is None:
+                self.skipTest("the openai package is not installed")
+            (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(example.replace("http://127.0.0.1:8080", own), {})
+            self.assertTrue(said.getvalue())
+        self.assertEqual(server.end(), (0, b""))
+
+
+class Vanishing(HostTestCase):
+    def test_clients_that_are_killed_at_random_points(self):
+        server = Server(fused, "--batch", "8")
+        expected = generated(fused, "Hello", "-n", 40)
+
+        def client(number):
+            draw = random.Random(number)
+            for _ in range(3):
+                if number % 2:
+                    texts = server.texts(prompt="Hello", max_tokens=40, temperature=0)
+                    self.assertEqual(texts, [expected])
+                    continue
+                connection = server.post({"prompt": "Hello", "max_tokens": 200, "stream": draw.random() < 0.5})
+                time.sleep(draw.random() * 0.2)
+                connection.close()
+
+        with concurrent.futures.ThreadPoolExecutor(64) as clients:
+            list(clients.map(client, range(64)))
+        server.wait_for("rows_in_use", 0)
+        server.wait_for("queue_length", 0)
         self.assertEqual(server.end(), (0, b""))
 
 
