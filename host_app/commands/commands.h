@@ -18,6 +18,7 @@ ExitCode run_generate(int argc, const char* const* argv);
 ExitCode run_perplexity(int argc, const char* const* argv);
 ExitCode run_rewrite(int argc, const char* const* argv);
 ExitCode run_selftest(int argc, const char* const* argv);
+ExitCode run_serve(int argc, const char* const* argv);
 ExitCode run_tokenize(int argc, const char* const* argv);
 ExitCode run_verify(int argc, const char* const* argv);
 
@@ -27,8 +28,9 @@ struct Command {
   ExitCode (*run)(int argc, const char* const* argv);
 };
 
-inline constexpr std::array<Command, 8> kCommands{{
+inline constexpr std::array<Command, 9> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
+    {"serve", "answer requests of OpenAI's completions protocol", run_serve},
     {"perplexity", "score a text with a traced language model", run_perplexity},
     {"tokenize", "turn lines of text into token ids, and back", run_tokenize},
     {"verify", "compare the outputs of two models on the same inputs", run_verify},

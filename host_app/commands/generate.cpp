@@ -181,13 +181,6 @@ void fit_prompts(std::vector<std::vector<int64_t>>& ids, const LanguageModel& mo
   }
 }
 
-std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
-  if (spec.end_tokens) {
-    return *spec.end_tokens;
-  }
-  return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : std::vector<int64_t>();
-}
-
 void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, const DecodeLoop& loop,
             int64_t context) {
   const auto rate = [](int64_t tokens, double seconds) {

@@ -32,7 +32,7 @@ class FakeRuntime : public warpfuse::host::CudaRuntime {
   void launch_copy(void*, const void*, int64_t) override {}
   void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
     if (publishes) {
-      warpfuse::host::advance(state, tokens);
+      warpfuse::host::advance(state, tokens, state.rows);
     }
   }
   void start_profiler() override {}

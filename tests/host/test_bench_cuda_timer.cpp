@@ -69,7 +69,7 @@ class TimedRuntime : public CudaRuntime {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
-    warpfuse::host::advance(state, tokens);
+    warpfuse::host::advance(state, tokens, state.rows);
   }
   void start_profiler() override {}
   void stop_profiler() override {}

@@ -25,6 +25,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 EXCUSED = {
     r"^scripts/setup\.sh": "downloads; .ci/run begins with it",
     r"^cmake ": "builds everything; .ci/run does, and loading.linked installs",
+    r"^warpfuse serve|^curl ": "test_serve.py runs them",
     r"^scripts/demo\.sh": "builds everything, then runs the command that it prints",
     r"--device cuda|--shapes table": "measures a GPU",
 }
@@ -117,9 +118,9 @@ class Commands(HostTestCase):
                 if not language:
                     self.assertRegex(block, r"^(\$ | traced model)", page)  # commands, or a drawing of folders
                     continue
-                self.assertIn(language, ("cpp", "python", "cmake"), page)
+                self.assertIn(language, ("cpp", "python", "cmake", "nginx"), page)
                 runs = page.name == "README.md" or page.parent.name == "operators"
-                self.assertTrue(runs or page.name == "adding_an_operator.md", f"{page}: {block}")
+                self.assertTrue(runs or page.name in ("adding_an_operator.md", "serve.md"), f"{page}: {block}")
 
 
 if __name__ == "__main__":

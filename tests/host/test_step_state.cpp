@@ -23,9 +23,9 @@ TEST_CASE("a step moves the rows on and publishes its tokens", "[decode]") {
                         .count = &count,
                         .ring = ring.data(),
                         .published = &published};
-  advance(state, std::array<int64_t, 3>{11, 12, -1}.data());
+  advance(state, std::array<int64_t, 3>{11, 12, -1}.data(), 3);
   CHECK(ids == std::vector<int64_t>{11, 12, 0});  // -1: no token, which the host reports
-  CHECK(positions == std::vector<int64_t>{5, 0, 1});
+  CHECK(positions == std::vector<int64_t>{5, 9, 1});
   CHECK(draws == std::vector<int64_t>{2, 3, 4});
   CHECK(count == kRingSteps);
   CHECK(published == kRingSteps);
@@ -33,7 +33,7 @@ TEST_CASE("a step moves the rows on and publishes its tokens", "[decode]") {
   CHECK(std::vector<int64_t>(last, ring.end()) == std::vector<int64_t>{11, 12, -1});
   CHECK(std::all_of(ring.begin(), last, [](int64_t token) { return token == -7; }));
 
-  advance(state, std::array<int64_t, 3>{21, 22, 23}.data());  // from the ring's start again
+  advance(state, std::array<int64_t, 3>{21, 22, 23}.data(), 3);  // from the ring's start again
   CHECK(std::vector<int64_t>(ring.begin(), ring.begin() + 3) == std::vector<int64_t>{21, 22, 23});
   CHECK(*last == 11);
 }

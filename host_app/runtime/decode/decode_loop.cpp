@@ -20,7 +20,7 @@ std::vector<SequenceToken> DecodeLoop::start(const std::vector<Sequence>& sequen
   std::vector<Choice> choices = steps_.start(first, sequences);
   std::vector<SequenceToken> tokens;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const auto& [name, ids, wanted] = sequences[i];
+    const auto& [name, ids, wanted, draw] = sequences[i];
     rows_[first + i] = {.sequence = wanted > 1 ? name : kNone,
                         .length = static_cast<int64_t>(ids.size()),
                         .to_launch = wanted - 1,
@@ -30,7 +30,35 @@ std::vector<SequenceToken> DecodeLoop::start(const std::vector<Sequence>& sequen
   return tokens;
 }
 
+void DecodeLoop::enter(const Sequence& sequence) {
+  const auto row = static_cast<size_t>(first_free() - rows_.begin());
+  steps_.deactivate(static_cast<int64_t>(row));  // whoever had it before
+  rows_[row] = {.sequence = sequence.name, .length = 0, .to_launch = 0, .to_read = 0};
+  entering_.push_back({.sequence = sequence, .row = row});
+}
+
+std::optional<SequenceToken> DecodeLoop::start_piece(int64_t tokens) {
+  Entering& front = entering_.front();
+  const auto length = static_cast<int64_t>(front.sequence.ids.size());
+  const int64_t end = std::min(front.taken + tokens, length);
+  std::optional<Choice> first = steps_.start_piece(static_cast<int64_t>(front.row), front.sequence,
+                                                   std::exchange(front.taken, end), end);
+  rows_[front.row].length = end;
+  if (!first) {
+    return std::nullopt;
+  }
+  const int64_t name = front.sequence.name;
+  const int64_t wanted = front.sequence.tokens - 1;
+  rows_[front.row] = {.sequence = wanted > 0 ? name : kNone,
+                      .length = length,
+                      .to_launch = wanted,
+                      .to_read = wanted};
+  entering_.pop_front();
+  return SequenceToken{.sequence = name, .choice = std::move(*first)};
+}
+
 void DecodeLoop::stop(int64_t sequence) {
+  std::erase_if(entering_, [=](const Entering& each) { return each.sequence.name == sequence; });
   const auto row = std::ranges::find(rows_, sequence, &Row::sequence);
   if (row != rows_.end()) {
     row->sequence = kNone;
@@ -45,18 +73,25 @@ bool DecodeLoop::wants_step() const {
 void DecodeLoop::launch() {
   std::vector<int64_t> sequences(rows_.size(), kNone);
   int64_t longest = 1;
+  int64_t used = 1;  // rows up to the last one that the step computes
+  const auto is_entering = [this](size_t row) {
+    return std::ranges::find(entering_, row, &Entering::row) != entering_.end();
+  };
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     if (row.to_launch > 0) {
       sequences[i] = row.sequence;
       --row.to_launch;
       longest = std::max(longest, ++row.length);
+      used = static_cast<int64_t>(i) + 1;
+    } else if (is_entering(i)) {
+      longest = std::max(longest, row.length + 1);
     } else if (row.length > 0) {
       steps_.deactivate(static_cast<int64_t>(i));
       row.length = 0;
     }
   }
-  steps_.launch(longest);
+  steps_.launch(longest, used);
   unread_.push_back(std::move(sequences));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ class DecodeLoop {
   int64_t free_rows() const;
   // Starts sequences of one length; returns their first tokens.
   std::vector<SequenceToken> start(const std::vector<Sequence>& sequences);
+  // Puts a sequence into a free row, into which start_piece() then takes it; its ids must live so
+  // long.
+  void enter(const Sequence& sequence);
+  // Takes the next piece of at most `tokens` tokens of the sequence that entered first, and is not
+  // in yet: its first token, once it is. Steps may be launched between pieces.
+  std::optional<SequenceToken> start_piece(int64_t tokens);
+  bool has_pieces() const { return !entering_.empty(); }
   // Ends a sequence before its last token. Does nothing if it has ended.
   void stop(int64_t sequence);
 
@@ -50,7 +58,14 @@ class DecodeLoop {
   bool wants_step() const;
   void launch();
 
+  struct Entering {
+    Sequence sequence;
+    size_t row;
+    int64_t taken = 0;
+  };
+
   DecodeSteps steps_;
+  std::deque<Entering> entering_;
   std::vector<Row> rows_;
   std::deque<std::vector<int64_t>> unread_;  // of each unread step: the sequences in its rows
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -67,6 +68,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
   published_ = at::zeros({1}, shared);
   scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
                       integers.dtype(at::kFloat));
+  draw_of_.resize(options.rows);
   const auto data = [](const at::Tensor& tensor) { return tensor.mutable_data_ptr<int64_t>(); };
   state_ = {.rows = options.rows,
             .ids = data(ids_),
@@ -101,21 +103,25 @@ at::Tensor DecodeSteps::prefill(int64_t row, const std::vector<Sequence>& sequen
     tokens.insert(tokens.end(), sequence.ids.begin(), sequence.ids.end());
   }
   const at::Tensor ids = to_device(tokens, model_.device()).view({count, length});
-  const at::Tensor positions = at::arange(length, ids.options()).expand({count, length});
-  const Cache cache = cache_.rows(row, count);
   at::Tensor logits;
   for (int64_t begin = 0; begin < length; begin += chunk) {
     const int64_t taken = std::min(chunk, length - begin);
-    logits = model_.prefill(ids.narrow(1, begin, taken), positions.narrow(1, begin, taken),
-                            at::full({count}, taken - 1, ids.options()),
-                            cache.slots(model_.slots_for(begin + taken)));
+    logits = prefill_piece(row, ids, begin, begin + taken);
   }
   return logits;
 }
 
-at::Tensor DecodeSteps::sample(const at::Tensor& logits, const at::Tensor& draws,
-                               const at::Tensor& names) const {
-  const Sampling& how = options_.sampling;
+at::Tensor DecodeSteps::prefill_piece(int64_t row, const at::Tensor& ids, int64_t begin,
+                                      int64_t end) const {
+  const int64_t count = ids.size(0);
+  const at::Tensor positions = at::arange(begin, end, ids.options()).expand({count, end - begin});
+  return model_.prefill(ids.narrow(1, begin, end - begin), positions,
+                        at::full({count}, end - begin - 1, ids.options()),
+                        cache_.rows(row, count).slots(model_.slots_for(end)));
+}
+
+at::Tensor DecodeSteps::sample(const Sampling& how, const at::Tensor& logits,
+                               const at::Tensor& draws, const at::Tensor& names) const {
   return translating_errors(ExitCode::model, "sample_tokens", [&] {
     return sample_tokens(logits, draws, how.seed, how.temperature, how.top_k, how.top_p, how.min_p,
                          names);
@@ -124,23 +130,44 @@ at::Tensor DecodeSteps::sample(const at::Tensor& logits, const at::Tensor& draws
 
 std::vector<Choice> DecodeSteps::start(int64_t row, const std::vector<Sequence>& sequences) {
   const c10::InferenceMode inference;
+  return activate(row, sequences, prefill(row, sequences));
+}
+
+std::optional<Choice> DecodeSteps::start_piece(int64_t row, const Sequence& sequence, int64_t begin,
+                                               int64_t end) {
+  const c10::InferenceMode inference;
+  const at::Tensor ids =
+      to_device({sequence.ids.begin(), sequence.ids.end()}, model_.device()).unsqueeze(0);
+  const at::Tensor logits = prefill_piece(row, ids, begin, end);
+  if (end == ids.size(1)) {
+    return std::move(activate(row, {sequence}, logits).front());
+  }
+  // A step writes keys and values of inactive rows too: where the next piece will overwrite them.
+  positions_.narrow(0, row, 1).fill_(end);
+  return std::nullopt;
+}
+
+std::vector<Choice> DecodeSteps::activate(int64_t row, const std::vector<Sequence>& sequences,
+                                          const at::Tensor& logits) {
   const auto count = static_cast<int64_t>(sequences.size());
   std::vector<int64_t> names;
   names.reserve(sequences.size());
   for (const Sequence& sequence : sequences) {
-    names.push_back(sequence.name);
+    draw_of_[row + names.size()] = sequence.draw;
+    names.push_back(options_.mixed ? sequence.draw.stream : sequence.name);
   }
+  draw_groups_.clear();
   const auto rows = [&](const at::Tensor& of_all) { return of_all.narrow(0, row, count); };
   rows(names_).copy_(to_device(names, model_.device()));
   rows(draws_).fill_(0);
-  const at::Tensor logits = prefill(row, sequences);
-  const at::Tensor tokens = sample(logits, rows(draws_), rows(names_));
+  const Sampling& how = options_.mixed ? sequences.front().draw.sampling : options_.sampling;
+  const at::Tensor tokens = sample(how, logits, rows(draws_), rows(names_));
   rows(ids_).copy_(tokens.clamp_min(0).unsqueeze(1));
   rows(positions_).fill_(static_cast<int64_t>(sequences.front().ids.size()));
   rows(draws_).fill_(1);
   rows(active_).fill_(1);
   at::Tensor scores;
-  if (options_.top_logprobs) {
+  if (scores_wanted()) {
     scores = score_choices(logits, tokens, *options_.top_logprobs);
   }
   const at::Tensor on_host = tokens.to(at::kCPU);
@@ -152,32 +179,95 @@ void DecodeSteps::deactivate(int64_t row) {
   const c10::InferenceMode inference;
   active_.narrow(0, row, 1).fill_(0);
   positions_.narrow(0, row, 1).fill_(0);
+  draw_of_[row].reset();
+  draw_groups_.clear();
 }
 
 // --- a step -----------------------------------------------------------------------------------
 
-at::Tensor DecodeSteps::next_tokens(const Cache& cache) {
-  if (options_.sampling.temperature == 0 && !options_.top_logprobs && model_.has_next()) {
-    return model_.next(ids_, positions_, cache);
+at::Tensor DecodeSteps::decode(int64_t slots, int64_t rows) const {
+  const auto first = [&](const at::Tensor& of_all) { return of_all.narrow(0, 0, rows); };
+  return model_.decode(first(ids_), first(positions_), cache_.rows(0, rows).slots(slots));
+}
+
+at::Tensor DecodeSteps::draw(const at::Tensor& logits) {
+  const int64_t rows = logits.size(0);
+  const auto first = [&](const at::Tensor& of_all) { return of_all.narrow(0, 0, rows); };
+  if (!options_.mixed) {
+    return sample(options_.sampling, logits, first(draws_), first(names_));
   }
-  const at::Tensor logits = model_.decode(ids_, positions_, cache);
-  at::Tensor tokens = sample(logits, draws_, names_);
-  if (options_.top_logprobs) {
-    scores_.copy_(score_choices(logits, tokens, *options_.top_logprobs));
+  if (draw_groups_.empty()) {
+    group_draws();
+  }
+  if (draw_groups_.size() == 1) {
+    return sample(draw_groups_.front().first, logits, first(draws_), first(names_));
+  }
+  const at::Tensor tokens = at::zeros({rows}, names_.options());
+  for (const auto& [how, group] : draw_groups_) {
+    tokens.index_copy_(0, group,
+                       sample(how, logits.index_select(0, group), draws_.index_select(0, group),
+                              names_.index_select(0, group)));
   }
   return tokens;
 }
 
-void DecodeSteps::step(int64_t slots, bool advancing) {
-  const at::Tensor tokens = next_tokens(cache_.slots(slots));
-  if (!advancing) {
-    return;
+void DecodeSteps::group_draws() {
+  std::vector<std::pair<Sampling, std::vector<int64_t>>> groups;
+  for (size_t row = 0; row < draw_of_.size(); ++row) {
+    if (!draw_of_[row]) {
+      continue;
+    }
+    const Sampling& how = draw_of_[row]->sampling;
+    auto group = std::ranges::find(groups, how, [](const auto& each) { return each.first; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {how, {}});
+    }
+    group->second.push_back(static_cast<int64_t>(row));
   }
+  for (const auto& [how, members] : groups) {
+    draw_groups_.emplace_back(how, to_device(members, model_.device()));
+  }
+}
+
+bool DecodeSteps::scores_wanted() const {
+  return options_.top_logprobs &&
+         (!options_.mixed ||
+          std::ranges::any_of(
+              draw_of_, [](const std::optional<DrawRules>& draw) { return draw && draw->scored; }));
+}
+
+at::Tensor DecodeSteps::draw_and_score(const at::Tensor& logits) {
+  at::Tensor tokens = draw(logits);
+  if (scores_wanted()) {
+    scores_.narrow(0, 0, logits.size(0))
+        .copy_(score_choices(logits, tokens, *options_.top_logprobs));
+  }
+  return tokens;
+}
+
+void DecodeSteps::advance_by(const at::Tensor& tokens) {
   const auto* sampled = tokens.const_data_ptr<int64_t>();
   if (runtime_ != nullptr) {
     runtime_->launch_advance(state_, sampled);
   } else {
-    advance(state_, sampled);
+    advance(state_, sampled, tokens.size(0));
+  }
+}
+
+at::Tensor DecodeSteps::next_tokens(int64_t slots, int64_t rows) {
+  const bool is_greedy =
+      !options_.mixed && options_.sampling.temperature == 0 && !options_.top_logprobs;
+  if (!is_greedy || !model_.has_next()) {
+    return draw_and_score(decode(slots, rows));
+  }
+  return model_.next(ids_.narrow(0, 0, rows), positions_.narrow(0, 0, rows),
+                     cache_.rows(0, rows).slots(slots));
+}
+
+void DecodeSteps::step(int64_t slots, int64_t rows, bool advancing) {
+  const at::Tensor tokens = next_tokens(slots, rows);
+  if (advancing) {
+    advance_by(tokens);
   }
 }
 
@@ -194,13 +284,27 @@ const DecodeSteps::StepGraph* DecodeSteps::graph_of(int64_t slots) {
     uncounted_softmax_calls([&] {
       runtime_->warm_up([&] {
         for (int i = 0; i < kWarmUps; ++i) {
-          step(slots, /*advancing=*/false);
+          if (options_.mixed) {
+            const at::Tensor logits = decode(slots, options_.rows);
+            logits_ = logits_.defined() ? logits_ : at::empty_like(logits);
+          } else {
+            step(slots, options_.rows, /*advancing=*/false);
+          }
         }
       });
     });
     made.softmax_calls = uncounted_softmax_calls([&] {
       const CudaGraph* memory_of = graphs_.empty() ? nullptr : graphs_.begin()->second.graph.get();
-      made.graph = runtime_->capture([this, slots] { step(slots, /*advancing=*/true); }, memory_of);
+      made.graph = runtime_->capture(
+          [&, this] {
+            if (options_.mixed) {
+              // Replays of all graphs share memory, so the logits are copied out of it.
+              logits_.copy_(decode(slots, options_.rows));
+            } else {
+              step(slots, options_.rows, /*advancing=*/true);
+            }
+          },
+          memory_of);
     });
   } catch (...) {
     graph_failure_ = describe(std::current_exception(), ExitCode::device).message;
@@ -211,19 +315,22 @@ const DecodeSteps::StepGraph* DecodeSteps::graph_of(int64_t slots) {
 
 int64_t DecodeSteps::max_ahead() const {
   // The scores of a step are those of the last one.
-  return runtime_ == nullptr || options_.top_logprobs ? 1 : kStepsAhead;
+  return runtime_ == nullptr || scores_wanted() ? 1 : kStepsAhead;
 }
 
-void DecodeSteps::launch(int64_t length) {
+void DecodeSteps::launch(int64_t length, int64_t rows) {
   const c10::InferenceMode inference;
   const int64_t slots = model_.slots_for(length);
   kernels_per_step_ = 0;
   if (const StepGraph* graph = graph_of(slots)) {
     graph->graph->replay();
     add_softmax_calls(graph->softmax_calls);
+    if (options_.mixed) {
+      advance_by(draw_and_score(logits_));
+    }
     kernels_per_step_ = graph->graph->kernels();
   } else {
-    step(slots, /*advancing=*/true);
+    step(slots, runtime_ == nullptr ? rows : options_.rows, /*advancing=*/true);
   }
 }
 
@@ -263,7 +370,7 @@ std::vector<Choice> DecodeSteps::read() {
 
 std::vector<Choice> DecodeSteps::choices_of(const std::vector<int64_t>& tokens,
                                             const at::Tensor& scores) const {
-  if (options_.top_logprobs) {
+  if (scores_wanted()) {
     return read_choices(scores, tokens);
   }
   std::vector<Choice> choices(tokens.size());

@@ -104,14 +104,9 @@ class Generation {
         std::ranges::find(options_.end_tokens, choice.id) != options_.end_tokens.end();
     ++tokens;
     const bool goes_on = sink_.on_token(prompt, choice, is_end);
-    if (is_end) {
-      finish(prompt, FinishReason::end_of_text);
-    } else if (!goes_on) {
-      finish(prompt, FinishReason::stop_text);
-    } else if (tokens == options_.max_tokens) {
-      finish(prompt, FinishReason::length);
-    } else if (tokens == limit_of(prompt)) {
-      finish(prompt, FinishReason::context);
+    if (const std::optional<FinishReason> reason =
+            finish_after(tokens, is_end, goes_on, options_.max_tokens, limit_of(prompt))) {
+      finish(prompt, *reason);
     }
   }
 
@@ -149,8 +144,29 @@ std::string_view name_of(FinishReason reason) {
   return kNames.at(static_cast<size_t>(reason));
 }
 
+std::optional<FinishReason> finish_after(int64_t tokens, bool is_end, bool text_goes_on,
+                                         int64_t max_tokens, int64_t limit) {
+  if (is_end) {
+    return FinishReason::end_of_text;
+  }
+  if (!text_goes_on) {
+    return FinishReason::stop_text;
+  }
+  if (tokens == max_tokens) {
+    return FinishReason::length;
+  }
+  return tokens == limit ? std::optional(FinishReason::context) : std::nullopt;
+}
+
 bool is_complete(FinishReason reason) {
   return reason != FinishReason::interrupted && reason != FinishReason::error;
+}
+
+std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
+  if (spec.end_tokens) {
+    return *spec.end_tokens;
+  }
+  return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : std::vector<int64_t>();
 }
 
 GenerationTotals generate(DecodeLoop& loop, const std::vector<std::vector<int64_t>>& prompts,

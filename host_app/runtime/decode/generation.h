@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "runtime/decode/decode_loop.h"
+#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 
@@ -20,6 +22,11 @@ enum class FinishReason { length, end_of_text, stop_text, context, interrupted, 
 std::string_view name_of(FinishReason reason);
 // Whether the sequence came to an end of its own.
 bool is_complete(FinishReason reason);
+
+// Why a sequence ends after its latest token, if it does; `tokens` so far, of at most `limit` in
+// the context.
+std::optional<FinishReason> finish_after(int64_t tokens, bool is_end, bool text_goes_on,
+                                         int64_t max_tokens, int64_t limit);
 
 // Receives the tokens of generate(), prompt by prompt in the order in which they come.
 class TokenSink {
@@ -38,6 +45,9 @@ struct GenerationTotals {
   int64_t full_contexts = 0;  // prompts that ended because of it
   bool interrupted = false;
 };
+
+// The end tokens of the bundle, else the tokenizer's <|endoftext|>.
+std::vector<int64_t> end_tokens_of(const LanguageModelSpec& spec, const Tokenizer& tokenizer);
 
 // Continues every prompt, as many at a time as `loop` has rows, the longest first: a row that ends
 // makes room for the next. Ctrl-C, where an InterruptGuard lives, ends what is running and what was

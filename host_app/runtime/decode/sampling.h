@@ -14,6 +14,8 @@ struct Sampling {
   double top_p = 1.0;
   double min_p = 0.0;
   int64_t seed = 0;
+
+  bool operator==(const Sampling&) const = default;
 };
 
 // Log-probability in the model's own distribution, before temperature and cuts.

@@ -20,7 +20,7 @@ struct StepState {
   int64_t* ids;           // [rows], the tokens that the next step reads
   int64_t* positions;     // [rows], and where they stand
   int64_t* draws;         // [rows], tokens sampled in this sequence
-  const int64_t* active;  // [rows], 1, or 0: the row stays at position 0
+  const int64_t* active;  // [rows], 1, or 0: the row stays at its position
   int64_t* count;         // [1], steps so far
   int64_t* ring;          // [kRingSteps, rows], tokens of step i in row i % kRingSteps
   int64_t* published;     // [1], steps whose tokens are in the ring
@@ -32,14 +32,14 @@ WARPFUSE_STEP_FUNCTION inline void advance_row(const StepState& state, int64_t s
                                                int64_t token) {
   state.ring[step % kRingSteps * state.rows + row] = token;
   state.ids[row] = token < 0 ? 0 : token;
-  state.positions[row] = state.active[row] != 0 ? state.positions[row] + 1 : 0;
+  state.positions[row] += state.active[row];
   state.draws[row] += 1;
 }
 
-// All rows, on the CPU.
-inline void advance(const StepState& state, const int64_t* tokens) {
+// The first `rows` rows, on the CPU.
+inline void advance(const StepState& state, const int64_t* tokens, int64_t rows) {
   const int64_t step = *state.count;
-  for (int64_t row = 0; row < state.rows; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     advance_row(state, step, row, tokens[row]);
   }
   *state.count = step + 1;

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "commands/arguments.h"
+#include "commands/commands.h"
+#include "runtime/files.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
+#include "runtime/threads.h"
+#include "serve/server.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr int64_t kMaxServedRows = 4096;
+constexpr int64_t kMaxQueue = 4096;
+constexpr int64_t kSpareConnections = 8;
+constexpr long kSignalPollNanoseconds = 100'000'000;
+
+constexpr const char* kServeExamples =
+    "  warpfuse serve -m bundles/wikitext-small/fused-float32\n"
+    "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The river\"}'\n";
+
+constexpr Option kServeOptions[] = {
+    {"m,model", "BUNDLE", "bundle folder"},
+    {"host", "ADDRESS", "listen there; one that is not loopback needs --api-key-file", "127.0.0.1"},
+    {"port", "PORT", "0: any that is free", "8080"},
+    {"batch", "N", "sequences that are continued at the same time", "32"},
+    {"queue", "N", "requests that may wait; more are answered 429", "256"},
+    {"api-key-file", "F", "requests must bring the key in the first line of this file"},
+    {"timeout-s", "S", "for a client to send its request, and for requests to end at SIGTERM",
+     "60"},
+    kRewriteSwitch,
+};
+
+cxxopts::Options serve_options() {
+  cxxopts::Options options("warpfuse serve", "Serves a model by OpenAI's completions protocol.\n");
+  add_options(options, kServeOptions);
+  add_device_option(options);
+  add_plugin_options(options);
+  add_help_option(options);
+  return options;
+}
+
+Access access_of(const Arguments& arguments) {
+  Access access{.host = arguments.text("host"), .api_key = {}};
+  if (arguments.has("api-key-file")) {
+    const std::string file = arguments.text("api-key-file");
+    const std::string text = read_file(file, ExitCode::usage);
+    access.api_key = text.substr(0, text.find_first_of("\r\n"));
+    if (access.api_key.empty()) {
+      fail(ExitCode::usage, "--api-key-file {}: the first line is empty", file);
+    }
+  } else if (!access.is_loopback()) {
+    fail(ExitCode::usage,
+         "--host {}: others can reach this address, so --api-key-file is needed (see --help)",
+         access.host);
+  }
+  return access;
+}
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+bool stop_signal_came() {
+  const sigset_t signals = stop_signals();
+  const timespec patience{.tv_sec = 0, .tv_nsec = kSignalPollNanoseconds};
+  return sigtimedwait(&signals, nullptr, &patience) > 0;
+}
+
+// Until the first signal, or the model fails; then until all requests have ended, the time is up,
+// or a second signal ends the process.
+void watch(Scheduler& scheduler, const std::atomic<bool>& ended, std::chrono::seconds timeout) {
+  while (!ended && !stop_signal_came()) {
+  }
+  scheduler.drain();
+  const auto deadline = Job::Clock::now() + timeout;
+  while (!ended) {
+    if (stop_signal_came()) {
+      std::_Exit(static_cast<int>(ExitCode::interrupted));
+    }
+    if (Job::Clock::now() > deadline) {
+      scheduler.cancel_all();
+    }
+  }
+}
+
+}  // namespace
+
+ExitCode run_serve(int argc, const char* const* argv) {
+  const Arguments arguments(serve_options(), {}, argc, argv);
+  if (arguments.help_shown(kServeExamples)) {
+    return ExitCode::ok;
+  }
+  const int64_t rows = arguments.integer("batch", 1, kMaxServedRows);
+  const int64_t queue = arguments.integer("queue", 1, kMaxQueue);
+  const ServerOptions options{
+      .access = access_of(arguments),
+      .port = static_cast<int>(arguments.integer("port", 0, UINT16_MAX)),
+      .threads = rows + queue + kSpareConnections,
+      .timeout = std::chrono::seconds(arguments.integer("timeout-s", 1, 86'400))};
+  const std::filesystem::path folder = arguments.text("model");
+  const Bundle bundle = read_bundle(folder);
+
+  const sigset_t signals = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in the threads of libtorch, too
+  choose_threads(arguments.threads(), /*watched=*/true);
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
+                                       {bundle}, {"warpfuse::sample_tokens"});
+  CompletionServer server(options);
+  const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
+  DecodeLoop loop(model,
+                  {.rows = rows,
+                   .sampling = {},
+                   .top_logprobs = std::min(kMaxServedLogprobs, model.spec().vocab_size),
+                   .mixed = true},
+                  runtime.get());
+  Scheduler scheduler(model, tokenizer, end_tokens_of(model.spec(), tokenizer), loop, rows, queue);
+
+  std::atomic<bool> ended = false;
+  std::exception_ptr failure;
+  std::thread model_thread([&] {
+    try {
+      scheduler.run();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    ended = true;
+  });
+  const std::string name = std::filesystem::canonical(folder).filename().string();
+  std::thread http_thread([&] { server.listen(scheduler, name, model.spec(), tokenizer); });
+  print("warpfuse: {} on http://{}:{}\n", name, options.access.host, server.port());
+  flush_output();
+  watch(scheduler, ended, options.timeout);
+  server.stop();
+  model_thread.join();
+  http_thread.join();
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,140 @@
+#include "serve/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace warpfuse::host {
+namespace {
+
+constexpr size_t kBufferBytes = 4096;
+constexpr std::chrono::milliseconds kKeepAlive{5000};
+constexpr std::chrono::milliseconds kLookAround{100};  // how soon an idle one sees the server end
+
+constexpr std::chrono::milliseconds kLastWait{50};
+constexpr int kMaxLastReads = 256;
+
+thread_local const Connection* this_threads = nullptr;
+
+bool wait_for(int socket, int16_t events, std::chrono::milliseconds patience) {
+  pollfd waited{.fd = socket, .events = events, .revents = 0};
+  const auto timeout = static_cast<int>(std::max<int64_t>(patience.count(), 0));
+  int ready = 0;
+  do {
+    ready = poll(&waited, 1, timeout);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+}  // namespace
+
+Connection::Connection(int socket, size_t max_request_bytes, std::chrono::seconds patience)
+    : socket_(socket), max_request_bytes_(max_request_bytes), patience_(patience) {}
+
+const Connection* Connection::current() { return this_threads; }
+
+bool Connection::next_request(std::chrono::milliseconds patience) {
+  if (taken_ == buffer_.size() && !wait_for(socket_, POLLIN, patience)) {
+    return false;
+  }
+  left_ = max_request_bytes_;
+  deadline_ = Clock::now() + patience_;
+  this_threads = this;
+  return true;
+}
+
+bool Connection::gone() const {
+  pollfd looked{.fd = socket_, .events = POLLRDHUP, .revents = 0};
+  return poll(&looked, 1, 0) > 0;  // POLLERR and POLLHUP come unasked
+}
+
+bool Connection::is_readable() const { return taken_ < buffer_.size() || !gone(); }
+
+bool Connection::is_writable() const { return !gone(); }
+
+ssize_t Connection::read(char* data, size_t size) {
+  size = std::min(size, left_);
+  if (size == 0) {
+    return -1;
+  }
+  if (taken_ == buffer_.size()) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+    if (!wait_for(socket_, POLLIN, left)) {
+      return -1;
+    }
+    buffer_.resize(kBufferBytes);
+    taken_ = 0;
+    const ssize_t got = recv(socket_, buffer_.data(), buffer_.size(), 0);
+    buffer_.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got <= 0) {
+      return got;
+    }
+  }
+  const size_t given = std::min(size, buffer_.size() - taken_);
+  std::memcpy(data, buffer_.data() + taken_, given);
+  taken_ += given;
+  left_ -= given;
+  return static_cast<ssize_t>(given);
+}
+
+// NOLINTNEXTLINE(readability-convert-member-functions-to-static)
+ssize_t Connection::write(const char* data, size_t size) {
+  const Clock::time_point deadline = Clock::now() + patience_;
+  size_t sent = 0;
+  while (sent < size) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0 || !wait_for(socket_, POLLOUT, left)) {
+      return -1;
+    }
+    const ssize_t got = send(socket_, data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (got < 0 && errno != EAGAIN && errno != EINTR) {
+      return -1;
+    }
+    sent += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  }
+  return static_cast<ssize_t>(size);
+}
+
+void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
+  ip.clear();
+  port = 0;
+}
+
+void Connection::get_local_ip_and_port(std::string& ip, int& port) const {
+  get_remote_ip_and_port(ip, port);
+}
+
+bool BoundedServer::process_and_close_socket(socket_t socket) {
+  Connection connection(socket, max_request_bytes_, patience_);
+  bool ok = true;
+  auto idle = std::chrono::milliseconds(0);
+  while (ok && svr_sock_ != INVALID_SOCKET && idle < kKeepAlive) {
+    if (!connection.next_request(kLookAround)) {
+      idle += kLookAround;
+      continue;
+    }
+    idle = idle.zero();
+    bool closed = false;
+    ok = process_request(connection, /*close_connection=*/false, closed, nullptr) && !closed &&
+         !connection.sent_too_much();
+  }
+  this_threads = nullptr;
+  // What is unread when a socket is closed makes the client lose the answer.
+  shutdown(socket, SHUT_WR);
+  std::string rest(kBufferBytes, '\0');
+  for (int reads = 0; reads < kMaxLastReads && wait_for(socket, POLLIN, kLastWait); ++reads) {
+    if (recv(socket, rest.data(), rest.size(), 0) <= 0) {
+      break;
+    }
+  }
+  close(socket);
+  return ok;
+}
+
+}  // namespace warpfuse::host

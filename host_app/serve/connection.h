@@ -1,0 +1,58 @@
+#pragma once
+
+#include <httplib.h>
+
+#include <chrono>
+#include <string>
+
+namespace warpfuse::host {
+
+// A client's connection with bounds on what it may send, and for how long. httplib's own stream has
+// none for a request as a whole: a header without end or a byte per second would hold its thread.
+class Connection : public httplib::Stream {
+ public:
+  Connection(int socket, size_t max_request_bytes, std::chrono::seconds patience);
+
+  // The connection that this thread serves.
+  static const Connection* current();
+
+  // Waits for the next request; false: none came in `patience`.
+  bool next_request(std::chrono::milliseconds patience);
+  // The client has closed its end.
+  bool gone() const;
+  bool sent_too_much() const { return left_ == 0; }
+
+  bool is_readable() const override;
+  bool is_writable() const override;
+  ssize_t read(char* data, size_t size) override;
+  ssize_t write(const char* data, size_t size) override;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  socket_t socket() const override { return socket_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int socket_;
+  size_t max_request_bytes_;
+  std::chrono::seconds patience_;
+  size_t left_ = 0;
+  Clock::time_point deadline_{};
+  std::string buffer_;
+  size_t taken_ = 0;  // bytes of it
+};
+
+// httplib's server on such connections.
+class BoundedServer : public httplib::Server {
+ public:
+  BoundedServer(size_t max_request_bytes, std::chrono::seconds patience)
+      : max_request_bytes_(max_request_bytes), patience_(patience) {}
+
+ private:
+  bool process_and_close_socket(socket_t socket) override;
+
+  size_t max_request_bytes_;
+  std::chrono::seconds patience_;
+};
+
+}  // namespace warpfuse::host

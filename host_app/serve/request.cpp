@@ -1,0 +1,261 @@
+#include "serve/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runtime/json_text.h"
+#include "serve/api_error.h"
+
+namespace warpfuse::host {
+namespace {
+
+using RequestJson = nlohmann::json;
+
+constexpr int64_t kMaxStopTexts = 4;
+
+[[noreturn]] void refuse(const std::string& name, const std::string& expected,
+                         const RequestJson& found) {
+  std::string shown = found.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+  if (shown.size() > 60) {
+    shown = shown.substr(0, 60) + "...";
+  }
+  throw ApiError(400, fmt::format("'{}': expected {}, got {}", name, expected, shown), name);
+}
+
+// The parameters of one request. Null counts as not given.
+class Parameters {
+ public:
+  explicit Parameters(RequestJson json) : json_(std::move(json)) {}
+
+  const RequestJson* find(const std::string& name) const {
+    const auto found = json_.find(name);
+    return found == json_.end() || found->is_null() ? nullptr : &*found;
+  }
+  bool boolean(const std::string& name) const {
+    const RequestJson* value = find(name);
+    if (value != nullptr && !value->is_boolean()) {
+      refuse(name, "true or false", *value);
+    }
+    return value != nullptr && value->get<bool>();
+  }
+  int64_t integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) const {
+    const RequestJson* value = find(name);
+    if (value == nullptr) {
+      return otherwise;
+    }
+    const bool too_large =
+        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    if (!value->is_number_integer() || too_large || *value < low || *value > high) {
+      refuse(name, fmt::format("an integer of {}..{}", low, high), *value);
+    }
+    return value->get<int64_t>();
+  }
+  double number(const std::string& name, double otherwise, double low, double high) const {
+    const RequestJson* value = find(name);
+    if (value != nullptr && (!value->is_number() || *value < low || *value > high)) {
+      refuse(name, fmt::format("a number of {}..{}", low, high), *value);
+    }
+    return value == nullptr ? otherwise : value->get<double>();
+  }
+  // A parameter that is known and not served, but for a value that changes nothing.
+  void require_noop(const std::string& name, const std::vector<RequestJson>& noops) const {
+    const RequestJson* value = find(name);
+    if (value != nullptr && std::ranges::find(noops, *value) == noops.end()) {
+      throw ApiError(400, fmt::format("'{}' is not served", name), name, "unsupported_parameter");
+    }
+  }
+  void require_known() const {
+    static constexpr std::array kKnown{"model",
+                                       "prompt",
+                                       "max_tokens",
+                                       "temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "seed",
+                                       "n",
+                                       "stop",
+                                       "stream",
+                                       "stream_options",
+                                       "logprobs",
+                                       "echo",
+                                       "user",
+                                       "best_of",
+                                       "suffix",
+                                       "logit_bias",
+                                       "presence_penalty",
+                                       "frequency_penalty"};
+    for (const auto& [name, value] : json_.items()) {
+      if (std::ranges::find(kKnown, name) == kKnown.end()) {
+        throw ApiError(400, fmt::format("unknown parameter '{}'", name), name, "unknown_parameter");
+      }
+    }
+  }
+
+ private:
+  RequestJson json_;
+};
+
+std::vector<int64_t> ids_of(const RequestJson& prompt, int64_t vocabulary) {
+  std::vector<int64_t> ids;
+  for (const RequestJson& id : prompt) {
+    if (!id.is_number_integer() || id < 0 || id >= vocabulary) {
+      refuse("prompt", fmt::format("token ids of 0..{}", vocabulary - 1), id);
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+std::vector<std::vector<int64_t>> prompts_of_request(const Parameters& parameters,
+                                                     const LanguageModelSpec& spec,
+                                                     const Tokenizer& tokenizer) {
+  static constexpr const char* kExpected =
+      "a text, an array of texts, of token ids, or of arrays of token ids";
+  const RequestJson* prompt = parameters.find("prompt");
+  if (prompt == nullptr) {
+    throw ApiError(400, "'prompt' is missing", "prompt");
+  }
+  const int64_t vocabulary = std::min(spec.vocab_size, tokenizer.size());
+  const auto one = [&](const RequestJson& given) {
+    if (given.is_string()) {
+      return tokenizer.encode_prompt(given.get_ref<const std::string&>());
+    }
+    if (!given.is_array() || given.empty()) {
+      refuse("prompt", kExpected, given);
+    }
+    return ids_of(given, vocabulary);
+  };
+  std::vector<std::vector<int64_t>> prompts;
+  if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
+    if (prompt->size() > static_cast<size_t>(kMaxChoices)) {
+      throw ApiError(
+          400,
+          fmt::format("'prompt': {} prompts, at most {} are served", prompt->size(), kMaxChoices),
+          "prompt");
+    }
+    std::ranges::transform(*prompt, std::back_inserter(prompts), one);
+  } else {
+    prompts.push_back(one(*prompt));
+  }
+  for (const std::vector<int64_t>& ids : prompts) {
+    if (static_cast<int64_t>(ids.size()) > spec.context) {
+      throw ApiError(400,
+                     fmt::format("the prompt has {} tokens, the model's context is {}", ids.size(),
+                                 spec.context),
+                     "prompt", "context_length_exceeded");
+    }
+    ids_of(ids, vocabulary);  // the tokenizer may know more than the model
+  }
+  return prompts;
+}
+
+std::vector<std::string> stop_texts_of(const Parameters& parameters) {
+  const RequestJson* stop = parameters.find("stop");
+  if (stop == nullptr) {
+    return {};
+  }
+  const RequestJson texts = stop->is_array() ? *stop : RequestJson::array({*stop});
+  const auto is_text = [](const RequestJson& text) {
+    return text.is_string() && !text.get_ref<const std::string&>().empty();
+  };
+  if (texts.size() > kMaxStopTexts || !std::ranges::all_of(texts, is_text)) {
+    refuse("stop", fmt::format("a text, or up to {} texts, none of them empty", kMaxStopTexts),
+           *stop);
+  }
+  return texts.get<std::vector<std::string>>();
+}
+
+Sampling sampling_of_request(const Parameters& parameters) {
+  Sampling sampling{.temperature = parameters.number("temperature", 1.0, 0.0, 2.0),
+                    .top_k = parameters.integer("top_k", 0, 0, INT32_MAX),
+                    .top_p = parameters.number("top_p", 1.0, 0.0, 1.0),
+                    .min_p = parameters.number("min_p", 0.0, 0.0, 1.0),
+                    .seed = 0};
+  if (sampling.top_p == 0.0) {
+    refuse("top_p", "a number above 0", 0.0);
+  }
+  const bool has_seed = parameters.find("seed") != nullptr;
+  sampling.seed = parameters.integer("seed", 0, 0, INT64_MAX);
+  if (!has_seed && sampling.temperature > 0) {
+    sampling.seed = std::random_device()();
+  }
+  // Greedy rows are drawn together, whatever else they ask for.
+  return sampling.temperature == 0.0 ? Sampling{} : sampling;
+}
+
+}  // namespace
+
+int64_t CompletionRequest::prompt_tokens() const {
+  int64_t tokens = 0;
+  for (const std::vector<int64_t>& ids : prompts) {
+    tokens += static_cast<int64_t>(ids.size());
+  }
+  return tokens;
+}
+
+CompletionRequest parse_completion(std::string_view body, const std::string& model_name,
+                                   const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
+  RequestJson json;
+  try {
+    json = parse_json(body, ExitCode::usage, "the body");
+  } catch (const Error& error) {
+    throw ApiError(400, error.what());
+  }
+  if (!json.is_object()) {
+    throw ApiError(400, "the body is no JSON object in UTF-8");
+  }
+  const Parameters parameters(std::move(json));
+  parameters.require_known();
+  parameters.require_noop("best_of", {1});
+  parameters.require_noop("suffix", {""});
+  parameters.require_noop("logit_bias", {RequestJson::object()});
+  parameters.require_noop("presence_penalty", {0});
+  parameters.require_noop("frequency_penalty", {0});
+  if (const RequestJson* name = parameters.find("model"); name != nullptr) {
+    if (!name->is_string()) {
+      refuse("model", "a text", *name);
+    }
+    if (*name != model_name) {
+      throw ApiError(404,
+                     fmt::format("the model {} is not served, '{}' is", name->dump(), model_name),
+                     "model", "model_not_found");
+    }
+  }
+  if (const RequestJson* user = parameters.find("user"); user != nullptr && !user->is_string()) {
+    refuse("user", "a text", *user);
+  }
+  CompletionRequest request;
+  request.prompts = prompts_of_request(parameters, spec, tokenizer);
+  request.max_tokens = parameters.integer("max_tokens", 16, 0, INT32_MAX);
+  request.n = parameters.integer("n", 1, 1, kMaxChoices);
+  request.sampling = sampling_of_request(parameters);
+  request.stop_texts = stop_texts_of(parameters);
+  request.echo = parameters.boolean("echo");
+  request.stream = parameters.boolean("stream");
+  if (parameters.find("logprobs") != nullptr) {
+    request.logprobs = parameters.integer("logprobs", 0, 0, kMaxServedLogprobs);
+  }
+  if (const RequestJson* options = parameters.find("stream_options"); options != nullptr) {
+    if (!options->is_object() || !request.stream) {
+      refuse("stream_options", "an object, with 'stream': true", *options);
+    }
+    request.include_usage = Parameters(*options).boolean("include_usage");
+  }
+  if (request.max_tokens == 0 && !request.echo) {
+    throw ApiError(400, "'max_tokens': 0 needs 'echo': true", "max_tokens");
+  }
+  if (request.choices() > static_cast<size_t>(kMaxChoices)) {
+    throw ApiError(400,
+                   fmt::format("'n': {} choices of {} prompts, at most {} together are served",
+                               request.n, request.prompts.size(), kMaxChoices),
+                   "n");
+  }
+  return request;
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "runtime/decode/decode_loop.h"
+#include "runtime/softmax_call_counter.h"
+#include "runtime/text/text_output.h"
+#include "serve/job.h"
+#include "serve/metrics.h"
+
+namespace warpfuse::host {
+
+// Runs jobs on a decode loop: a choice goes into a row as soon as one is free, its prompt is taken
+// in by pieces between steps, and its row is free again in the step after it ends or its job is
+// cancelled. One thread calls run(), which alone uses the model; any thread the rest.
+class Scheduler {
+ public:
+  Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, std::vector<int64_t> end_tokens,
+            DecodeLoop& loop, int64_t rows, int64_t queue);
+
+  // Throws ApiError(429) when the queue is full, ApiError(503) while the server ends.
+  std::shared_ptr<Job> submit(CompletionRequest request);
+  // Until drain() was called and no job is left. When the model fails, all jobs do, and it throws.
+  void run();
+  // Lets no new job in; those that are there go on.
+  void drain();
+  void cancel_all();
+
+  bool healthy() const;
+  Metrics& metrics() { return metrics_; }
+  std::string metrics_text() const;
+
+ private:
+  // A choice in a row.
+  struct Running {
+    std::shared_ptr<Job> job;
+    size_t choice;
+    TextOutput text;
+    int64_t tokens = 0;
+    Job::Clock::time_point last = Job::Clock::now();
+  };
+  // A job, and its first choice that is in no row yet.
+  struct Waiting {
+    std::shared_ptr<Job> job;
+    size_t next = 0;
+  };
+
+  const std::vector<int64_t>& prompt_of(const Job& job, size_t choice) const;
+  int64_t limit_of(const Job& job, size_t choice) const;
+  bool wait_for_work();
+  void free_cancelled();
+  void enter_waiting();
+  void enter(const std::shared_ptr<Job>& job, size_t choice);
+  void step();
+  void take(const SequenceToken& token);
+  void end(int64_t sequence);
+  void fail_all(const std::string& message);
+
+  const LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  std::vector<int64_t> end_tokens_;
+  DecodeLoop& loop_;
+  int64_t rows_;
+  size_t queue_;
+  SoftmaxCallCounter calls_;
+  Metrics metrics_;
+
+  std::map<int64_t, Running> running_;  // by the sequence's name; the model's thread alone
+  int64_t next_name_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Waiting> waiting_;
+  std::vector<std::weak_ptr<Job>> in_rows_;
+  int64_t rows_in_use_ = 0;
+  bool draining_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace warpfuse::host

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "serve/access.h"
+#include "serve/scheduler.h"
+
+namespace warpfuse::host {
+
+struct ServerOptions {
+  Access access;
+  int port;         // 0: a free one
+  int64_t threads;  // connections at a time
+  std::chrono::seconds timeout;
+};
+
+// The HTTP side: OpenAI's completions protocol in front of a scheduler.
+class CompletionServer {
+ public:
+  // Binds the port. Throws Error(usage).
+  explicit CompletionServer(const ServerOptions& options);
+  ~CompletionServer();
+
+  int port() const;
+  // Answers requests until stop().
+  void listen(Scheduler& scheduler, const std::string& model_name, const LanguageModelSpec& spec,
+              const Tokenizer& tokenizer);
+  // No new connections; those that there are end with their request.
+  void stop();
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace warpfuse::host
