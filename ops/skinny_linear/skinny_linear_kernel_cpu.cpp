@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "rowwise/cpu/vector.h"
 #include "skinny_linear/skinny_linear_cpu.h"
@@ -9,51 +10,56 @@ namespace {
 /// Outputs whose weights are read side by side: more streams for the prefetcher, fewer reads of x.
 constexpr int kOutputs = 4;
 
+using Floats = Vectorized<float>;
+constexpr int64_t kFloats = Floats::size();
+
 template <typename T>
 float to_float(T x) {
   return static_cast<float>(x);
 }
 
-/// Vectors of x, as many as the elements of one vector of T.
+float sum_of(const Floats& values) {
+  return at::vec::vec_reduce_all<float>([](const Floats& a, const Floats& b) { return a + b; },
+                                        values);
+}
+
+/// Elements [0, 2 * kFloats).
 template <typename T>
-Pack<T> load_x(const float* from, int64_t count) {
-  if constexpr (Pack<T>::size() == Vectorized<float>::size()) {
-    return Pack<T>(load<float>(from, count));
+C10_ALWAYS_INLINE std::pair<Floats, Floats> load_two(const T* from) {
+  if constexpr (std::is_same_v<T, float>) {
+    return {Floats::loadu(from), Floats::loadu(from + kFloats)};
   } else {
-    constexpr int64_t kHalf = Vectorized<float>::size();
-    return {load<float>(from, std::min(count, kHalf))[0],
-            load<float>(from + kHalf, std::max<int64_t>(count - kHalf, 0))[0]};
+    const auto [low, high] = at::vec::convert_to_float<T>(Vectorized<T>::loadu(from));
+    return {low, high};
   }
 }
 
-template <typename T>
-float sum_of(const Pack<T>& pack) {
-  float sum = 0;
-  for (int i = 0; i < Pack<T>::size() / Vectorized<float>::size(); ++i) {
-    sum += at::vec::vec_reduce_all<float>(
-        [](const Vectorized<float>& a, const Vectorized<float>& b) { return a + b; }, pack[i]);
-  }
-  return sum;
-}
-
-/// The products of a row of x with kOutputs rows of weights.
+/// The products of a row of x with kOutputs rows of weights. Two sums per row of weights hide the
+/// latency of a multiplication.
 template <typename T>
 void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns,
          float (&sums)[kOutputs]) {
-  Pack<T> totals[kOutputs];
-  for (Pack<T>& total : totals) {
-    total = Pack<T>(0.0f);
+  constexpr int64_t kStep = 2 * kFloats;
+  Floats low[kOutputs], high[kOutputs];
+#pragma GCC unroll 4
+  for (int i = 0; i < kOutputs; ++i) {
+    low[i] = high[i] = Floats(0.0f);
   }
   int64_t column = 0;
-  for (; column + kPackSize<T> <= columns; column += kPackSize<T>) {
-    const Pack<T> values = load_x<T>(x + column, kPackSize<T>);
+  for (; column + kStep <= columns; column += kStep) {
+    const Floats x_low = Floats::loadu(x + column), x_high = Floats::loadu(x + column + kFloats);
+#pragma GCC unroll 4
     for (int i = 0; i < kOutputs; ++i) {
-      totals[i] =
-          at::vec::fmadd(values, load<T>(weights[i] + column, kPackSize<T>), totals[i]);
+      const auto [w_low, w_high] = load_two(weights[i] + column);
+      low[i] = at::vec::fmadd(x_low, w_low, low[i]);
+      high[i] = at::vec::fmadd(x_high, w_high, high[i]);
     }
   }
+#pragma GCC unroll 4  // so that sums stay in registers above
   for (int i = 0; i < kOutputs; ++i) {
-    sums[i] = sum_of<T>(totals[i]);
+    sums[i] = sum_of(low[i] + high[i]);
+  }
+  for (int i = 0; i < kOutputs; ++i) {
     for (int64_t k = column; k < columns; ++k) {
       sums[i] = std::fma(x[k], to_float(weights[i][k]), sums[i]);
     }

@@ -1,6 +1,6 @@
 // norm_linear, linear_residual and linear_argmax against a reference in float64.
 
-#include <warpfuse/sample_tokens.h>
+#include <memory>
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -16,12 +16,8 @@ namespace {
 const std::vector<at::ScalarType> kNarrowDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
 
 /// Poison for the plugin's own kernels: oneDNN's allocate in a way that it does not take.
-std::optional<Poison> poison_of(const LinearCall& call) {
-  std::optional<Poison> poison;
-  if (is_few_rows(call)) {
-    poison.emplace();
-  }
-  return poison;
+std::unique_ptr<Poison> poison_of(const LinearCall& call) {
+  return is_few_rows(call) ? std::make_unique<Poison>() : nullptr;
 }
 
 void check_linear(const LinearCall& call) {
