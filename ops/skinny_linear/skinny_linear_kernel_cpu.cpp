@@ -35,9 +35,10 @@ C10_ALWAYS_INLINE std::pair<Floats, Floats> load_two(const T* from) {
 }
 
 /// The products of a row of x with kOutputs rows of weights. Two sums per row of weights hide the
-/// latency of a multiplication.
+/// latency of a multiplication. Weights `ahead` elements behind are prefetched: rows are too short for
+/// the hardware to do so.
 template <typename T>
-void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns,
+void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns, int64_t ahead,
          float (&sums)[kOutputs]) {
   constexpr int64_t kStep = 2 * kFloats;
   Floats low[kOutputs], high[kOutputs];
@@ -50,7 +51,11 @@ void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns,
     const Floats x_low = Floats::loadu(x + column), x_high = Floats::loadu(x + column + kFloats);
 #pragma GCC unroll 4
     for (int i = 0; i < kOutputs; ++i) {
-      const auto [w_low, w_high] = load_two(weights[i] + column);
+      const T* const from = weights[i] + column;
+      for (int64_t byte = 0; byte < kStep * static_cast<int64_t>(sizeof(T)); byte += 64) {
+        __builtin_prefetch(reinterpret_cast<const char*>(from + ahead) + byte);
+      }
+      const auto [w_low, w_high] = load_two(from);
       low[i] = at::vec::fmadd(x_low, w_low, low[i]);
       high[i] = at::vec::fmadd(x_high, w_high, high[i]);
     }
@@ -97,7 +102,8 @@ void linear_outputs(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
     }
     for (int64_t row = 0; row < a.rows; ++row) {
       float sums[kOutputs];
-      dot<T>(task.x + row * a.columns, weights, a.columns, sums);
+      dot<T>(task.x + row * a.columns, weights, a.columns, row == 0 ? kOutputs * a.weight_stride : 0,
+             sums);
       for (int64_t output = first; output < std::min(first + kOutputs, end); ++output) {
         const int64_t index = row * a.outputs + output;
         const float sum = sums[output - first] + (bias ? to_float(bias[output]) : 0.0f);
