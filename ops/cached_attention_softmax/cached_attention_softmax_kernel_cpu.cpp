@@ -81,8 +81,8 @@ struct TokenGroup {
   }
 
  private:
-  /// function(number of tokens, first token, slots): those that all tokens see together, and the rest
-  /// of each token, which others must not touch.
+  /// function(number of tokens, first token, slots): those that all tokens see together, and the
+  /// rest of each token, which others must not touch.
   template <typename Function>
   C10_ALWAYS_INLINE void each_part(const Function& function) const {
     function(std::integral_constant<int, kCount>(), 0, common.first, common.last);
@@ -107,7 +107,10 @@ struct TokenGroup {
     for (int64_t slot = begin; slot < end; ++slot) {
       const T* const key = row_of<T>(a.keys, batch, key_head, slot);
       Pack<T> totals[kTokens];
-      std::fill_n(totals, kTokens, Pack<T>(0.0f));
+#pragma GCC unroll 4  // so that sums stay in registers
+      for (int i = 0; i < kTokens; ++i) {
+        totals[i] = Pack<T>(0.0f);
+      }
       int64_t element = 0;
       for (; element + kPackSize<T> <= a.head_dim; element += kPackSize<T>) {
         const Pack<T> k = load<T>(key + element, kPackSize<T>);
@@ -123,7 +126,8 @@ struct TokenGroup {
       }
       for (int i = 0; i < kTokens; ++i) {
         for (int64_t k = element; k < a.head_dim; ++k) {
-          sums[i] = std::fma(static_cast<float>(queries[i][k]), static_cast<float>(key[k]), sums[i]);
+          sums[i] =
+              std::fma(static_cast<float>(queries[i][k]), static_cast<float>(key[k]), sums[i]);
         }
         scores[(first + i) * room + slot] = sums[i] * a.scale;
       }
@@ -153,13 +157,21 @@ struct TokenGroup {
   template <int kTokens>
   C10_ALWAYS_INLINE void add_values(int64_t element, int64_t count, int64_t begin, int64_t end,
                                     int first, Pack<T> (&totals)[kCount]) const {
+    Pack<T> sums[kTokens];
+#pragma GCC unroll 4  // so that sums stay in registers
+    for (int i = 0; i < kTokens; ++i) {
+      sums[i] = totals[first + i];
+    }
     for (int64_t slot = begin; slot < end; ++slot) {
       const Pack<T> v = load<T>(row_of<T>(a.values, batch, key_head, slot) + element, count);
 #pragma GCC unroll 4
       for (int i = 0; i < kTokens; ++i) {
-        totals[first + i] =
-            at::vec::fmadd(v, Pack<T>(scores[(first + i) * room + slot]), totals[first + i]);
+        sums[i] = at::vec::fmadd(v, Pack<T>(scores[(first + i) * room + slot]), sums[i]);
       }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kTokens; ++i) {
+      totals[first + i] = sums[i];
     }
   }
 };

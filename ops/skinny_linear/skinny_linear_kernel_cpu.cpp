@@ -7,8 +7,8 @@
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-/// Rows of x that are multiplied together with a row of weights, which is loaded and converted once.
-/// Weights are read one row after the other: memory is fastest in one stream.
+/// Rows of x that are multiplied together with a row of weights, which is loaded and converted
+/// once. Weights are read one row after the other: memory is fastest in one stream.
 constexpr int kRowsTogether = 4;
 constexpr int64_t kRowsAhead = 4;  // of weights, that are prefetched
 
@@ -104,7 +104,8 @@ void linear_outputs(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
                          sums + row);
     }
     for (; row < a.rows; ++row) {
-      dot<1>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride, sums + row);
+      dot<1>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride,
+             sums + row);
     }
     for (row = 0; row < a.rows; ++row) {
       const int64_t index = row * a.outputs + output;

@@ -43,7 +43,8 @@ WARPFUSE_GPU_TEST("every size of cluster attends alike", "[cached_attention][lau
       const TuningInUse limited(tuning_from(c10::str("cluster_blocks=", blocks)));
       for (const int64_t slots : {1, 100, 1100, 5000}) {
         AttentionCall call = random_attention(
-            {.batch = 2, .heads = 3, .key_heads = 1, .slots = slots, .head_dim = 64}, dtype, device);
+            {.batch = 2, .heads = 3, .key_heads = 1, .slots = slots, .head_dim = 64}, dtype,
+            device);
         INFO(describe(call) << ", clusters of " << blocks);
         const Expected expected = expected_attention(call);
         CHECK(mismatch(call.run(), expected) == "");
@@ -56,8 +57,8 @@ WARPFUSE_GPU_TEST("a graph whose positions advance in it writes slot after slot"
                   "[cached_attention][portable]") {
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
   for (const at::ScalarType dtype : kAttendGpuDtypes) {
-    AttentionCall call = random_attention(
-        {.batch = 2, .heads = 4, .slots = 300, .head_dim = 64}, dtype, device, 0);
+    AttentionCall call =
+        random_attention({.batch = 2, .heads = 4, .slots = 300, .head_dim = 64}, dtype, device, 0);
     call.cache.fill_(kNaN);
     call.positions.zero_();
     AttentionCall warm = call;

@@ -19,8 +19,7 @@ void check_attention_error(const at::Device& device, const std::string& expected
                      .cache = at::zeros({2, 2, 3, 2, 9, 8}, options),
                      .positions = at::zeros({3, 2}, options.dtype(at::kLong))};
   change(call);
-  CHECK(error_of([&] { call.run(); }) ==
-        "Error: warpfuse::cached_attention_softmax: " + expected);
+  CHECK(error_of([&] { call.run(); }) == "Error: warpfuse::cached_attention_softmax: " + expected);
 }
 
 void check_attention_errors(const at::Device& device) {

@@ -32,8 +32,8 @@ WARPFUSE_DEVICE_TEST("one token per sequence", "[cached_attention][portable]") {
     for (const int64_t head_dim : {1, 33, 40, 64, 80, 128}) {
       for (const int64_t slots : {1, 2, 17, 130, 1100}) {
         for (const int64_t batch : {1, 3}) {
-          check_attention(random_attention(
-              {.batch = batch, .slots = slots, .head_dim = head_dim}, dtype, device));
+          check_attention(random_attention({.batch = batch, .slots = slots, .head_dim = head_dim},
+                                           dtype, device));
         }
       }
     }
@@ -46,11 +46,9 @@ WARPFUSE_DEVICE_TEST("prompts, from an empty cache and behind a text",
     for (const int64_t head_dim : {33, 64, 80}) {
       for (const int64_t tokens : {2, 5, 33}) {
         for (const int64_t before : {0, 1, 100}) {
-          check_attention(random_attention({.batch = 2,
-                                            .tokens = tokens,
-                                            .slots = tokens + before,
-                                            .head_dim = head_dim},
-                                           dtype, device));
+          check_attention(random_attention(
+              {.batch = 2, .tokens = tokens, .slots = tokens + before, .head_dim = head_dim}, dtype,
+              device));
         }
       }
     }
@@ -96,8 +94,8 @@ WARPFUSE_DEVICE_TEST("positions of int32, of any stride and order",
                      "[cached_attention][portable]") {
   for (const at::ScalarType dtype : kAttendDtypes) {
     for (const int64_t tokens : {1, 5}) {
-      const AttentionCall plain =
-          random_attention({.batch = 3, .tokens = tokens, .slots = 40, .head_dim = 64}, dtype, device);
+      const AttentionCall plain = random_attention(
+          {.batch = 3, .tokens = tokens, .slots = 40, .head_dim = 64}, dtype, device);
       AttentionCall call = plain;
       call.positions = plain.positions.to(at::kInt);
       check_attention(call);
@@ -118,15 +116,19 @@ WARPFUSE_DEVICE_TEST("a cache that is a part of a larger one", "[cached_attentio
       for (const int64_t tokens : {1, 5}) {
         AttentionCall call = random_attention(
             {.batch = 2, .tokens = tokens, .slots = 24, .head_dim = head_dim}, dtype, device);
-        const at::Tensor whole = at::full({3, 2, 4, 2, 99, head_dim + 7}, kNaN, call.cache.options());
+        const at::Tensor whole =
+            at::full({3, 2, 4, 2, 99, head_dim + 7}, kNaN, call.cache.options());
         const at::Tensor part =
             whole.narrow(0, 1, 2).narrow(2, 1, 2).narrow(4, 10, 24).narrow(5, 1, head_dim);
         call.cache = part.copy_(call.cache);
         const at::Tensor written = expected_cache(call).to(device);
         check_attention(call);
         const at::Tensor expected = at::full_like(whole, kNaN);
-        expected.narrow(0, 1, 2).narrow(2, 1, 2).narrow(4, 10, 24).narrow(5, 1, head_dim).copy_(
-            written);
+        expected.narrow(0, 1, 2)
+            .narrow(2, 1, 2)
+            .narrow(4, 10, 24)
+            .narrow(5, 1, head_dim)
+            .copy_(written);
         CHECK(bit_mismatch(whole, expected) == "");
         // [L, 2, B, S, Hkv, D] in memory.
         call.cache = written.transpose(3, 4).contiguous().transpose(3, 4);
@@ -140,8 +142,8 @@ WARPFUSE_DEVICE_TEST("strides and alignments of queries, keys and values",
                      "[cached_attention][portable]") {
   for (const at::ScalarType dtype : kAttendDtypes) {
     for (const int64_t tokens : {1, 5}) {
-      const AttentionCall plain =
-          random_attention({.batch = 2, .tokens = tokens, .slots = 24, .head_dim = 64}, dtype, device);
+      const AttentionCall plain = random_attention(
+          {.batch = 2, .tokens = tokens, .slots = 24, .head_dim = 64}, dtype, device);
       AttentionCall call = plain;
       call.query = plain.query.contiguous();
       call.key = plain.key.contiguous();
@@ -191,8 +193,8 @@ TEST_CASE("threads share the queries of attention", "[cached_attention]") {
       check_attention(random_attention({.heads = 12, .key_heads = 12, .slots = 300, .head_dim = 64},
                                        dtype, at::kCPU));
       check_attention(random_attention(
-          {.batch = 2, .heads = 3, .key_heads = 1, .tokens = 70, .slots = 90, .head_dim = 40}, dtype,
-          at::kCPU));
+          {.batch = 2, .heads = 3, .key_heads = 1, .tokens = 70, .slots = 90, .head_dim = 40},
+          dtype, at::kCPU));
     }
   }
 }

@@ -47,10 +47,9 @@ WARPFUSE_DEVICE_TEST("linear layers of nothing", "[skinny_linear]") {
     LinearCall no_columns = random_linear({2}, 4, 5, dtype, device);
     no_columns.input = no_columns.input.narrow(1, 0, 0);
     no_columns.weight = no_columns.weight.narrow(1, 0, 0);
-    CHECK(mismatch(no_columns.run(), {(no_columns.residual.to(at::kDouble) +
-                                       no_columns.bias.to(at::kDouble)),
-                                      at::full({2, 5}, 3e5, at::TensorOptions(device).dtype(
-                                                                at::kDouble))}) == "");
+    CHECK(mismatch(no_columns.run(),
+                   {(no_columns.residual.to(at::kDouble) + no_columns.bias.to(at::kDouble)),
+                    at::full({2, 5}, 3e5, at::TensorOptions(device).dtype(at::kDouble))}) == "");
   }
 }
 

@@ -14,8 +14,7 @@ void check_linear_error(const at::Device& device, const std::vector<std::string>
                         const std::string& expected, const Change& change) {
   for (const std::string& name : operators) {
     const bool has_norm = name != "linear_residual";
-    LinearCall call =
-        random_linear({2, 3}, 8, 5, at::kFloat, device, has_norm ? "layer" : "");
+    LinearCall call = random_linear({2, 3}, 8, 5, at::kFloat, device, has_norm ? "layer" : "");
     change(call);
     INFO(describe(call));
     CHECK(error_of([&] { name == "linear_argmax" ? call.argmax() : call.run(); }) ==

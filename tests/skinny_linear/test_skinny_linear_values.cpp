@@ -38,17 +38,17 @@ LinearCall integer_linear(int64_t rows, int64_t in, int64_t out, at::ScalarType 
   const auto integers = [&](at::IntArrayRef sizes, double of_unit) {
     return at::randint(-2, 3, sizes, at::kDouble).mul_(of_unit).to(dtype).to(device);
   };
-  return {.input = integers({rows, in}, 1), .weight = integers({out, in}, unit),
+  return {.input = integers({rows, in}, 1),
+          .weight = integers({out, in}, unit),
           .bias = integers({out}, unit)};
 }
 
 /// The lowest index among the largest outputs, rounded to the dtype.
 at::Tensor first_of_largest(const LinearCall& call) {
   const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
-  const at::Tensor outputs =
-      (at::matmul(wide(call.input), wide(call.weight).t()) + wide(call.bias))
-          .to(call.input.scalar_type())
-          .to(at::kDouble);
+  const at::Tensor outputs = (at::matmul(wide(call.input), wide(call.weight).t()) + wide(call.bias))
+                                 .to(call.input.scalar_type())
+                                 .to(at::kDouble);
   const at::Tensor is_largest = outputs.eq(outputs.amax(-1, true));
   const at::Tensor index = at::arange(outputs.size(-1), at::kLong);
   return at::where(is_largest, index, outputs.size(-1)).amin(-1);
@@ -112,23 +112,27 @@ WARPFUSE_DEVICE_TEST("strides and alignments of inputs and weights", "[skinny_li
         call.weight = at::full({24, 67}, kNaN, options).narrow(1, 1, 64).copy_(plain.weight);
       });
       check([&](LinearCall& call) {  // all with the same odd one
-        call.weight =
-            at::full({24 * 64 + 1}, kNaN, options).narrow(0, 1, 24 * 64).view({24, 64}).copy_(
-                plain.weight);
+        call.weight = at::full({24 * 64 + 1}, kNaN, options)
+                          .narrow(0, 1, 24 * 64)
+                          .view({24, 64})
+                          .copy_(plain.weight);
       });
       check([&](LinearCall& call) { call.weight = plain.weight.t().contiguous().t(); });
       check([&](LinearCall& call) {
         call.input = plain.input.permute({2, 1, 0}).contiguous().permute({2, 1, 0});
       });
       check([&](LinearCall& call) {  // an odd address
-        call.input =
-            at::full({6 * 64 + 1}, kNaN, options).narrow(0, 1, 6 * 64).view({2, 3, 64}).copy_(
-                plain.input);
+        call.input = at::full({6 * 64 + 1}, kNaN, options)
+                         .narrow(0, 1, 6 * 64)
+                         .view({2, 3, 64})
+                         .copy_(plain.input);
       });
-      check([&](LinearCall& call) { call.input = plain.input.select(1, 0).unsqueeze(1); 
-                                    if (call.residual.defined()) {
-                                      call.residual = plain.residual.narrow(1, 0, 1);
-                                    } });
+      check([&](LinearCall& call) {
+        call.input = plain.input.select(1, 0).unsqueeze(1);
+        if (call.residual.defined()) {
+          call.residual = plain.residual.narrow(1, 0, 1);
+        }
+      });
       check([&](LinearCall& call) {
         call.bias = at::zeros({48}, options).slice(0, 0, 48, 2).copy_(plain.bias);
         if (call.residual.defined()) {
@@ -173,7 +177,8 @@ WARPFUSE_DEVICE_TEST("the residual is only read, and calls are counted", "[skinn
   }
 }
 
-WARPFUSE_DEVICE_TEST("a row's bits do not depend on the rows beside it", "[skinny_linear][portable]") {
+WARPFUSE_DEVICE_TEST("a row's bits do not depend on the rows beside it",
+                     "[skinny_linear][portable]") {
   for (const at::ScalarType dtype : kNarrowDtypes) {
     for (const std::string norm : {"", "layer", "rms"}) {
       const LinearCall call = random_linear({8}, 768, 72, dtype, device, norm);
@@ -215,8 +220,8 @@ WARPFUSE_DEVICE_TEST("the largest output behind a norm", "[skinny_linear][portab
         INFO(describe(call));
         const Expected expected = expected_linear(call);
         const at::Tensor tokens = call.argmax();
-        const at::Tensor missing = expected.values.amax(-1) -
-                                   expected.values.gather(-1, tokens.unsqueeze(-1)).squeeze(-1);
+        const at::Tensor missing =
+            expected.values.amax(-1) - expected.values.gather(-1, tokens.unsqueeze(-1)).squeeze(-1);
         const double rounding = dtype == at::kFloat ? 0 : dtype == at::kHalf ? 0x1p-10 : 0x1p-7;
         const at::Tensor allowed =
             expected.error.amax(-1) * 0x1p-23 + expected.values.amax(-1) * rounding;

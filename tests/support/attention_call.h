@@ -31,8 +31,8 @@ struct AttentionCall {
 
 inline std::string describe(const AttentionCall& call) {
   return c10::str(describe(call.query), ", cache ", call.cache.sizes(), " of strides ",
-                  call.cache.strides(), ", positions up to ",
-                  call.positions.max().item<int64_t>(), ", window ", call.window);
+                  call.cache.strides(), ", positions up to ", call.positions.max().item<int64_t>(),
+                  ", window ", call.window);
 }
 
 /// [B, T, H, D] in memory, as a part of [B, T, parts * H, D].
@@ -50,9 +50,11 @@ inline AttentionCall random_attention(const AttentionShape& s, at::ScalarType dt
   const auto part = [&](int64_t heads) {
     return heads_of_tokens(s.batch, heads, s.tokens, s.head_dim, dtype, device);
   };
-  AttentionCall call{
-      .query = part(s.heads), .key = part(s.key_heads), .value = part(s.key_heads), .cache = {},
-      .positions = {}};
+  AttentionCall call{.query = part(s.heads),
+                     .key = part(s.key_heads),
+                     .value = part(s.key_heads),
+                     .cache = {},
+                     .positions = {}};
   const at::Tensor last =
       (s.slots - 1 - at::arange(s.batch, at::kLong) * apart).clamp_min(s.tokens - 1).unsqueeze(1);
   const at::Tensor positions = last - (s.tokens - 1) + at::arange(s.tokens, at::kLong);
@@ -94,7 +96,8 @@ inline Expected expected_attention(const AttentionCall& call) {
   visible = visible.unsqueeze(1);  // [B, 1, T, S]
   // What no query sees does not matter.
   const at::Tensor is_seen = visible.any(2).unsqueeze(-1);  // [B, 1, S, 1]
-  const at::Tensor keys = cache[0].masked_fill(is_seen.logical_not(), 0).repeat_interleave(group, 1);
+  const at::Tensor keys =
+      cache[0].masked_fill(is_seen.logical_not(), 0).repeat_interleave(group, 1);
   const at::Tensor values =
       cache[1].masked_fill(is_seen.logical_not(), 0).repeat_interleave(group, 1);
   const at::Tensor hidden = visible.logical_not();

@@ -86,15 +86,14 @@ inline bool is_few_rows(const LinearCall& call) {
          in <= 2048 && call.weight.size(0) < 8192;
 }
 
-/// In units of float32's epsilon: sums in any order, a norm with an error relative to its deviation,
-/// and what rounding between the steps does in half precision.
+/// In units of float32's epsilon: sums in any order, a norm with an error relative to its
+/// deviation, and what rounding between the steps does in half precision.
 inline Expected expected_linear(const LinearCall& call) {
   const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
   at::Tensor x = wide(call.input), scale = at::ones({}, at::kDouble), offset = at::zeros_like(x);
   at::Tensor of_mean = at::zeros({}, at::kDouble);
   if (call.norm_weight.defined()) {
-    const at::Tensor mean =
-        call.norm == "layer" ? x.mean({-1}, true) : at::zeros({}, at::kDouble);
+    const at::Tensor mean = call.norm == "layer" ? x.mean({-1}, true) : at::zeros({}, at::kDouble);
     const at::Tensor inverse = (x - mean).square().mean({-1}, true).add(call.eps).rsqrt();
     of_mean = mean.abs() * inverse;
     x = (x - mean) * inverse;

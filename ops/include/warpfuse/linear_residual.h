@@ -23,10 +23,9 @@ namespace warpfuse {
 inline at::Tensor linear_residual(const at::Tensor& input, const at::Tensor& weight,
                                   const std::optional<at::Tensor>& bias,
                                   const at::Tensor& residual) {
-  static const auto op =
-      detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&,
-                                       const std::optional<at::Tensor>&, const at::Tensor&)>(
-          "warpfuse::linear_residual");
+  static const auto op = detail::find_operator<at::Tensor(
+      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&)>(
+      "warpfuse::linear_residual");
   return op.call(input, weight, bias, residual);
 }
 

@@ -25,15 +25,15 @@ namespace warpfuse {
 /// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error.
 ///
 /// Up to 16 rows are one kernel, which computes in float32 and rounds once, at the end; in half
-/// precision a GPU also rounds weight * norm_weight, which must stay below 65504 in float16. More rows,
-/// weights without a dense last dimension, and on a GPU rows that are not of whole, aligned packs of 16
-/// bytes or are very long go to ATen's operators, which round between them.
+/// precision a GPU also rounds weight * norm_weight, which must stay below 65504 in float16. More
+/// rows, weights without a dense last dimension, and on a GPU rows that are not of whole, aligned
+/// packs of 16 bytes or are very long go to ATen's operators, which round between them.
 ///
 /// In a captured CUDA graph kernels of these operators that follow each other directly form a chain
 /// (norm_linear, linear_residual, linear_argmax, cached_attention_softmax): each reads its weights,
 /// biases and positions while the one ahead still runs. They may therefore be results of any other
-/// kernel, also of one directly ahead (an update of a weight in place), but not of an operator of the
-/// chain. Inputs and residuals may.
+/// kernel, also of one directly ahead (an update of a weight in place), but not of an operator of
+/// the chain. Inputs and residuals may.
 ///
 /// Throws c10::Error for another dtype, shape or device, and for another norm, eps or activation.
 inline at::Tensor norm_linear(const at::Tensor& input, const at::Tensor& norm_weight,
