@@ -15,11 +15,11 @@ namespace {
 constexpr const char* kOp = "cached_attention_softmax";
 
 struct Inputs {
-  const at::Tensor& query;       // [B, H, T, D]
-  const at::Tensor& key;         // [B, Hkv, T, D]
-  const at::Tensor& value;       // [B, Hkv, T, D]
-  const at::Tensor& cache;       // [L, 2, B, Hkv, S, D]
-  const at::Tensor& positions;   // [B, T]
+  const at::Tensor& query;      // [B, H, T, D]
+  const at::Tensor& key;        // [B, Hkv, T, D]
+  const at::Tensor& value;      // [B, Hkv, T, D]
+  const at::Tensor& cache;      // [L, 2, B, Hkv, S, D]
+  const at::Tensor& positions;  // [B, T]
   int64_t layer, window;
 };
 
@@ -52,8 +52,7 @@ void check(const Inputs& inputs) {
                     tokens = query.sym_size(2), head_dim = query.sym_size(3);
   check_sizes("key", key, {batch, key_heads, tokens, head_dim}, "[B, Hkv, T, D]");
   check_sizes("value", value, {batch, key_heads, tokens, head_dim}, "[B, Hkv, T, D]");
-  check_sizes("cache", cache,
-              {cache.sym_size(0), 2, batch, key_heads, cache.sym_size(4), head_dim},
+  check_sizes("cache", cache, {cache.sym_size(0), 2, batch, key_heads, cache.sym_size(4), head_dim},
               "[L, 2, B, Hkv, S, D]");
   WARPFUSE_CHECK(key_heads > 0 && query.sym_size(1) % key_heads == 0, kOp, "query",
                  c10::str("a multiple of the key's ", key_heads, " heads"), query.sym_size(1));
@@ -88,39 +87,38 @@ struct CachedAttentionSoftmax {
 
   template <typename Backend>
   static at::Tensor run(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                        at::Tensor& cache, int64_t layer, const at::Tensor& positions,
-                        double scale, int64_t window) {
+                        at::Tensor& cache, int64_t layer, const at::Tensor& positions, double scale,
+                        int64_t window) {
     const Inputs inputs{query, key, value, cache, positions, layer, window};
     check(inputs);
     // In memory [B, T, H, D], so that the heads of a token are one row for the layer behind.
-    at::Tensor output = Backend::empty({query.sym_size(0), query.sym_size(2), query.sym_size(1),
-                                        query.sym_size(3)},
-                                       query.options());
+    at::Tensor output =
+        Backend::empty({query.sym_size(0), query.sym_size(2), query.sym_size(1), query.sym_size(3)},
+                       query.options());
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);
-      Backend::launch(output,
-                      CachedAttentionArguments{
-                          .query = head_rows(q),
-                          .key = head_rows(k),
-                          .value = head_rows(v),
-                          .keys = cache_rows(cache, layer, 0),
-                          .values = cache_rows(cache, layer, 1),
-                          .positions = {positions.const_data_ptr(),
-                                        positions.scalar_type() == at::kLong, positions.stride(0),
-                                        positions.stride(1)},
-                          .output = output.mutable_data_ptr(),
-                          .dtype = to_dtype(query.scalar_type()),
-                          .batch = query.size(0),
-                          .heads = query.size(1),
-                          .key_heads = key.size(1),
-                          .tokens = query.size(2),
-                          .slots = cache.size(4),
-                          .head_dim = query.size(3),
-                          .scale = static_cast<float>(scale),
-                          .window = window});
+      Backend::launch(
+          output, CachedAttentionArguments{.query = head_rows(q),
+                                           .key = head_rows(k),
+                                           .value = head_rows(v),
+                                           .keys = cache_rows(cache, layer, 0),
+                                           .values = cache_rows(cache, layer, 1),
+                                           .positions = {positions.const_data_ptr(),
+                                                         positions.scalar_type() == at::kLong,
+                                                         positions.stride(0), positions.stride(1)},
+                                           .output = output.mutable_data_ptr(),
+                                           .dtype = to_dtype(query.scalar_type()),
+                                           .batch = query.size(0),
+                                           .heads = query.size(1),
+                                           .key_heads = key.size(1),
+                                           .tokens = query.size(2),
+                                           .slots = cache.size(4),
+                                           .head_dim = query.size(3),
+                                           .scale = static_cast<float>(scale),
+                                           .window = window});
     }
     return output.transpose(1, 2);
   }

@@ -15,65 +15,181 @@ const T* row_of(const HeadRows<void*>& rows, int64_t batch, int64_t head, int64_
   return static_cast<const T*>(rows.data) + rows.offset(batch, head, row);
 }
 
+using Floats = Vectorized<float>;
+constexpr int64_t kFloats = Floats::size();
+
+/// Tokens whose scores and outputs are computed together, so that a key or value is loaded once.
+constexpr int kTokenGroup = 4;
+
+/// The slots that a token sees.
+struct Slots {
+  int64_t first = 0, last = 0;
+
+  Slots() = default;
+  Slots(const CachedAttentionArguments& a, int64_t batch, int64_t token) {
+    const int64_t position = position_of(a.positions, batch, token);  // below the slots: checked
+    last = std::max<int64_t>(position + 1, 0);
+    first = a.window > 0 && last > a.window ? last - a.window : 0;
+  }
+};
+
 template <typename T>
-float dot(const T* a, const T* b, int64_t size) {
-  Pack<T> total(0.0f);
-  int64_t i = 0;
-  for (; i + kPackSize<T> <= size; i += kPackSize<T>) {
-    total = at::vec::fmadd(load<T>(a + i, kPackSize<T>), load<T>(b + i, kPackSize<T>), total);
+C10_ALWAYS_INLINE float sum_of(const Pack<T>& pack) {
+  Floats sum = pack[0];
+  if constexpr (!std::is_same_v<T, float>) {
+    sum = sum + pack[1];
   }
-  float sum = 0;
-  for (int vector = 0; vector < Pack<T>::size() / Vectorized<float>::size(); ++vector) {
-    sum += at::vec::vec_reduce_all<float>(
-        [](const Vectorized<float>& x, const Vectorized<float>& y) { return x + y; },
-        total[vector]);
-  }
-  for (; i < size; ++i) {
-    sum = std::fma(static_cast<float>(a[i]), static_cast<float>(b[i]), sum);
-  }
-  return sum;
+  return at::vec::vec_reduce_all<float>([](const Floats& x, const Floats& y) { return x + y; },
+                                        sum);
 }
 
-/// A query's row of the output.
-template <typename T>
-void attend(const CachedAttentionArguments& a, int64_t batch, int64_t head, int64_t token,
-            std::vector<float>& scores) {
-  const int64_t position = position_of(a.positions, batch, token);
-  const int64_t first = a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
-  const int64_t last = position + 1;  // below the slots: checked
-  const int64_t key_head = head / (a.heads / a.key_heads);
-  T* const output =
-      static_cast<T*>(a.output) + ((batch * a.tokens + token) * a.heads + head) * a.head_dim;
-  const T* const query = row_of<T>(a.query, batch, head, token);
-  float max = kNegativeInfinity<float>, sum = 0;
-  for (int64_t slot = first; slot < last; ++slot) {
-    const float score =
-        dot(query, row_of<T>(a.keys, batch, key_head, slot), a.head_dim) * a.scale;
-    scores[slot - first] = score;
-    max = score > max ? score : max;  // a NaN comes back through the sum
-  }
-  for (int64_t slot = first; slot < last; ++slot) {
-    float& score = scores[slot - first];
-    score = score == kNegativeInfinity<float> ? 0.0f : std::exp(score - max);
-    sum += score;
-  }
-  const float inverse = sum == 0 ? 0.0f : 1 / sum;
-  for (int64_t i = 0; i < a.head_dim; i += kPackSize<T>) {
-    const int64_t count = std::min(kPackSize<T>, a.head_dim - i);
-    Pack<T> total(0.0f);
-    for (int64_t slot = first; slot < last; ++slot) {
-      total = at::vec::fmadd(load<T>(row_of<T>(a.values, batch, key_head, slot) + i, count),
-                             Pack<T>(scores[slot - first]), total);
+/// kCount tokens of a head. Their scores, of `room` slots each, become probabilities.
+template <typename T, int kCount>
+struct TokenGroup {
+  const CachedAttentionArguments& a;
+  int64_t batch, head, token;
+  float* scores;  // [kCount, room]
+  int64_t room;
+  int64_t key_head = head / (a.heads / a.key_heads);
+  Slots slots[kCount] = {}, common = {};
+
+  void attend() {
+    for (int i = 0; i < kCount; ++i) {
+      slots[i] = Slots(a, batch, token + i);
+      common.first = i == 0 ? slots[0].first : std::max(common.first, slots[i].first);
+      common.last = i == 0 ? slots[0].last : std::min(common.last, slots[i].last);
     }
-    store<T>(total * Pack<T>(inverse), output + i, count);
+    common.last = std::max(common.first, common.last);
+    each_part([&](auto count, int first, int64_t begin, int64_t end) {
+      score<decltype(count)::value>(first, begin, end);
+    });
+    float inverse[kCount];
+    for (int i = 0; i < kCount; ++i) {
+      inverse[i] = softmax(scores + i * room, slots[i]);
+    }
+    for (int64_t element = 0; element < a.head_dim; element += kPackSize<T>) {
+      const int64_t count = std::min(kPackSize<T>, a.head_dim - element);
+      Pack<T> totals[kCount];
+      std::fill_n(totals, kCount, Pack<T>(0.0f));
+      each_part([&](auto tokens, int first, int64_t begin, int64_t end) {
+        add_values<decltype(tokens)::value>(element, count, begin, end, first, totals);
+      });
+      for (int i = 0; i < kCount; ++i) {
+        store<T>(totals[i] * Pack<T>(inverse[i]), output(i) + element, count);
+      }
+    }
   }
-}
+
+ private:
+  /// function(number of tokens, first token, slots): those that all tokens see together, and the
+  /// rest of each token, which others must not touch.
+  template <typename Function>
+  C10_ALWAYS_INLINE void each_part(const Function& function) const {
+    function(std::integral_constant<int, kCount>(), 0, common.first, common.last);
+    for (int i = 0; kCount > 1 && i < kCount; ++i) {
+      constexpr std::integral_constant<int, 1> kOne;
+      function(kOne, i, slots[i].first, std::min(common.first, slots[i].last));
+      function(kOne, i, std::max(common.last, slots[i].first), slots[i].last);
+    }
+  }
+
+  T* output(int i) const {
+    return static_cast<T*>(a.output) +
+           ((batch * a.tokens + token + i) * a.heads + head) * a.head_dim;
+  }
+
+  template <int kTokens>
+  C10_ALWAYS_INLINE void score(int first, int64_t begin, int64_t end) const {
+    const T* queries[kTokens];
+    for (int i = 0; i < kTokens; ++i) {
+      queries[i] = row_of<T>(a.query, batch, head, token + first + i);
+    }
+    for (int64_t slot = begin; slot < end; ++slot) {
+      const T* const key = row_of<T>(a.keys, batch, key_head, slot);
+      Pack<T> totals[kTokens];
+#pragma GCC unroll 4  // so that sums stay in registers
+      for (int i = 0; i < kTokens; ++i) {
+        totals[i] = Pack<T>(0.0f);
+      }
+      int64_t element = 0;
+      for (; element + kPackSize<T> <= a.head_dim; element += kPackSize<T>) {
+        const Pack<T> k = load<T>(key + element, kPackSize<T>);
+#pragma GCC unroll 4
+        for (int i = 0; i < kTokens; ++i) {
+          totals[i] = at::vec::fmadd(load<T>(queries[i] + element, kPackSize<T>), k, totals[i]);
+        }
+      }
+      float sums[kTokens];
+#pragma GCC unroll 4
+      for (int i = 0; i < kTokens; ++i) {
+        sums[i] = sum_of<T>(totals[i]);
+      }
+      for (int i = 0; i < kTokens; ++i) {
+        for (int64_t k = element; k < a.head_dim; ++k) {
+          sums[i] =
+              std::fma(static_cast<float>(queries[i][k]), static_cast<float>(key[k]), sums[i]);
+        }
+        scores[(first + i) * room + slot] = sums[i] * a.scale;
+      }
+    }
+  }
+
+  /// Scores become powers; returns what makes their sum 1, or 0 where nothing is seen.
+  static float softmax(float* scores, const Slots& seen) {
+    std::fill_n(scores + seen.last, kFloats, kNegativeInfinity<float>);
+    Floats largest(kNegativeInfinity<float>), sums(0.0f);
+    for (int64_t slot = seen.first; slot < seen.last; slot += kFloats) {
+      const Floats x = Floats::loadu(scores + slot);
+      largest = Floats::blendv(largest, x, x > largest);  // a NaN comes back through the sum
+    }
+    const float max = at::vec::vec_reduce_all<float>(
+        [](const Floats& x, const Floats& y) { return Floats::blendv(x, y, y > x); }, largest);
+    const Floats shift(max == kNegativeInfinity<float> ? 0.0f : max);
+    for (int64_t slot = seen.first; slot < seen.last; slot += kFloats) {
+      const Floats power = (Floats::loadu(scores + slot) - shift).exp();
+      power.store(scores + slot);
+      sums = sums + power;
+    }
+    const float sum = sum_of<float>(Pack<float>(sums));
+    return sum == 0 ? 0.0f : 1 / sum;
+  }
+
+  template <int kTokens>
+  C10_ALWAYS_INLINE void add_values(int64_t element, int64_t count, int64_t begin, int64_t end,
+                                    int first, Pack<T> (&totals)[kCount]) const {
+    Pack<T> sums[kTokens];
+#pragma GCC unroll 4  // so that sums stay in registers
+    for (int i = 0; i < kTokens; ++i) {
+      sums[i] = totals[first + i];
+    }
+    for (int64_t slot = begin; slot < end; ++slot) {
+      const Pack<T> v = load<T>(row_of<T>(a.values, batch, key_head, slot) + element, count);
+#pragma GCC unroll 4
+      for (int i = 0; i < kTokens; ++i) {
+        sums[i] = at::vec::fmadd(v, Pack<T>(scores[(first + i) * room + slot]), sums[i]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kTokens; ++i) {
+      totals[first + i] = sums[i];
+    }
+  }
+};
 
 template <typename T>
 void attend_rows(const CachedAttentionArguments& a, int64_t begin, int64_t end) {
-  std::vector<float> scores(a.slots);
-  for (int64_t row = begin; row < end; ++row) {
-    attend<T>(a, row / (a.heads * a.tokens), row / a.tokens % a.heads, row % a.tokens, scores);
+  const int64_t room = a.slots + kFloats;
+  std::vector<float> scores(kTokenGroup * room);
+  for (int64_t row = begin; row < end;) {
+    const int64_t batch = row / (a.heads * a.tokens), head = row / a.tokens % a.heads,
+                  token = row % a.tokens;
+    if (std::min(a.tokens - token, end - row) >= kTokenGroup) {
+      TokenGroup<T, kTokenGroup>{a, batch, head, token, scores.data(), room}.attend();
+      row += kTokenGroup;
+    } else {
+      TokenGroup<T, 1>{a, batch, head, token, scores.data(), room}.attend();
+      ++row;
+    }
   }
 }
 

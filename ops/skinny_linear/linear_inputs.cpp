@@ -51,8 +51,8 @@ void LinearInputs::check() const {
   check_vector(*this, "norm_bias", norm_bias, input.sym_size(-1));
   WARPFUSE_CHECK(norm_weight.defined() || !norm_bias.defined(), op, "norm_bias",
                  "none without a norm_weight", "a tensor");
-  WARPFUSE_CHECK(norm != Norm::rms || !norm_bias.defined(), op, "norm_bias",
-                 "none for an RMS norm", "a tensor");
+  WARPFUSE_CHECK(norm != Norm::rms || !norm_bias.defined(), op, "norm_bias", "none for an RMS norm",
+                 "a tensor");
   WARPFUSE_CHECK(epsilon >= 0, op, "eps", "a number not below 0", epsilon);
   if (residual.defined()) {
     check_floating(op, "residual", residual);

@@ -12,9 +12,9 @@ namespace warpfuse {
 /// The arguments of norm_linear, linear_residual and linear_argmax, each of which has some of them.
 struct LinearInputs {
   const char* op;
-  at::Tensor input;  // [.., in]
-  at::Tensor weight;  // [out, in]
-  at::Tensor bias = {};  // [out]; undefined tensors are absent
+  at::Tensor input;             // [.., in]
+  at::Tensor weight;            // [out, in]
+  at::Tensor bias = {};         // [out]; undefined tensors are absent
   at::Tensor norm_weight = {};  // [in]
   at::Tensor norm_bias = {};    // [in]
   at::Tensor residual = {};     // [.., out]

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "rowwise/cpu/vector.h"
 #include "skinny_linear/skinny_linear_cpu.h"
@@ -6,56 +7,66 @@
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-/// Outputs whose weights are read side by side: more streams for the prefetcher, fewer reads of x.
-constexpr int kOutputs = 4;
+/// Rows of x that are multiplied together with a row of weights, which is loaded and converted
+/// once. Weights are read one row after the other: memory is fastest in one stream.
+constexpr int kRowsTogether = 4;
+constexpr int64_t kRowsAhead = 4;  // of weights, that are prefetched
+
+using Floats = Vectorized<float>;
+constexpr int64_t kFloats = Floats::size();
 
 template <typename T>
 float to_float(T x) {
   return static_cast<float>(x);
 }
 
-/// Vectors of x, as many as the elements of one vector of T.
+float sum_of(const Floats& values) {
+  return at::vec::vec_reduce_all<float>([](const Floats& a, const Floats& b) { return a + b; },
+                                        values);
+}
+
+/// Elements [0, 2 * kFloats).
 template <typename T>
-Pack<T> load_x(const float* from, int64_t count) {
-  if constexpr (Pack<T>::size() == Vectorized<float>::size()) {
-    return Pack<T>(load<float>(from, count));
+C10_ALWAYS_INLINE std::pair<Floats, Floats> load_two(const T* from) {
+  if constexpr (std::is_same_v<T, float>) {
+    return {Floats::loadu(from), Floats::loadu(from + kFloats)};
   } else {
-    constexpr int64_t kHalf = Vectorized<float>::size();
-    return {load<float>(from, std::min(count, kHalf))[0],
-            load<float>(from + kHalf, std::max<int64_t>(count - kHalf, 0))[0]};
+    const auto [low, high] = at::vec::convert_to_float<T>(Vectorized<T>::loadu(from));
+    return {low, high};
   }
 }
 
-template <typename T>
-float sum_of(const Pack<T>& pack) {
-  float sum = 0;
-  for (int i = 0; i < Pack<T>::size() / Vectorized<float>::size(); ++i) {
-    sum += at::vec::vec_reduce_all<float>(
-        [](const Vectorized<float>& a, const Vectorized<float>& b) { return a + b; }, pack[i]);
-  }
-  return sum;
-}
-
-/// The products of a row of x with kOutputs rows of weights.
-template <typename T>
-void dot(const float* x, const T* const (&weights)[kOutputs], int64_t columns,
-         float (&sums)[kOutputs]) {
-  Pack<T> totals[kOutputs];
-  for (Pack<T>& total : totals) {
-    total = Pack<T>(0.0f);
+/// The products of kRows rows of x with a row of weights. The weights `ahead` elements behind are
+/// prefetched: rows are too short for the hardware to do so.
+template <int kRows, typename T>
+void dot(const float* x, const T* weights, int64_t columns, int64_t ahead, float* sums) {
+  constexpr int64_t kStep = 2 * kFloats;
+  constexpr auto kStepBytes = static_cast<int64_t>(kStep * sizeof(T));
+  Floats low[kRows], high[kRows];
+#pragma GCC unroll 4  // so that sums stay in registers
+  for (int i = 0; i < kRows; ++i) {
+    low[i] = high[i] = Floats(0.0f);
   }
   int64_t column = 0;
-  for (; column + kPackSize<T> <= columns; column += kPackSize<T>) {
-    const Pack<T> values = load_x<T>(x + column, kPackSize<T>);
-    for (int i = 0; i < kOutputs; ++i) {
-      totals[i] =
-          at::vec::fmadd(values, load<T>(weights[i] + column, kPackSize<T>), totals[i]);
+  for (; column + kStep <= columns; column += kStep) {
+    for (int64_t byte = 0; byte < kStepBytes; byte += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(weights + column + ahead) + byte);
+    }
+    const auto [w_low, w_high] = load_two(weights + column);
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+      const float* const row = x + i * columns + column;
+      low[i] = at::vec::fmadd(Floats::loadu(row), w_low, low[i]);
+      high[i] = at::vec::fmadd(Floats::loadu(row + kFloats), w_high, high[i]);
     }
   }
-  for (int i = 0; i < kOutputs; ++i) {
-    sums[i] = sum_of<T>(totals[i]);
+#pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) {
+    sums[i] = sum_of(low[i] + high[i]);
+  }
+  for (int i = 0; i < kRows; ++i) {
     for (int64_t k = column; k < columns; ++k) {
-      sums[i] = std::fma(x[k], to_float(weights[i][k]), sums[i]);
+      sums[i] = std::fma(x[i * columns + k], to_float(weights[k]), sums[i]);
     }
   }
 }
@@ -84,24 +95,27 @@ void linear_outputs(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
   const auto* const weight = static_cast<const T*>(a.weight);
   const auto* const bias = static_cast<const T*>(a.bias);
   const auto* const residual = static_cast<const T*>(a.residual);
-  for (int64_t first = begin; first < end; first += kOutputs) {
-    const T* weights[kOutputs];
-    for (int64_t i = 0; i < kOutputs; ++i) {
-      weights[i] = weight + std::min(first + i, end - 1) * a.weight_stride;
+  float sums[kMaxSkinnyRows];
+  for (int64_t output = begin; output < end; ++output) {
+    const T* const weights = weight + output * a.weight_stride;
+    int64_t row = 0;
+    for (; row + kRowsTogether <= a.rows; row += kRowsTogether) {
+      dot<kRowsTogether>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride,
+                         sums + row);
     }
-    for (int64_t row = 0; row < a.rows; ++row) {
-      float sums[kOutputs];
-      dot<T>(task.x + row * a.columns, weights, a.columns, sums);
-      for (int64_t output = first; output < std::min(first + kOutputs, end); ++output) {
-        const int64_t index = row * a.outputs + output;
-        const float sum = sums[output - first] + (bias ? to_float(bias[output]) : 0.0f);
-        const auto value = static_cast<T>(activated(sum, a.activation) +
-                                          (residual ? to_float(residual[index]) : 0.0f));
-        if (task.best != nullptr) {
-          task.best[row] = std::max(task.best[row], ranked(to_float(value), output));
-        } else {
-          static_cast<T*>(a.output)[index] = value;
-        }
+    for (; row < a.rows; ++row) {
+      dot<1>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride,
+             sums + row);
+    }
+    for (row = 0; row < a.rows; ++row) {
+      const int64_t index = row * a.outputs + output;
+      const float sum = sums[row] + (bias ? to_float(bias[output]) : 0.0f);
+      const auto value = static_cast<T>(activated(sum, a.activation) +
+                                        (residual ? to_float(residual[index]) : 0.0f));
+      if (task.best != nullptr) {
+        task.best[row] = std::max(task.best[row], ranked(to_float(value), output));
+      } else {
+        static_cast<T*>(a.output)[index] = value;
       }
     }
   }

@@ -5,11 +5,13 @@
 
 #include <warpfuse/dispatch.h>
 
+#include "support/attention_call.h"
 #include "support/compare.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/dropout_checks.h"
 #include "support/inputs.h"
+#include "support/linear_call.h"
 #include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/pch.h"
@@ -166,6 +168,49 @@ WARPFUSE_GPU_TEST("tokens drawn by blocks and clusters", "[sanitize]") {
         const at::Tensor expected = sample(logits, step, arguments);
         arguments.rows = rows.to(device);
         CHECK(at::equal(sample(logits.to(device), step.to(device), arguments).cpu(), expected));
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("linear layers of few rows, narrow and wide", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
+    for (const auto& [in, out] :
+         std::vector<std::pair<int64_t, int64_t>>{{40, 19}, {768, 24}, {64, 8201}}) {
+      for (const int64_t rows : {1, 9, 16}) {
+        for (const std::string norm : {"", "layer", "rms"}) {
+          const LinearCall host = random_linear({rows}, in, out, dtype, at::kCPU, norm);
+          LinearCall call = host;
+          for (at::Tensor* tensor : {&call.input, &call.weight, &call.bias, &call.norm_weight,
+                                     &call.norm_bias, &call.residual}) {
+            *tensor = tensor->defined() ? tensor->to(device) : *tensor;
+          }
+          INFO(describe(host));
+          const Expected expected = expected_linear(call);
+          CHECK(mismatch(call.run().cpu(), {expected.values.cpu(), expected.error.cpu()}) == "");
+          CHECK(call.argmax().cpu().ge(0).all().item<bool>());
+        }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("attention that writes its cache", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
+    for (const int64_t head_dim : {33, 64}) {
+      for (const int64_t tokens : {1, 5}) {
+        const AttentionCall host = random_attention(
+            {.batch = 2, .heads = 4, .tokens = tokens, .slots = 300, .head_dim = head_dim}, dtype,
+            at::kCPU);
+        AttentionCall call = host;
+        for (at::Tensor* tensor :
+             {&call.query, &call.key, &call.value, &call.cache, &call.positions}) {
+          *tensor = tensor->contiguous().to(device);
+        }
+        INFO(describe(host));
+        const Expected expected = expected_attention(host);
+        CHECK(mismatch(call.run().cpu(), expected) == "");
+        CHECK(bit_mismatch(call.cache.cpu(), expected_cache(host)) == "");
       }
     }
   }

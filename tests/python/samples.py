@@ -237,6 +237,53 @@ def sample_tokens_samples(device):
     return [Sample(arguments, differentiable=False) for arguments in calls]
 
 
+def linear_inputs(device, rows=(2, 3)):
+    """input, weight, bias, norm_weight, norm_bias, residual"""
+    shapes = ((*rows, 16), (24, 16), (24,), (16,), (16,), (*rows, 24))
+    return [randn(*shape, device=device, dtype=torch.float32) for shape in shapes]
+
+
+def norm_linear_samples(device):
+    x, weight, bias, norm_weight, norm_bias, _ = linear_inputs(device)
+    calls = [
+        (x, norm_weight, norm_bias, weight, bias, "layer", 1e-5, "gelu"),
+        (x.half(), norm_weight.half(), None, weight.half(), None, "rms"),
+        (x.repeat(1, 4, 1), norm_weight, norm_bias, weight),
+    ]
+    return [Sample(arguments, differentiable=False) for arguments in calls]
+
+
+def linear_residual_samples(device):
+    samples = []
+    for rows in ((2, 3), (2, 12)):
+        x, weight, bias, _, _, residual = linear_inputs(device, rows)
+        samples += [(x, weight, bias, residual), (x, weight, None, residual)]
+    return [Sample(arguments, differentiable=False) for arguments in samples]
+
+
+def linear_argmax_samples(device):
+    samples = []
+    for rows in ((2, 3), (2, 12)):
+        x, weight, bias, norm_weight, norm_bias, _ = linear_inputs(device, rows)
+        samples += [(x, weight), (x, weight, bias, norm_weight, norm_bias)]
+    return [Sample(arguments, differentiable=False) for arguments in samples]
+
+
+def cached_attention_samples(device):
+    samples = []
+    for tokens, positions, rest in (
+        (1, [[5], [2]], (0.5,)),
+        (3, [[0, 1, 2], [3, 4, 5]], (0.5, 2)),
+    ):
+        query, key, value = (
+            randn(2, heads, tokens, 8, device=device, dtype=torch.float32) for heads in (4, 2, 2)
+        )
+        cache = randn(2, 2, 2, 2, 6, 8, device=device, dtype=torch.float32)
+        arguments = (query, key, value, cache, 1, torch.tensor(positions, device=device), *rest)
+        samples.append(Sample(arguments, differentiable=False))
+    return samples
+
+
 # --- dropout, where nothing depends on chance: with training off, or with random numbers given. The
 # rest is in test_dropout.py.
 
@@ -340,6 +387,10 @@ TENSOR_OPERATORS = {
     "sample_tokens": sample_tokens_samples,
     "ms_deform_attn": deform_samples,
     "ms_deform_attn_softmax": deform_samples,
+    "norm_linear": norm_linear_samples,
+    "linear_residual": linear_residual_samples,
+    "cached_attention_softmax": cached_attention_samples,
+    "linear_argmax": linear_argmax_samples,
     "_ms_deform_attn_backward": deform_backward_samples,
     "_fused_logprob": logprob_with_statistics_samples,
     "_fused_logprob_backward": logprob_backward_samples,

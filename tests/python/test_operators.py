@@ -56,7 +56,8 @@ def with_one_result(op):
     """`op` as a function with one tensor as its result: several are joined, but for what an operator
     that draws random numbers notes beside its output, which has no gradients; where the operator
     writes its first input, that is a copy, and the result."""
-    writes = op._schema.is_mutable
+    first_alias = op._schema.arguments[0].alias_info
+    writes = first_alias is not None and first_alias.is_write
     draws = torch.Tag.nondeterministic_seeded in op.tags
 
     def function(first, *arguments, **named):

@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+import decode_models
 import deform_models
 import dropout_models
 import info_models
@@ -31,6 +32,10 @@ MODELS = {
     "sample_tokens": sampling_models.SampleTokens,
     "ms_deform_attn": deform_models.MsDeformAttn,
     "ms_deform_attn_softmax": deform_models.MsDeformAttnSoftmax,
+    "norm_linear": decode_models.NormLinear,
+    "linear_residual": decode_models.LinearResidual,
+    "cached_attention_softmax": decode_models.CachedAttentionSoftmax,
+    "linear_argmax": decode_models.LinearArgmax,
     "_ms_deform_attn_backward": deform_models.MsDeformAttnBackward,
     "_softmax_algorithm": softmax_models.SoftmaxAlgorithm,
     "_softmax_backward": softmax_models.SoftmaxBackward,

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <warpfuse/dispatch.h>
+
+#include <optional>
+#include <string_view>
+
+namespace warpfuse {
+
+/// activation(norm(input) weight^T + bias), where norm is over the last dimension:
+///
+///   layer  (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * norm_weight + norm_bias
+///   rms    x / sqrt(mean(x^2) + eps) * norm_weight
+///
+/// input        [.., in]: float32, float16 or bfloat16; any strides
+/// norm_weight  [in], like all tensors behind it of the input's dtype and device
+/// norm_bias    [in] or none; none for "rms"
+/// weight       [out, in]
+/// bias         [out] or none
+/// norm         "layer" or "rms"
+/// eps          not negative
+/// activation   "none", "gelu" (with the error function) or "gelu_tanh"
+///
+/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error.
+///
+/// Up to 16 rows are one kernel, which computes in float32 and rounds once, at the end; in half
+/// precision a GPU also rounds weight * norm_weight, which must stay below 65504 in float16. More
+/// rows, weights without a dense last dimension, and on a GPU rows that are not of whole, aligned
+/// packs of 16 bytes or are very long go to ATen's operators, which round between them.
+///
+/// In a captured CUDA graph kernels of these operators that follow each other directly form a chain
+/// (norm_linear, linear_residual, linear_argmax, cached_attention_softmax): each reads its weights,
+/// biases and positions while the one ahead still runs. They may therefore be results of any other
+/// kernel, also of one directly ahead (an update of a weight in place), but not of an operator of
+/// the chain. Inputs and residuals may.
+///
+/// Throws c10::Error for another dtype, shape or device, and for another norm, eps or activation.
+inline at::Tensor norm_linear(const at::Tensor& input, const at::Tensor& norm_weight,
+                              const std::optional<at::Tensor>& norm_bias, const at::Tensor& weight,
+                              const std::optional<at::Tensor>& bias = std::nullopt,
+                              std::string_view norm = "layer", double eps = 1e-5,
+                              std::string_view activation = "none") {
+  static const auto op = detail::find_operator<at::Tensor(
+      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&,
+      const std::optional<at::Tensor>&, c10::string_view, double, c10::string_view)>(
+      "warpfuse::norm_linear");
+  return op.call(input, norm_weight, norm_bias, weight, bias, norm, eps, activation);
+}
+
+}  // namespace warpfuse

@@ -1,0 +1,126 @@
+// cached_attention_softmax on a GPU: its launches, CUDA graphs whose positions advance in them,
+// streams.
+
+#include "support/attention_call.h"
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/inputs.h"
+#include "support/operators.h"
+#include "support/pch.h"
+#include "support/row_engine.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace {
+
+const std::vector<at::ScalarType> kAttendGpuDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
+
+}  // namespace
+
+WARPFUSE_GPU_TEST("one token is one kernel, a prompt two",
+                  "[cached_attention][launches][portable]") {
+  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+    for (const int64_t tokens : {1, 5}) {
+      const CounterDelta attended("tier.span"), written("tier.elements");
+      AttentionCall call = random_attention(
+          {.heads = 12, .key_heads = 12, .tokens = tokens, .slots = 1100, .head_dim = 64}, dtype,
+          device);
+      const auto launches = launches_during([&] { call.run(); });
+      CHECK(launches.size() == (tokens == 1 ? 1 : 2));
+      CHECK(attended() == 1);
+      CHECK(written() == (tokens == 1 ? 0 : 1));
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("every size of cluster attends alike", "[cached_attention][launches][portable]") {
+  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+    for (const int64_t blocks : {1, 2, 4, 8}) {
+      const TuningInUse limited(tuning_from(c10::str("cluster_blocks=", blocks)));
+      for (const int64_t slots : {1, 100, 1100, 5000}) {
+        AttentionCall call = random_attention(
+            {.batch = 2, .heads = 3, .key_heads = 1, .slots = slots, .head_dim = 64}, dtype,
+            device);
+        INFO(describe(call) << ", clusters of " << blocks);
+        const Expected expected = expected_attention(call);
+        CHECK(mismatch(call.run(), expected) == "");
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("a graph whose positions advance in it writes slot after slot",
+                  "[cached_attention][portable]") {
+  const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
+  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+    AttentionCall call =
+        random_attention({.batch = 2, .heads = 4, .slots = 300, .head_dim = 64}, dtype, device, 0);
+    call.cache.fill_(kNaN);
+    call.positions.zero_();
+    AttentionCall warm = call;
+    warm.cache = call.cache.clone();
+    warm.run();
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    const at::Tensor output = call.run();
+    call.positions.add_(1);
+    graph.capture_end();
+    for (int64_t step = 0; step < 300; ++step) {
+      call.query.copy_(random_tensor(call.query.sizes(), dtype, device));
+      call.key.copy_(random_tensor(call.key.sizes(), dtype, device, 1.0));
+      call.value.copy_(random_tensor(call.value.sizes(), dtype, device));
+      AttentionCall eager = call;
+      eager.positions = call.positions.clone();
+      eager.cache = call.cache.clone();
+      const at::Tensor expected = eager.run();
+      graph.replay();
+      CHECK(bit_mismatch(output, expected) == "");
+      CHECK(bit_mismatch(call.cache, eager.cache) == "");
+    }
+    CHECK(at::isfinite(call.cache[1]).all().item<bool>());
+  }
+}
+
+WARPFUSE_GPU_TEST("two calls on one cache follow each other", "[cached_attention][portable]") {
+  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+    for (const int64_t tokens : {1, 5}) {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        AttentionCall first = random_attention(
+            {.heads = 12, .key_heads = 12, .tokens = tokens, .slots = 900, .head_dim = 64}, dtype,
+            device);
+        AttentionCall second = first;  // writes the same slots with other values
+        second.value = first.value.neg();
+        at::cuda::getCurrentCUDAStream().synchronize();
+        at::cuda::sleep(1'000'000);
+        first.run();
+        const at::Tensor output = second.run();
+        const Expected expected = expected_attention(second);
+        CHECK(mismatch(output, expected) == "");
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("attention waits for its stream, and only that", "[cached_attention][portable]") {
+  AttentionCall call = random_attention({.slots = 500, .head_dim = 64}, at::kHalf, device);
+  const Expected expected = expected_attention(call);
+  const at::Tensor positions = call.positions.clone();
+  call.positions.zero_();
+  at::cuda::getDefaultCUDAStream().synchronize();
+  const auto side = at::cuda::getStreamFromPool();
+  at::Tensor output;
+  {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    at::cuda::sleep(200'000'000);
+    call.positions.copy_(positions);
+    output = call.run();
+    CHECK(!side.query());  // the host did not wait
+  }
+  side.synchronize();
+  CHECK(mismatch(output, expected) == "");
+}
+#endif

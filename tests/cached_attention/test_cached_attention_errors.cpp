@@ -1,0 +1,103 @@
+// Bad input of cached_attention_softmax: what is said about it. (Positions past the cache:
+// test_cached_attention_edges.cpp.)
+
+#include "support/attention_call.h"
+#include "support/devices.h"
+#include "support/errors.h"
+#include "support/inputs.h"
+#include "support/pch.h"
+
+namespace {
+
+template <typename Change>
+void check_attention_error(const at::Device& device, const std::string& expected,
+                           const Change& change) {
+  const auto options = at::TensorOptions(device);
+  AttentionCall call{.query = at::zeros({3, 4, 2, 8}, options),
+                     .key = at::zeros({3, 2, 2, 8}, options),
+                     .value = at::zeros({3, 2, 2, 8}, options),
+                     .cache = at::zeros({2, 2, 3, 2, 9, 8}, options),
+                     .positions = at::zeros({3, 2}, options.dtype(at::kLong))};
+  change(call);
+  CHECK(error_of([&] { call.run(); }) == "Error: warpfuse::cached_attention_softmax: " + expected);
+}
+
+void check_attention_errors(const at::Device& device) {
+  using Call = AttentionCall;
+  const auto options = at::TensorOptions(device);
+  const auto check = [&](const std::string& expected, const auto& change) {
+    check_attention_error(device, expected, change);
+  };
+  const auto zeros = [&](at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+    return at::zeros(sizes, options.dtype(dtype));
+  };
+  check("query: expected float64, float32, float16 or bfloat16, got Int",
+        [&](Call& call) { call.query = zeros({3, 4, 2, 8}, at::kInt); });
+  check("query: expected float32, float16 or bfloat16, got Double",
+        [&](Call& call) { call.query = zeros({3, 4, 2, 8}, at::kDouble); });
+  check("query: expected [B, H, T, D], got [4, 2, 8]",
+        [&](Call& call) { call.query = zeros({4, 2, 8}); });
+  check("key: expected Float, got Half",
+        [&](Call& call) { call.key = zeros({3, 2, 2, 8}, at::kHalf); });
+  check("value: expected Float, got Half",
+        [&](Call& call) { call.value = zeros({3, 2, 2, 8}, at::kHalf); });
+  check("cache: expected Float, got BFloat16",
+        [&](Call& call) { call.cache = zeros({2, 2, 3, 2, 9, 8}, at::kBFloat16); });
+  check("key: expected [B, Hkv, T, D], got [3, 2, 8]",
+        [&](Call& call) { call.key = zeros({3, 2, 8}); });
+  check("key: expected [B, Hkv, T, D] = [3, 2, 2, 8], got [3, 2, 3, 8]",
+        [&](Call& call) { call.key = zeros({3, 2, 3, 8}); });
+  check("value: expected [B, Hkv, T, D] = [3, 2, 2, 8], got [3, 4, 2, 8]",
+        [&](Call& call) { call.value = zeros({3, 4, 2, 8}); });
+  check("cache: expected [L, 2, B, Hkv, S, D], got [2, 3, 2, 9, 8]",
+        [&](Call& call) { call.cache = zeros({2, 3, 2, 9, 8}); });
+  check("cache: expected [L, 2, B, Hkv, S, D] = [2, 2, 3, 2, 9, 8], got [2, 2, 4, 2, 9, 8]",
+        [&](Call& call) { call.cache = zeros({2, 2, 4, 2, 9, 8}); });
+  check("cache: expected [L, 2, B, Hkv, S, D] = [2, 2, 3, 2, 9, 8], got [2, 1, 3, 2, 9, 8]",
+        [&](Call& call) { call.cache = zeros({2, 1, 3, 2, 9, 8}); });
+  check("query: expected a multiple of the key's 3 heads, got 4", [&](Call& call) {
+    call.key = call.value = zeros({3, 3, 2, 8});
+    call.cache = zeros({2, 2, 3, 3, 9, 8});
+  });
+  check("layer: expected 0 to 1, got 2", [](Call& call) { call.layer = 2; });
+  check("layer: expected 0 to 1, got -1", [](Call& call) { call.layer = -1; });
+  check("positions: expected int64 or int32, got Float",
+        [&](Call& call) { call.positions = zeros({3, 2}); });
+  check("positions: expected [B, T] = [3, 2], got [2]",
+        [&](Call& call) { call.positions = zeros({2}, at::kLong); });
+  check("positions: expected [B, T] = [3, 2], got [3, 1]",
+        [&](Call& call) { call.positions = zeros({3, 1}, at::kLong); });
+  check("window: expected 0 or a positive number of tokens, got -1",
+        [](Call& call) { call.window = -1; });
+  const auto long_heads = [&](int64_t size, at::ScalarType dtype) {
+    return [=](Call& call) {
+      call.query = zeros({3, 4, 2, size}, dtype);
+      call.key = call.value = zeros({3, 2, 2, size}, dtype);
+      call.cache = zeros({2, 2, 3, 2, 9, size}, dtype);
+    };
+  };
+  check("query: expected heads of at most 128 elements, got 129", long_heads(129, at::kFloat));
+  check("query: expected heads of at most 256 elements, got 257", long_heads(257, at::kHalf));
+}
+
+}  // namespace
+
+WARPFUSE_DEVICE_TEST("what cached attention says about bad input", "[cached_attention][errors]") {
+  check_attention_errors(device);
+  check_attention_error(device, "cache: expected a last dimension of stride 1, got 9",
+                        [](AttentionCall& call) {
+                          call.cache = call.cache.transpose(4, 5).contiguous().transpose(4, 5);
+                        });
+  if (device.is_cuda()) {
+    check_attention_error(device, "key: expected a tensor on cuda:0, got cpu",
+                          [](AttentionCall& call) { call.key = call.key.cpu(); });
+    check_attention_error(device, "cache: expected a tensor on cuda:0, got cpu",
+                          [](AttentionCall& call) { call.cache = call.cache.cpu(); });
+    check_attention_error(device, "positions: expected a tensor on cuda:0, got cpu",
+                          [](AttentionCall& call) { call.positions = call.positions.cpu(); });
+  }
+}
+
+TEST_CASE("Meta attention is checked as others are", "[cached_attention][errors][meta]") {
+  check_attention_errors(at::kMeta);
+}

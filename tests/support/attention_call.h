@@ -1,0 +1,114 @@
+#pragma once
+
+// cached_attention_softmax as tests call it, and what it should give and write, in float64.
+
+#include <ATen/ATen.h>
+#include <warpfuse/cached_attention_softmax.h>
+
+#include <string>
+
+#include "inputs.h"
+#include "reference.h"
+
+struct AttentionShape {
+  int64_t batch = 1, heads = 2, key_heads = 2, tokens = 1, slots = 16, head_dim = 8;
+};
+
+struct AttentionCall {
+  at::Tensor query;       // [B, H, T, D]
+  at::Tensor key, value;  // [B, Hkv, T, D]
+  at::Tensor cache;       // [L, 2, B, Hkv, S, D]
+  at::Tensor positions;   // [B, T]
+  int64_t layer = 1;
+  double scale = 0.125;
+  int64_t window = 0;
+
+  at::Tensor run() {
+    return warpfuse::cached_attention_softmax(query, key, value, cache, layer, positions, scale,
+                                              window);
+  }
+};
+
+inline std::string describe(const AttentionCall& call) {
+  return c10::str(describe(call.query), ", cache ", call.cache.sizes(), " of strides ",
+                  call.cache.strides(), ", positions up to ", call.positions.max().item<int64_t>(),
+                  ", window ", call.window);
+}
+
+/// [B, T, H, D] in memory, as a part of [B, T, parts * H, D].
+inline at::Tensor heads_of_tokens(int64_t batch, int64_t heads, int64_t tokens, int64_t head_dim,
+                                  at::ScalarType dtype, const at::Device& device) {
+  return random_tensor({batch, tokens, heads, 3, head_dim}, dtype, device, 1.0)
+      .select(3, 1)
+      .transpose(1, 2);
+}
+
+/// The first row of the batch ends at the last slot, the next ones `apart` slots before each other.
+/// Slots past a row's last position are NaN.
+inline AttentionCall random_attention(const AttentionShape& s, at::ScalarType dtype,
+                                      const at::Device& device, int64_t apart = 3) {
+  const auto part = [&](int64_t heads) {
+    return heads_of_tokens(s.batch, heads, s.tokens, s.head_dim, dtype, device);
+  };
+  AttentionCall call{.query = part(s.heads),
+                     .key = part(s.key_heads),
+                     .value = part(s.key_heads),
+                     .cache = {},
+                     .positions = {}};
+  const at::Tensor last =
+      (s.slots - 1 - at::arange(s.batch, at::kLong) * apart).clamp_min(s.tokens - 1).unsqueeze(1);
+  const at::Tensor positions = last - (s.tokens - 1) + at::arange(s.tokens, at::kLong);
+  at::Tensor cache =
+      random_tensor({2, 2, s.batch, s.key_heads, s.slots, s.head_dim}, dtype, at::kCPU, 1.0);
+  const at::Tensor is_stale = at::arange(s.slots, at::kLong).gt(last).view({s.batch, 1, -1, 1});
+  call.cache = cache.masked_fill(is_stale, kNaN).to(device);
+  call.positions = positions.to(device);
+  call.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+  return call;
+}
+
+/// The cache after a call. Tokens without a slot are not written.
+inline at::Tensor expected_cache(const AttentionCall& call) {
+  at::Tensor cache = call.cache.cpu().clone();
+  const at::Tensor positions = call.positions.cpu().to(at::kLong);
+  for (int64_t batch = 0; batch < positions.size(0); ++batch) {
+    for (int64_t token = 0; token < positions.size(1); ++token) {
+      const auto slot = positions[batch][token].item<int64_t>();
+      if (slot >= 0 && slot < cache.size(4)) {
+        cache[call.layer][0][batch].select(1, slot).copy_(call.key[batch].select(1, token));
+        cache[call.layer][1][batch].select(1, slot).copy_(call.value[batch].select(1, token));
+      }
+    }
+  }
+  return cache;
+}
+
+inline Expected expected_attention(const AttentionCall& call) {
+  const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
+  const at::Tensor cache = wide(expected_cache(call))[call.layer], query = wide(call.query);
+  const int64_t group = query.size(1) / cache.size(2), slots = cache.size(3);
+  const at::Tensor positions = call.positions.cpu().to(at::kLong).unsqueeze(-1);
+  const at::Tensor slot = at::arange(slots, at::kLong);
+  at::Tensor visible = slot.le(positions);
+  if (call.window > 0) {
+    visible = visible.logical_and(slot.gt(positions - call.window));
+  }
+  visible = visible.unsqueeze(1);  // [B, 1, T, S]
+  // What no query sees does not matter.
+  const at::Tensor is_seen = visible.any(2).unsqueeze(-1);  // [B, 1, S, 1]
+  const at::Tensor keys =
+      cache[0].masked_fill(is_seen.logical_not(), 0).repeat_interleave(group, 1);
+  const at::Tensor values =
+      cache[1].masked_fill(is_seen.logical_not(), 0).repeat_interleave(group, 1);
+  const at::Tensor hidden = visible.logical_not();
+  const at::Tensor scores =
+      (at::matmul(query, keys.transpose(-1, -2)) * call.scale).masked_fill(hidden, -kInf);
+  const at::Tensor p = at::softmax(scores, -1).masked_fill(hidden, 0);
+  const at::Tensor of_scores =
+      (at::matmul(query.abs(), keys.abs().transpose(-1, -2)) * std::abs(call.scale))
+          .masked_fill(hidden, 0)
+          .amax(-1, true);
+  const at::Tensor error = at::matmul(p, values.abs()) * (16 + 8 * of_scores);
+  const at::Device device = call.query.device();
+  return {at::matmul(p, values).to(device), error.to(device)};
+}
