@@ -129,16 +129,10 @@ using Rule = Fact (*)(Facts&, jit::Node*);
 
 const std::unordered_map<std::string, Rule>& rules() {
   static const auto* const table = [] {
-    auto* rules = new std::unordered_map<std::string, Rule>{{"pow", power},
-                                                            {"add", addition},
-                                                            {"sub", addition},
-                                                            {"rsub", arithmetic},
-                                                            {"mul", arithmetic},
-                                                            {"div", arithmetic},
-                                                            {"minimum", arithmetic},
-                                                            {"maximum", arithmetic},
-                                                            {"mean", reduction},
-                                                            {"sum", reduction}};
+    auto* rules = new std::unordered_map<std::string, Rule>{
+        {"pow", power},      {"add", addition},   {"sub", addition},       {"rsub", arithmetic},
+        {"mul", arithmetic}, {"div", arithmetic}, {"minimum", arithmetic}, {"maximum", arithmetic},
+        {"mean", reduction}, {"sum", reduction}};
     const auto share = [&](Rule rule, std::initializer_list<const char*> names) {
       for (const char* name : names) {
         rules->emplace(name, rule);
@@ -147,9 +141,9 @@ const std::unordered_map<std::string, Rule>& rules() {
     share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
     share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
     share(smaller, {"min", "max"});
-    share(unary, {"dropout", "layer_norm", "batch_norm", "group_norm", "gelu", "relu",
-                  "tanh", "sigmoid", "silu", "neg", "exp", "log", "abs", "floor", "clamp", "sqrt",
-                  "rsqrt", "softmax", "log_softmax"});
+    share(unary, {"dropout", "layer_norm", "batch_norm", "group_norm", "gelu", "relu", "tanh",
+                  "sigmoid", "silu", "neg", "exp", "log", "abs", "floor", "clamp", "sqrt", "rsqrt",
+                  "softmax", "log_softmax"});
     return rules;
   }();
   return *table;

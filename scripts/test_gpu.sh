@@ -157,7 +157,7 @@ host_and_modules() {
   local dtype variant bundles=$WARPFUSE_BUNDLES/wikitext-small
   for dtype in float32 float16 bfloat16; do
     [ -d "$bundles/baseline-$dtype" ] || continue
-    for variant in fused sdpa; do
+    for variant in fused sdpa steps; do
       entry "verify $variant-$dtype against baseline-$dtype" \
         "$WARPFUSE_HOST" verify "$bundles/$variant-$dtype" "$bundles/baseline-$dtype" --device cuda
     done

@@ -24,7 +24,7 @@ struct VisibleSlots {
 };
 
 __device__ __forceinline__ int64_t load_position(const Positions& positions, int64_t batch,
-                                               int64_t token) {
+                                                 int64_t token) {
   const int64_t i = batch * positions.batch_stride + token * positions.token_stride;
   return positions.is_int64 ? static_cast<const volatile int64_t*>(positions.data)[i]
                             : static_cast<const volatile int32_t*>(positions.data)[i];
@@ -80,7 +80,7 @@ __device__ __forceinline__ void store_pack(T* row, int pack, int elements, const
 template <typename T>
 struct Attended {
   float max = -INFINITY;
-  float sum = 0;               // of exponentials relative to max
+  float sum = 0;                // of exponentials relative to max
   float values[kPack<T>] = {};  // likewise
 
   /// exp(max - of), 0 for nothing.

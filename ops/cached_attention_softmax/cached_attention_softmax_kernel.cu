@@ -83,9 +83,8 @@ __global__ void __launch_bounds__(kAttendWarps * 32)
   const int slot_of_warp = static_cast<int>(threadIdx.x) % 32 / kLanes;
   const int pack = static_cast<int>(threadIdx.x) % kLanes;
   const int key_head = query.key_head;
-  const int new_slot = a.tokens == 1 && position >= 0 && position < a.slots
-                           ? static_cast<int>(position)
-                           : -1;
+  const int new_slot =
+      a.tokens == 1 && position >= 0 && position < a.slots ? static_cast<int>(position) : -1;
   const T* const new_key = row_of<T>(a.key, query.batch, key_head, query.token);
   const T* const new_value = row_of<T>(a.value, query.batch, key_head, query.token);
 
@@ -94,17 +93,16 @@ __global__ void __launch_bounds__(kAttendWarps * 32)
                                    elements, true),
             q);
   // This lane's slots are `stride` apart, a power of two.
-  const int log2_stride = log2_blocks + kLog2WarpSlots + kLog2AttendWarps, stride = 1 << log2_stride;
-  const int lane_slot =
-      visible.first + (block * kAttendWarps + warp) * kWarpSlots + slot_of_warp;
+  const int log2_stride = log2_blocks + kLog2WarpSlots + kLog2AttendWarps,
+            stride = 1 << log2_stride;
+  const int lane_slot = visible.first + (block * kAttendWarps + warp) * kWarpSlots + slot_of_warp;
   const int count = (visible.last - lane_slot + stride - 1) >> log2_stride;
   const int new_distance = new_slot - lane_slot;
-  const int new_index = new_slot >= 0 && (new_distance & (stride - 1)) == 0
-                            ? new_distance >> log2_stride
-                            : -1;
+  const int new_index =
+      new_slot >= 0 && (new_distance & (stride - 1)) == 0 ? new_distance >> log2_stride : -1;
   const T* const keys = row_of<T>(a.keys, query.batch, key_head, lane_slot);
   const T* const values = row_of<T>(a.values, query.batch, key_head, lane_slot);
-  const auto load = [&](int first, uint4 (&key)[kSlotsAhead], uint4 (&value)[kSlotsAhead]) {
+  const auto load = [&](int first, uint4(&key)[kSlotsAhead], uint4(&value)[kSlotsAhead]) {
 #pragma unroll
     for (int i = 0; i < kSlotsAhead; ++i) {
       const int at = first + i;
@@ -249,8 +247,8 @@ int log2_blocks_per_query(const CachedAttentionArguments& a, int lanes) {
   const int max_blocks = std::min(kMaxBlocks, device_limits().rows.cluster_blocks);
   const int64_t slots = a.window > 0 ? std::min(a.window, a.slots) : a.slots;
   int log2_blocks = 0;
-  for (int blocks = 1; 2 * blocks <= max_blocks && blocks * of_block < slots &&
-                       2 * blocks * queries <= resident;
+  for (int blocks = 1;
+       2 * blocks <= max_blocks && blocks * of_block < slots && 2 * blocks * queries <= resident;
        blocks *= 2) {
     ++log2_blocks;
   }

@@ -21,8 +21,7 @@ CapturedNode last_node(cudaStream_t stream) {
   size_t count = 0;
   const cudaError_t error =
       cudaStreamGetCaptureInfo(stream, &status, &capture, nullptr, &nodes, &edges, &count);
-  const bool is_one =
-      error == cudaSuccess && status == cudaStreamCaptureStatusActive && count == 1;
+  const bool is_one = error == cudaSuccess && status == cudaStreamCaptureStatusActive && count == 1;
   return is_one ? CapturedNode{capture, nodes[0]} : CapturedNode{};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rowwise/cuda/memory.cuh"
 #include "common/logit_key.h"
+#include "rowwise/cuda/memory.cuh"
 
 namespace warpfuse::cuda {
 

@@ -28,12 +28,14 @@ struct LanePacks {
 ///   sum_k w[k] ((x[k] - m) d g[k] + b[k]) = d (sum_k w[k] g[k] x[k] - m sum_k w[k] g[k])
 ///                                           + sum_k w[k] b[k]
 ///
-/// so that the weights take g while the kernel ahead runs, and the product waits for no moment of its
-/// row. w g is rounded to the dtype as the norm's result in memory is. In float32, whose products
-/// have no digits to spare, x is relative to its row's first element: m is a few deviations then.
+/// so that the weights take g while the kernel ahead runs, and the product waits for no moment of
+/// its row. w g is rounded to the dtype as the norm's result in memory is. In float32, whose
+/// products have no digits to spare, x is relative to its row's first element: m is a few
+/// deviations then.
 ///
-/// The moments are relative to the row's first element too. It is within sqrt(columns) deviations of
-/// the mean, so their difference costs the variance at most a factor of `columns` of its precision.
+/// The moments are relative to the row's first element too. It is within sqrt(columns) deviations
+/// of the mean, so their difference costs the variance at most a factor of `columns` of its
+/// precision.
 struct RowMoments {
   float sum, squares;
 
@@ -196,9 +198,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
       tile.add(now[i], w[first + i]);
     }
   }
-  tile.each([&](int, int of_row, int of_column, float sum) {
-    sums[warp][of_row][of_column] = sum;
-  });
+  tile.each(
+      [&](int, int of_row, int of_column, float sum) { sums[warp][of_row][of_column] = sum; });
 #pragma unroll
   for (int group = 0; kNorm && group < kRowGroups; ++group) {
     const RowMoments of_quad{quad_sum(of_lane[group].sum), quad_sum(of_lane[group].squares)};
@@ -238,9 +239,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
 
 // --- launch -----------------------------------------------------------------------------------
 
-int64_t packs_of(const SkinnyLinearArguments& a) {
-  return a.columns * element_bytes(a.dtype) / 16;
-}
+int64_t packs_of(const SkinnyLinearArguments& a) { return a.columns * element_bytes(a.dtype) / 16; }
 
 /// Warps that hold a row in `steps` steps, and have a thread for each result.
 int64_t warps_for(const SkinnyLinearArguments& a, int steps) {
@@ -286,8 +285,7 @@ bool fits_skinny_linear_cuda(const SkinnyLinearArguments& a) {
          (is_wide(a) ? fits_wide_linear(a) : warps_for(a, max_steps) <= kMaxWarps);
 }
 
-cudaError_t launch_cuda(const SkinnyLinearArguments& a, Workspace& workspace,
-                        cudaStream_t stream) {
+cudaError_t launch_cuda(const SkinnyLinearArguments& a, Workspace& workspace, cudaStream_t stream) {
   if (is_wide(a)) {
     return launch_wide_linear(a, workspace, stream);
   }

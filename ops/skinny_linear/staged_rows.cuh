@@ -17,9 +17,8 @@ inline int64_t staged_bytes(const SkinnyLinearArguments& a) {
 inline constexpr int kHeld = 8;  // packs per lane
 inline constexpr int kMaxStagedPacks = 32 * kHeld;
 
-/// The input's rows in shared memory, normalised there, and the norm's vectors behind them. Packs of
-/// one step of eight rows lie in different banks.
-/// For its norm a row is held by a warp.
+/// The input's rows in shared memory, normalised there, and the norm's vectors behind them. Packs
+/// of one step of eight rows lie in different banks. For its norm a row is held by a warp.
 template <typename T>
 class StagedRows {
  public:

@@ -7,9 +7,9 @@
 namespace warpfuse::cuda {
 
 // A warp multiplies up to 16 rows with 8 outputs' weights. Four lanes (a quad) share a row of each
-// operand: a step takes four neighbouring packs of 16 bytes of it, one per lane. Which of the packs'
-// elements meet in one mma instruction does not matter, as long as it is the same in both operands,
-// so packs go from memory to the tensor cores as they are.
+// operand: a step takes four neighbouring packs of 16 bytes of it, one per lane. Which of the
+// packs' elements meet in one mma instruction does not matter, as long as it is the same in both
+// operands, so packs go from memory to the tensor cores as they are.
 
 inline constexpr int kTileOutputs = 8;
 inline constexpr int kRowGroup = 8;  // rows of an operand: 32 lanes / 4

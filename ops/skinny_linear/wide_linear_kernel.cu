@@ -14,9 +14,9 @@ constexpr int kBlocksPerMultiprocessor = 2;
 constexpr int kDepth = 8;  // packs of weights that a lane has in flight
 
 template <typename T>
-using FormatOf =
-    std::conditional_t<std::is_same_v<T, float>, Float32Format,
-                       std::conditional_t<std::is_same_v<T, __half>, Float16Format, BFloat16Format>>;
+using FormatOf = std::conditional_t<
+    std::is_same_v<T, float>, Float32Format,
+    std::conditional_t<std::is_same_v<T, __half>, Float16Format, BFloat16Format>>;
 
 /// An output and its index as one number, in the order of greedy sampling: NaN, then larger values,
 /// then lower indices.
@@ -56,8 +56,8 @@ struct TileParts {
 
 template <typename T, int kRowGroups, bool kArgmax>
 __global__ void __launch_bounds__(kWarps * 32, kBlocksPerMultiprocessor)
-    wide_linear_kernel(const __grid_constant__ SkinnyLinearArguments a, unsigned long long* partials,
-                       bool continues_chain) {
+    wide_linear_kernel(const __grid_constant__ SkinnyLinearArguments a,
+                       unsigned long long* partials, bool continues_chain) {
   extern __shared__ uint4 memory[];
   __shared__ unsigned long long best_of_block[kRowGroup * kRowGroups];
   using Sums = TileSums<T, kRowGroups>;
