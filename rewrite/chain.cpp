@@ -260,7 +260,7 @@ Chain walk_up(jit::Node* softmax, Facts& facts, const Writes& writes, bool keep_
     return chain;
   }
   const std::optional<Sizes>& sizes = facts.of(chain.input).sizes;
-  if (!sizes || sizes->size() < kLeastRank || sizes->size() > kMostRank) {
+  if (!sizes || sizes->size() < kMinRank || sizes->size() > kMaxRank) {
     chain.note = sizes ? "scores of " + std::to_string(sizes->size()) + " dimensions"
                        : "the number of the scores' dimensions is unknown";
     return chain;

@@ -19,10 +19,10 @@ std::optional<double> rounded(double fill, c10::ScalarType dtype) {
 
 // Scores of as many dimensions as may be, and a mask that broadcasts to them; none for others.
 std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, jit::Node* node,
-                                        Facts& facts, size_t most_rank) {
+                                        Facts& facts, size_t max_rank) {
   const std::optional<Sizes>&sizes = facts.of(scores).sizes, &of_mask = facts.of(mask).sizes;
-  if (!sizes || !of_mask || sizes->size() < kLeastRank ||
-      std::max(sizes->size(), of_mask->size()) > most_rank) {
+  if (!sizes || !of_mask || sizes->size() < kMinRank ||
+      std::max(sizes->size(), of_mask->size()) > max_rank) {
     return std::nullopt;
   }
   AppliedMask result{.scores = scores, .mask = {}};
@@ -43,8 +43,8 @@ bool is_rule_for(double fill, const jit::Value* scores, const Facts& facts, bool
 // Scores of which `fill` replaces those where the mask is `hidden` (or not `visible`).
 std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Value* mask,
                                   bool mask_is_hidden, double fill, Facts& facts, bool keep_nan,
-                                  std::string& note, size_t most_rank) {
-  std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts, most_rank);
+                                  std::string& note, size_t max_rank) {
+  std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts, max_rank);
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
   if (!result || !fact.sizes || !mask_fact.sizes) {
     note = "the number of dimensions of the scores or the mask is unknown";
@@ -104,8 +104,8 @@ bool is_causal_addend(const AppliedMask& applied, const Fact& addend, Facts& fac
 }
 
 std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value* addend,
-                                 Facts& facts, bool keep_nan, std::string& note, size_t most_rank) {
-  std::optional<AppliedMask> result = broadcast_to(scores, addend, node, facts, most_rank);
+                                 Facts& facts, bool keep_nan, std::string& note, size_t max_rank) {
+  std::optional<AppliedMask> result = broadcast_to(scores, addend, node, facts, max_rank);
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(addend);
   if (!result || !mask_fact.sizes || mask_fact.sizes->empty()) {
     note = result ? "a number is added" : "the number of dimensions of an addend is unknown";
@@ -141,7 +141,7 @@ std::optional<AppliedMask> added(jit::Node* node, jit::Value* scores, jit::Value
 // The scores are the operand that was made for this alone: of two, the one to which the other is
 // proved to broadcast, else a product of activations.
 std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, std::string& note,
-                                 size_t most_rank) {
+                                 size_t max_rank) {
   if (facts.number(node->input(2)) != 1.0) {
     return std::nullopt;
   }
@@ -152,7 +152,7 @@ std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, s
         continue;
       }
       std::string why;
-      auto result = added(node, scores, node->input(1 - i), facts, keep_nan, why, most_rank);
+      auto result = added(node, scores, node->input(1 - i), facts, keep_nan, why, max_rank);
       if (result && (may_broadcast || !result->mask.may_broadcast)) {
         return result;
       }
@@ -167,12 +167,12 @@ std::optional<AppliedMask> added(jit::Node* node, Facts& facts, bool keep_nan, s
 }  // namespace
 
 std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep_nan,
-                                        std::string& note, size_t most_rank) {
+                                        std::string& note, size_t max_rank) {
   switch (node->kind()) {
     case jit::aten::masked_fill: {
       const std::optional<double> fill = facts.number(node->input(2));
       return fill ? filled(node, node->input(0), node->input(1), true, *fill, facts, keep_nan, note,
-                           most_rank)
+                           max_rank)
                   : std::nullopt;
     }
     case jit::aten::where:
@@ -182,12 +182,12 @@ std::optional<AppliedMask> applied_mask(jit::Node* node, Facts& facts, bool keep
         }
         if (const auto fill = facts.number(node->input(mask_is_hidden ? 1 : 2))) {
           return filled(node, node->input(mask_is_hidden ? 2 : 1), node->input(0), mask_is_hidden,
-                        *fill, facts, keep_nan, note, most_rank);
+                        *fill, facts, keep_nan, note, max_rank);
         }
       }
       return std::nullopt;
     case jit::aten::add:
-      return added(node, facts, keep_nan, note, most_rank);
+      return added(node, facts, keep_nan, note, max_rank);
     default:
       return std::nullopt;
   }

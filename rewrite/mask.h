@@ -12,7 +12,7 @@
 namespace warpfuse::rewriting {
 
 // How many dimensions scores of scaled_masked_softmax have.
-inline constexpr size_t kLeastRank = 2, kMostRank = 4;
+inline constexpr size_t kMinRank = 2, kMaxRank = 4;
 
 // What hides the keys of a chain's scores: rules, and tensors.
 struct Mask {
@@ -42,7 +42,7 @@ struct AppliedMask {
   Mask mask;
 };
 std::optional<AppliedMask> applied_mask(torch::jit::Node* node, Facts& facts, bool keep_nan,
-                                        std::string& note, size_t most_rank = kMostRank);
+                                        std::string& note, size_t max_rank = kMaxRank);
 
 // Both masks as one, `inner` applied before `outer`; none where that is not equal, with the reason.
 std::optional<Mask> combined(const Mask& inner, const Mask& outer, const Facts& facts,

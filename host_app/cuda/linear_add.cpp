@@ -56,8 +56,9 @@ uint32_t alignment_of(const void* address) {
   return static_cast<uint32_t>(at & (~at + 1));
 }
 
-// All contiguous, in row-major order: bias [N], input [M,K], weight [K,N], residual and result
-// [M,N] in any shape. Returns false where cuBLASLt has nothing for them.
+// All contiguous, in row-major order: bias [N], input [M,K], weight [K,N] or the transpose of a
+// contiguous [N,K], residual and result [M,N] in any shape. Returns false where cuBLASLt has
+// nothing for them.
 bool launch(cudaDataType_t type, const at::Tensor& bias, const at::Tensor& input,
             const at::Tensor& weight, const at::Tensor& residual, const at::Tensor& result) {
   const int64_t rows = input.size(0), inner = input.size(1), columns = weight.size(1);
@@ -70,8 +71,12 @@ bool launch(cudaDataType_t type, const at::Tensor& bias, const at::Tensor& input
                                       CUBLASLT_EPILOGUE_BIAS);
   set<cublasLtMatmulDescSetAttribute>(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                       bias.const_data_ptr());
-  auto weights = layout_of(type, inner, columns), inputs = layout_of(type, rows, inner),
-       results = layout_of(type, rows, columns);
+  const bool transposed = !weight.is_contiguous();
+  if (transposed) {
+    set<cublasLtMatmulDescSetAttribute>(product, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  }
+  auto weights = transposed ? layout_of(type, columns, inner) : layout_of(type, inner, columns),
+       inputs = layout_of(type, rows, inner), results = layout_of(type, rows, columns);
 
   const size_t workspace_bytes = at::cuda::getCUDABlasLtWorkspaceSize();
   cublasLtMatmulPreferenceOpaque_t preference;
@@ -111,10 +116,10 @@ bool is_plain(const at::Tensor& bias, const at::Tensor& input, const at::Tensor&
     return x.device() == input.device() && x.scalar_type() == input.scalar_type() &&
            x.is_contiguous() && x.numel() > 0;
   };
-  return fits(bias) && fits(input) && fits(weight) && fits(residual) && bias.dim() == 1 &&
-         input.dim() == 2 && weight.dim() == 2 && input.size(1) == weight.size(0) &&
-         bias.size(0) == weight.size(1) && residual.sizes() == sizes &&
-         residual.numel() == input.size(0) * weight.size(1);
+  return fits(bias) && fits(input) && fits(residual) && weight.dim() == 2 &&
+         (fits(weight) || fits(weight.t())) && bias.dim() == 1 && input.dim() == 2 &&
+         input.size(1) == weight.size(0) && bias.size(0) == weight.size(1) &&
+         residual.sizes() == sizes && residual.numel() == input.size(0) * weight.size(1);
 }
 
 // residual + addmm(bias, input, weight).view(sizes): bias [N], input [M,K], weight [K,N]. Summed in

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <string>
+#include <vector>
 
 #include "method_graph.h"
 #include "runtime/decode/cuda_runtime.h"
@@ -15,20 +16,24 @@ namespace {
 namespace jit = torch::jit;
 
 // [2, 3] tokens x of width 8 -> 16; what follows the layer is `rest`, which has `residual` too, as
-// wide as the layer.
-jit::Module model(const std::string& rest, at::ScalarType dtype = at::kFloat) {
+// wide as the layer. A transposed weight is [out, in] in the module.
+jit::Module model(const std::string& rest, at::ScalarType dtype = at::kFloat,
+                  bool transposed = false) {
   at::manual_seed(1);
   jit::Module module("Model");
   const auto add = [&](const char* name, at::IntArrayRef shape) {
     module.register_parameter(name, at::randn(shape).to(dtype), false);
   };
-  add("weight", {8, 16});
+  const std::vector<int64_t> plain{8, 16}, other{16, 8};
+  add("weight", transposed ? other : plain);
   add("bias", {16});
   add("before", {8, 16});
   module.define(
       "def layer(self, x):\n"
       "  residual = torch.matmul(x, self.before)\n"
-      "  flat = torch.addmm(self.bias, x.reshape(-1, 8), self.weight)\n"
+      "  flat = torch.addmm(self.bias, x.reshape(-1, 8), self.weight" +
+      std::string(transposed ? ".t()" : "") +
+      ")\n"
       "  layer = flat.view([x.size(0), x.size(1), 16])\n"
       "  return " +
       rest + "\n");
@@ -39,8 +44,9 @@ jit::Module model(const std::string& rest, at::ScalarType dtype = at::kFloat) {
 const std::string kTanh = "torch.gelu(layer, approximate='tanh')";
 
 // The same in double by other means: the model on the CPU, where nothing is fused.
-at::Tensor in_double(const std::string& rest, const at::Tensor& x, at::ScalarType dtype) {
-  jit::Module module = model(rest, dtype);
+at::Tensor in_double(const std::string& rest, const at::Tensor& x, at::ScalarType dtype,
+                     bool transposed) {
+  jit::Module module = model(rest, dtype, transposed);
   module.to(at::kDouble);
   return run_method(module, "decode", x.to(at::kDouble));
 }
@@ -68,17 +74,17 @@ bool has_linear_add() {
          warpfuse::host::load_cuda_operators();
 }
 
-void check_on_gpu(const std::string& rest, const char* kind) {
+void check_on_gpu(const std::string& rest, const char* kind, bool transposed = false) {
   for (const auto& [dtype, tolerance] :
        {std::pair{at::kFloat, 1e-5}, {at::kHalf, 4e-3}, {at::kBFloat16, 4e-2}}) {
     INFO(dtype);
     const at::Tensor x = at::randn({2, 3, 8}).to(dtype);
-    jit::Module module = model(rest, dtype);
+    jit::Module module = model(rest, dtype, transposed);
     module.to(at::kCUDA);
     warpfuse::host::fuse_epilogues(module);
     CHECK(count(module, kind) == 1);
     const at::Tensor got = run_method(module, "decode", x.to(at::kCUDA)).to(at::kCPU, at::kDouble);
-    CHECK(at::allclose(got, in_double(rest, x, dtype), tolerance, tolerance));
+    CHECK(at::allclose(got, in_double(rest, x, dtype, transposed), tolerance, tolerance));
   }
 }
 
@@ -107,6 +113,8 @@ TEST_CASE("fused epilogues give the same on a GPU", "[epilogues][gpu]") {
   }
   check_on_gpu(kTanh, "aten::_addmm_activation");
   check_on_gpu("residual + layer", "warpfuse_host::linear_add");
+  check_on_gpu(kTanh, "aten::_addmm_activation", /*transposed=*/true);
+  check_on_gpu("residual + layer", "warpfuse_host::linear_add", /*transposed=*/true);
   SECTION("operands that cuBLASLt does not take") {
     check_on_gpu("residual.transpose(0, 1).contiguous().transpose(0, 1) + layer",
                  "warpfuse_host::linear_add");
