@@ -225,8 +225,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
       float variance = squares, mean = 0;
       if (a.norm == Norm::layer) {
         mean = sum_over_warps([&](int i) { return moments[i][row].sum; }) * inverse_columns;
-        variance = fmaxf(fmaf(-mean, mean, squares), 0.0f);
-        mean += kShifts ? 0.0f : result_shift;  // what the product is relative to
+        variance = fmaf(-mean, mean, squares);
+        variance = variance < 0 ? 0.0f : variance;  // a NaN stays
+        mean += kShifts ? 0.0f : result_shift;      // what the product is relative to
       }
       const float products = sum_over_warps([&](int i) { return norm_sums[i][0][column]; });
       const float biases = sum_over_warps([&](int i) { return norm_sums[i][1][column]; });
