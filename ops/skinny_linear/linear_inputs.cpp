@@ -77,20 +77,16 @@ at::Tensor LinearInputs::by_aten() const {
   } else if (norm == Norm::rms) {
     x = at::rms_norm(x, {x.size(-1)}, norm_weight, epsilon);
   }
-  // As one matrix: at::linear rounds before it adds the bias where it takes more dimensions.
-  const at::IntArrayRef leading = x.sizes().slice(0, x.dim() - 1);
-  const at::Tensor rows = x.reshape({c10::multiply_integers(leading), x.size(-1)});
-  at::Tensor output;
   // cuBLASLt's epilogue; on the CPU it is GELU without tanh.
   if (activation == Activation::gelu_tanh && x.is_cuda() && bias.defined()) {
-    output = at::_addmm_activation(bias, rows, weight.t(), 1, 1, true);
-  } else {
-    output = at::linear(rows, weight, bias);
-    if (activation != Activation::none) {
-      output = at::gelu(output, activation == Activation::gelu ? "none" : "tanh");
-    }
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    const at::Tensor output = at::_addmm_activation(bias, rows, weight.t(), 1, 1, true);
+    return output.view(C10_AS_INTARRAYREF_SLOW(output_sizes()));
   }
-  output = output.view(C10_AS_INTARRAYREF_SLOW(output_sizes()));
+  at::Tensor output = at::linear(x, weight, bias);
+  if (activation != Activation::none) {
+    output = at::gelu(output, activation == Activation::gelu ? "none" : "tanh");
+  }
   return residual.defined() ? output.add_(residual) : output;
 }
 

@@ -77,7 +77,7 @@ class Bundles(HostTestCase):
                 self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
 
     def test_the_detectors_baseline_rewritten(self):
-        detr, out = bundles.parent / "deformable-detr-module", folder / "rewritten"
+        detr, out = bundles.parent / "deformable-detr-module", folder / "rewritten-detr"
         routed = "4 of 4 grid_sample chains routed to the plugin\n"
         result = self.assert_ok(run_with_plugin("rewrite", detr / "baseline-float32", out))
         self.assertIn(routed, result.stdout.decode())

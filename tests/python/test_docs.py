@@ -151,6 +151,20 @@ class Figures(unittest.TestCase):
                     ]
                 self.assertEqual([line[variant]], found, line)
 
+    def test_decode_steps(self):
+        run = json.loads((DOCS / "benchmarks" / "nvidia-h200-steps.json").read_text())
+        lines = table(DOCS / "operators" / "decode.md", "distilgpt2, float16")
+        self.assertEqual(len(lines), 10)
+        for line in lines:
+            what, unit = line["distilgpt2, float16"].rsplit(", ", 1)
+            sizes = [int(size) for size in re.findall(r"\d+", what)]
+            rows, field, form = (run["prefill"], "ms", ".2f") if unit == "ms" else (run["rows"], "tokens_per_s", ",.0f")
+            found = {
+                row["variant"]: format(row[field]["p50"], form) for row in rows if [row["batch"], row["prompt"]] == sizes
+            }
+            self.assertEqual(found, {name: line[name] for name in found}, line)
+            self.assertEqual(len(found), 4)
+
     def test_where_it_is_slower_than_aten_is_named(self):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]
         slower = [row for row in self.bench.rows if row.time("aten") and row.time("aten") < row.time("warpfuse")]

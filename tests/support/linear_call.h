@@ -80,10 +80,13 @@ inline bool is_few_rows(const LinearCall& call) {
     return few;
   }
   const auto pack = static_cast<int64_t>(16 / call.input.element_size());
-  const auto address = reinterpret_cast<uintptr_t>(call.weight.const_data_ptr());
+  const auto is_aligned = [](const at::Tensor& x) {
+    return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+  };
   // Rows of the wide kernel may be too long for it, or many.
-  return few && in % pack == 0 && call.weight.stride(0) % pack == 0 && address % 16 == 0 &&
-         in <= 2048 && call.weight.size(0) < 8192;
+  return few && in % pack == 0 && call.weight.stride(0) % pack == 0 && is_aligned(call.weight) &&
+         (is_aligned(call.input) || !call.input.is_contiguous()) && in <= 2048 &&
+         call.weight.size(0) < 8192;
 }
 
 /// In units of float32's epsilon: sums in any order, a norm with an error relative to its
