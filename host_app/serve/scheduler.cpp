@@ -192,7 +192,8 @@ void Scheduler::step() {
 void Scheduler::take(const SequenceToken& token) {
   const auto& [sequence, choice] = token;
   Running& running = running_.at(sequence);
-  Job& job = *running.job;
+  const std::shared_ptr<Job> held = running.job;
+  Job& job = *held;
   if (choice.id < 0 || choice.id >= tokenizer_.size()) {
     job.fail(choice.id < 0 ? "the model gave a NaN logit" : "the model gave an unknown token");
     return end(sequence);
@@ -212,14 +213,11 @@ void Scheduler::take(const SequenceToken& token) {
   }
   piece.finish_reason = finish_after(++running.tokens, is_end, !running.text.stopped(),
                                      job.request.max_tokens, limit_of(job, running.choice));
-  const bool ended = piece.finish_reason.has_value();
-  if (ended) {
+  if (piece.finish_reason) {
     piece.text += running.text.finish();
+    end(sequence);  // before the client hears of it
   }
   job.push(std::move(piece));
-  if (ended) {
-    end(sequence);
-  }
 }
 
 void Scheduler::end(int64_t sequence) {
