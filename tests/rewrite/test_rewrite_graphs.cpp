@@ -54,6 +54,10 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
   const Expected cases[] = {
       {"  w = s.softmax(-1)\n", kPlain, "none", ""},
       {"  w = torch.softmax(s, 3)\n", kPlain, "none", ""},
+      {"  w = torch._softmax(s, 3, False)\n", kPlain, "none", ""},
+      // A mask that depends on the scores is a mask like others.
+      {"  w = (s * 0.5).masked_fill(s > 0.3, -10000.0).softmax(-1)\n", kAttention,
+       "boolean, filled", ""},
       {"  w = (s * 0.3).softmax(-1)\n", kAttention, "none", ""},
       {"  w = (s / 8.0).softmax(-1)\n", kAttention, "none", ""},
       {"  w = (0.3 * s).softmax(-1)\n", kAttention, "none", ""},
@@ -200,6 +204,7 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
       {"  w = (s / 3.0).softmax(-1)\n", kPlain, "none", "no product equals"},
       {"  w = (s * 0.5).softmax(-1, dtype=7)\n", kPlain, "none", "dtype argument"},
       {"  w = (s + addend.to(7)).softmax(-1)\n", kPlain, "none", "another dtype"},
+      {"  w = torch._softmax(s, 3, True)\n", "", "none", "half_to_float"},
       {"  w = torch.add(s, addend, alpha=2).softmax(-1)\n", kPlain, "none", ""},
       {"  w = (s.unsqueeze(0) * 0.5).softmax(-1)[0]\n", kPlain, "none", "5 dimensions"},
       {"  w = (s * addend).softmax(-1)\n", kPlain, "none", ""},
