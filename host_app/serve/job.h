@@ -36,17 +36,17 @@ class Job {
 
   // The model's thread.
   void push(Piece piece) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     pieces_.push_back(std::move(piece));
     changed_.notify_one();
   }
   void fail(std::string message) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     failure_ = std::move(message);
     changed_.notify_one();
   }
   bool cancelled() const {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return cancelled_;
   }
 
@@ -62,11 +62,11 @@ class Job {
     return piece;
   }
   std::optional<std::string> failure() const {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     return failure_;
   }
   void cancel() {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     cancelled_ = true;
   }
 

@@ -36,29 +36,29 @@ std::string Histogram::text(const std::string& name, const std::string& help) co
 }
 
 void Metrics::count_request(const std::string& outcome) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   ++requests_[outcome];
 }
 
 void Metrics::count_prompt_tokens(int64_t tokens) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   prompt_tokens_ += tokens;
 }
 
 void Metrics::count_token(double seconds_since_last) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   ++tokens_;
   token_.add(seconds_since_last);
 }
 
 void Metrics::count_first_token(double seconds) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   ++tokens_;
   first_token_.add(seconds);
 }
 
 std::string Metrics::text(const Gauges& gauges) const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   std::string text =
       "# HELP warpfuse_requests_total Completions asked for, by outcome.\n"
       "# TYPE warpfuse_requests_total counter\n";

@@ -30,7 +30,7 @@ Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer,
 
 std::shared_ptr<Job> Scheduler::submit(CompletionRequest request) {
   auto job = std::make_shared<Job>(std::move(request));
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (draining_ || failed_) {
     throw ApiError(503, "the server is shutting down");
   }
@@ -43,13 +43,13 @@ std::shared_ptr<Job> Scheduler::submit(CompletionRequest request) {
 }
 
 void Scheduler::drain() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   draining_ = true;
   work_.notify_one();
 }
 
 void Scheduler::cancel_all() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   const auto cancel = [](Job& job) {
     job.cancel();
     job.fail("the server is shutting down");
@@ -64,7 +64,7 @@ void Scheduler::cancel_all() {
 }
 
 bool Scheduler::healthy() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   return !failed_ && !draining_;
 }
 
@@ -75,7 +75,7 @@ std::string Scheduler::metrics_text() const {
                          .softmax_calls = calls_.total(),
                          .softmax_calls_by_plugin = calls_.by_plugin()};
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     gauges.queued = static_cast<int64_t>(waiting_.size());
     gauges.rows_in_use = rows_in_use_;
   }
@@ -110,7 +110,7 @@ void Scheduler::free_cancelled() {
     }
   }
   std::ranges::for_each(ended, [this](int64_t sequence) { end(sequence); });
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   std::erase_if(waiting_, [](const Waiting& each) { return each.job->cancelled(); });
 }
 
@@ -128,7 +128,7 @@ void Scheduler::enter_waiting() {
     std::shared_ptr<Job> job;
     size_t choice = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const std::scoped_lock lock(mutex_);
       if (waiting_.empty()) {
         return;
       }
@@ -174,7 +174,7 @@ void Scheduler::enter(const std::shared_ptr<Job>& job, size_t choice) {
                         .stream = static_cast<int64_t>(choice),
                         .scored = request.logprobs.has_value()}});
   running_.emplace(name, std::move(running));
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   ++rows_in_use_;
 }
 
@@ -223,13 +223,13 @@ void Scheduler::take(const SequenceToken& token) {
 void Scheduler::end(int64_t sequence) {
   loop_.stop(sequence);
   running_.erase(sequence);
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   --rows_in_use_;
 }
 
 void Scheduler::fail_all(const std::string& message) {
   std::ranges::for_each(running_, [&](auto& each) { each.second.job->fail(message); });
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   failed_ = true;
   std::ranges::for_each(waiting_, [&](const Waiting& each) { each.job->fail(message); });
   waiting_.clear();

@@ -20,7 +20,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 /// [.., out] of checked inputs.
 template <typename Backend>
-at::Tensor linear(LinearInputs inputs) {
+at::Tensor linear(LinearInputs&& inputs) {
   inputs.check();
   if constexpr (Backend::kKey != c10::DispatchKey::Meta) {
     auto arguments = inputs.few_rows();

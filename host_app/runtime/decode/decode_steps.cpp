@@ -168,7 +168,7 @@ std::vector<Choice> DecodeSteps::activate(int64_t row, const std::vector<Sequenc
   rows(active_).fill_(1);
   at::Tensor scores;
   if (scores_wanted()) {
-    scores = score_choices(logits, tokens, *options_.top_logprobs);
+    scores = score_choices(logits, tokens, options_.top_logprobs.value_or(0));
   }
   const at::Tensor on_host = tokens.to(at::kCPU);
   const auto* first = on_host.const_data_ptr<int64_t>();
@@ -214,10 +214,11 @@ at::Tensor DecodeSteps::draw(const at::Tensor& logits) {
 void DecodeSteps::group_draws() {
   std::vector<std::pair<Sampling, std::vector<int64_t>>> groups;
   for (size_t row = 0; row < draw_of_.size(); ++row) {
-    if (!draw_of_[row]) {
+    const std::optional<DrawRules>& draw = draw_of_[row];
+    if (!draw) {
       continue;
     }
-    const Sampling& how = draw_of_[row]->sampling;
+    const Sampling& how = draw->sampling;
     auto group = std::ranges::find(groups, how, [](const auto& each) { return each.first; });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {how, {}});
@@ -240,7 +241,7 @@ at::Tensor DecodeSteps::draw_and_score(const at::Tensor& logits) {
   at::Tensor tokens = draw(logits);
   if (scores_wanted()) {
     scores_.narrow(0, 0, logits.size(0))
-        .copy_(score_choices(logits, tokens, *options_.top_logprobs));
+        .copy_(score_choices(logits, tokens, options_.top_logprobs.value_or(0)));
   }
   return tokens;
 }
