@@ -6,6 +6,7 @@
 //            else Catch2's own: failures, bad command line
 //
 // WARPFUSE_TEST_THREADS=<number> runs the tests with so many threads, whatever cores there are.
+// --fuzz <number> draws so many random chains in cases tagged [fuzz].
 //
 // A program that needs something before its tests calls before_tests (before_tests.h).
 
@@ -100,8 +101,17 @@ int before_tests(void (*preparation)()) {
 }
 
 int main(int argc, char** argv) {
+  std::vector<char*> arguments;  // Catch2's
+  for (int i = 0; i < argc; ++i) {
+    if (std::string(argv[i]) == "--fuzz" && i + 1 < argc) {
+      setenv("WARPFUSE_FUZZ_CHAINS", argv[++i], /*overwrite=*/1);
+    } else {
+      arguments.push_back(argv[i]);
+    }
+  }
   Catch::Session session;
-  if (const int error = session.applyCommandLine(argc, argv); error != 0) {
+  const auto count = static_cast<int>(arguments.size());
+  if (const int error = session.applyCommandLine(count, arguments.data()); error != 0) {
     return error;
   }
   const auto& options = session.configData();
