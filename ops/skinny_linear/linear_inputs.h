@@ -31,8 +31,8 @@ struct LinearInputs {
   /// By ATen's operators: for many rows, or what the kernels for few rows do not take.
   at::Tensor by_aten() const;
 
-  /// For the kernels, without an output; the input is made contiguous. Nothing where `device`'s
-  /// kernels for few rows do not take them.
+  /// For the kernels, without an output; all but the weight are made contiguous, and held here.
+  /// Nothing where the kernels for few rows on the input's device do not take them.
   std::optional<SkinnyLinearArguments> few_rows();
 };
 
