@@ -37,6 +37,10 @@ constexpr const char* kSchemas[] = {
     "Tensor positions, float scale=1.0, int window=0) -> Tensor",
     "linear_argmax(Tensor input, Tensor weight, Tensor? bias=None, Tensor? norm_weight=None, "
     "Tensor? norm_bias=None, str norm=\"layer\", float eps=1e-5) -> Tensor",
+    // All of them: the greedy step of a whole GPT-2.
+    "gpt2_step(Tensor ids, Tensor positions, Tensor(a!) cache, Tensor token_embedding, "
+    "Tensor position_embedding, Tensor[] layers, Tensor norm_weight, Tensor norm_bias, "
+    "Tensor head, float scale=1.0, float eps=1e-5, str activation=\"gelu_tanh\") -> Tensor",
 
     "_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",
     "_log_softmax_backward(Tensor grad_output, Tensor output, int dim) -> Tensor",

@@ -47,7 +47,13 @@ MODULES = {
 }
 GPT2_OPERATORS = {
     "fused": ("softmax", "scaled_masked_softmax"),
-    "steps": ("norm_linear", "linear_residual", "cached_attention_softmax", "linear_argmax"),
+    "steps": (
+        "norm_linear",
+        "linear_residual",
+        "cached_attention_softmax",
+        "linear_argmax",
+        "gpt2_step",
+    ),
 }
 
 

@@ -134,6 +134,12 @@ class Block(nn.Module):
         """The same of a decode step, as Attention.step."""
         return self.mlp.step(self.attn.step(x, self.ln_1, pos, cache), self.ln_2)
 
+    def step_tensors(self) -> list[Tensor]:
+        """What gpt2_step takes of a layer."""
+        parts = (self.ln_1, self.attn.c_attn, self.attn.c_proj)
+        parts += (self.ln_2, self.mlp.c_fc, self.mlp.c_proj)
+        return [tensor for part in parts for tensor in (part.weight, part.bias)]
+
 
 class Transformer(nn.Module):
     """Embeddings and layers, up to but without the last layer norm."""
@@ -211,16 +217,27 @@ class GPT2(nn.Module):
 
     def next(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
         """The most probable next token i64[B], in variants with fused steps."""
-        hidden = self.transformer.step(ids, pos, cache).squeeze(1)
-        norm = self.transformer.ln_f
-        return torch.ops.warpfuse.linear_argmax(
-            hidden,
-            self._head().narrow(0, 0, self.config.vocab_size),
-            None,
+        transformer, norm = self.transformer, self.transformer.ln_f
+        head = self._head().narrow(0, 0, self.config.vocab_size)
+        activation = transformer.h[0].mlp.fused_activation if transformer.h else None
+        if activation is None or self.config.scale_by_inverse_layer:
+            hidden = transformer.step(ids, pos, cache).squeeze(1)
+            return torch.ops.warpfuse.linear_argmax(
+                hidden, head, None, norm.weight, norm.bias, "layer", norm.eps
+            )
+        return torch.ops.warpfuse.gpt2_step(
+            ids,
+            pos,
+            cache,
+            transformer.wte.weight,
+            transformer.wpe.weight,
+            [tensor for block in transformer.h for tensor in block.step_tensors()],
             norm.weight,
             norm.bias,
-            "layer",
+            head,
+            transformer.h[0].attn.scale,
             norm.eps,
+            activation,
         )
 
     def methods(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ OPERATORS = {
     "fused": ["warpfuse::scaled_masked_softmax"],
     "steps": [
         f"warpfuse::{name}"
-        for name in ("cached_attention_softmax", "linear_argmax", "linear_residual", "norm_linear")
+        for name in ("cached_attention_softmax", "gpt2_step", "linear_residual", "norm_linear")
     ],
 }
 

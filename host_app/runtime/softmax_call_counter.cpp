@@ -55,7 +55,8 @@ SoftmaxKind softmax_kind(std::string_view operator_name) {
   if (operator_name.starts_with(kPlugin)) {
     const std::string_view name = operator_name.substr(kPlugin.size());
     const bool counts =
-        name.find("softmax") != std::string_view::npos && !name.ends_with("_backward");
+        (name.find("softmax") != std::string_view::npos && !name.ends_with("_backward")) ||
+        name == "gpt2_step";  // that of all its layers
     return counts ? SoftmaxKind::plugin : SoftmaxKind::none;
   }
   return SoftmaxKind::none;

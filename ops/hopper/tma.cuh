@@ -8,9 +8,20 @@
 
 namespace warpfuse::cuda {
 
-// Copies by the TMA unit (PTX ISA: "cp.async.bulk.tensor"). One thread issues a copy of one box of
-// a CUtensorMap, which lies in a __grid_constant__ parameter; the bytes arrive at an mbarrier.
-// `policy` is an L2 cache policy (memory.cuh).
+// Copies by the TMA unit (PTX ISA: "cp.async.bulk", "cp.async.bulk.tensor"). One thread issues a
+// copy, of one box of a CUtensorMap where it is of a tensor; the map lies in a __grid_constant__
+// parameter. The bytes arrive at an mbarrier. `policy` is an L2 cache policy (memory.cuh).
+
+/// Copies `bytes` bytes, a multiple of 16, between addresses that are too. They arrive at
+/// `barrier`.
+__device__ __forceinline__ void bulk_load(unsigned shared, const void* global, int bytes,
+                                          const Mbarrier& barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier.address()), "l"(policy)
+      : "memory");
+}
 
 /// Copies the box whose first element is (x, y), x along the innermost dimension, to `shared`.
 __device__ __forceinline__ void tma_load_2d(unsigned shared, const CUtensorMap& map, int x, int y,

@@ -269,6 +269,26 @@ def linear_argmax_samples(device):
     return [Sample(arguments, differentiable=False) for arguments in samples]
 
 
+def gpt2_step_samples(device):
+    """Two layers of width 8 with two heads: one call and one with a larger batch."""
+
+    def floats(*shape):
+        return randn(*shape, device=device, dtype=torch.float32)
+
+    samples = []
+    for batch in (2, 9):
+        layers = []
+        for _ in range(2):
+            layers += [floats(8), floats(8), floats(24, 8), floats(24), floats(8, 8), floats(8)]
+            layers += [floats(8), floats(8), floats(16, 8), floats(16), floats(8, 16), floats(8)]
+        ids, positions = (torch.arange(batch, device=device).view(-1, 1) % n for n in (5, 3))
+        tables = floats(5, 8), floats(6, 8)
+        arguments = (ids, positions, floats(2, 2, batch, 2, 6, 4), *tables, layers)
+        arguments += (floats(8), floats(8), floats(5, 8), 0.5)
+        samples.append(Sample(arguments, differentiable=False))
+    return samples
+
+
 def cached_attention_samples(device):
     samples = []
     for tokens, positions, rest in (
@@ -391,6 +411,7 @@ TENSOR_OPERATORS = {
     "linear_residual": linear_residual_samples,
     "cached_attention_softmax": cached_attention_samples,
     "linear_argmax": linear_argmax_samples,
+    "gpt2_step": gpt2_step_samples,
     "_ms_deform_attn_backward": deform_backward_samples,
     "_fused_logprob": logprob_with_statistics_samples,
     "_fused_logprob_backward": logprob_backward_samples,

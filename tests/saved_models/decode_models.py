@@ -123,3 +123,62 @@ class CachedAttentionSoftmax(torch.nn.Module):
             self.query, self.key, self.value, cache, 1, self.positions, 0.25, 2
         )
         return torch.cat([all_slots.flatten(), window.flatten(), cache.flatten()]).double()
+
+
+class Gpt2Step(torch.nn.Module):
+    """Two layers and two sequences; the expected keys, values and tokens are in float64."""
+
+    def __init__(self):
+        super().__init__()
+        shapes = [(8,), (8,), (24, 8), (24,), (8, 8), (8,), (8,), (8,), (16, 8), (16,), (8, 16), (8,)]
+        for index, shape in enumerate(2 * shapes):
+            self.register_buffer(f"layer_{index}", torch.randn(shape))
+        self.register_buffer("ids", torch.tensor([[3], [0]]))
+        self.register_buffer("positions", torch.tensor([[2], [4]]))
+        self.register_buffer("cache", torch.randn(2, 2, 2, 2, 6, 4))
+        self.register_buffer("tokens", torch.randn(7, 8))
+        self.register_buffer("places", torch.randn(6, 8))
+        self.register_buffer("norm_weight", torch.randn(8))
+        self.register_buffer("norm_bias", torch.randn(8))
+        self.register_buffer("expected", self.result())
+
+    def result(self):
+        weights = [getattr(self, f"layer_{index}").double() for index in range(24)]
+        cache = self.cache.double()
+        x = self.tokens[self.ids[:, 0]].double() + self.places[self.positions[:, 0]].double()
+
+        def norm(x, weight, bias):
+            return layer_norm(x, (8,), weight.double(), bias.double(), 1e-5)
+
+        for layer in range(2):
+            w = weights[12 * layer : 12 * layer + 12]
+            query, key, value = (
+                (norm(x, w[0], w[1]) @ w[2].t() + w[3]).view(2, 2, 3, 4).unbind(2)
+            )
+            mixed = []
+            for row, position in enumerate(self.positions[:, 0].tolist()):
+                cache[layer, 0, row, :, position] = key[row]
+                cache[layer, 1, row, :, position] = value[row]
+                keys, values = cache[layer, :, row, :, : position + 1]
+                scores = 0.5 * query[row].unsqueeze(1) @ keys.transpose(1, 2)
+                mixed.append((scores.softmax(-1) @ values).flatten())
+            x = x + torch.stack(mixed) @ w[4].t() + w[5]
+            inner = gelu(norm(x, w[6], w[7]) @ w[8].t() + w[9], approximate="tanh")
+            x = x + inner @ w[10].t() + w[11]
+        logits = norm(x, self.norm_weight, self.norm_bias) @ self.tokens.double().t()
+        return flat(logits.argmax(-1).double(), cache)
+
+    def forward(self) -> Tensor:
+        cache = self.cache.clone()
+        layers = [
+            self.layer_0, self.layer_1, self.layer_2, self.layer_3, self.layer_4, self.layer_5,
+            self.layer_6, self.layer_7, self.layer_8, self.layer_9, self.layer_10, self.layer_11,
+            self.layer_12, self.layer_13, self.layer_14, self.layer_15, self.layer_16,
+            self.layer_17, self.layer_18, self.layer_19, self.layer_20, self.layer_21,
+            self.layer_22, self.layer_23,
+        ]
+        next = torch.ops.warpfuse.gpt2_step(
+            self.ids, self.positions, cache, self.tokens, self.places, layers, self.norm_weight,
+            self.norm_bias, self.tokens, 0.5,
+        )
+        return torch.cat([next.flatten().double(), cache.flatten().double()])

@@ -36,6 +36,7 @@ MODELS = {
     "linear_residual": decode_models.LinearResidual,
     "cached_attention_softmax": decode_models.CachedAttentionSoftmax,
     "linear_argmax": decode_models.LinearArgmax,
+    "gpt2_step": decode_models.Gpt2Step,
     "_ms_deform_attn_backward": deform_models.MsDeformAttnBackward,
     "_softmax_algorithm": softmax_models.SoftmaxAlgorithm,
     "_softmax_backward": softmax_models.SoftmaxBackward,

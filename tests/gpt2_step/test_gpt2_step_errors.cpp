@@ -1,0 +1,73 @@
+// Bad input of gpt2_step: what is said about it.
+
+#include "support/devices.h"
+#include "support/errors.h"
+#include "support/inputs.h"
+#include "support/pch.h"
+#include "support/step_call.h"
+
+namespace {
+
+void check_step_errors(const at::Device& device) {
+  const auto zeros = [&](at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+    return at::zeros(sizes, at::TensorOptions(device).dtype(dtype));
+  };
+  const StepCall good = random_step({}, at::kFloat, device);
+  const auto check = [&](const std::string& expected, const auto& change) {
+    StepCall call = good;
+    change(call);
+    CHECK(error_of([&] { call.run(); }) == "Error: warpfuse::gpt2_step: " + expected);
+  };
+  check("cache: expected float32, float16 or bfloat16, got Double",
+        [&](StepCall& call) { call.cache = call.cache.to(at::kDouble); });
+  check("cache: expected [L, 2, B, H, S, D], got [2, 1, 2, 2, 24, 16]",
+        [&](StepCall& call) { call.cache = zeros({2, 1, 2, 2, 24, 16}); });
+  check("ids: expected int64, got Int", [&](StepCall& call) { call.ids = call.ids.to(at::kInt); });
+  check("ids: expected [B, 1] with the cache's B = 2, got [2]",
+        [&](StepCall& call) { call.ids = zeros({2}, at::kLong); });
+  check("positions: expected [B, 1] with the cache's B = 2, got [3, 1]",
+        [&](StepCall& call) { call.positions = zeros({3, 1}, at::kLong); });
+  check("token_embedding: expected shape [at least 1, 32], got [0, 32]",
+        [&](StepCall& call) { call.token_embedding = zeros({0, 32}); });
+  check("position_embedding: expected shape [24, 32], got [24, 31]",
+        [&](StepCall& call) { call.position_embedding = zeros({24, 31}); });
+  check("head: expected Float, got Half",
+        [&](StepCall& call) { call.head = call.head.to(at::kHalf); });
+  check("norm_weight: expected shape [32], got [16]",
+        [&](StepCall& call) { call.norm_weight = zeros({16}); });
+  check("norm_bias: expected shape [32], got [32, 1]",
+        [&](StepCall& call) { call.norm_bias = zeros({32, 1}); });
+  check("layers: expected 24 tensors, 12 for each layer of the cache, got 23",
+        [](StepCall& call) { call.layers.pop_back(); });
+  check("layers[14]: expected shape [96, 32], got [32, 96]",
+        [&](StepCall& call) { call.layers[14] = zeros({32, 96}); });
+  check("layers[10]: expected shape [32, 96], got [32, 95]",
+        [&](StepCall& call) { call.layers[10] = zeros({32, 95}); });
+  check("layers[21]: expected shape [96], got [1]",
+        [&](StepCall& call) { call.layers[21] = zeros({1}); });
+  check("eps: expected a number not below 0, got -1", [](StepCall& call) { call.eps = -1; });
+  check("activation: expected 'none', 'gelu' or 'gelu_tanh', got 'relu'",
+        [](StepCall& call) { call.activation = "relu"; });
+}
+
+}  // namespace
+
+WARPFUSE_DEVICE_TEST("bad input", "[gpt2_step][errors]") { check_step_errors(device); }
+
+TEST_CASE("gpt2_step on Meta: shapes, and the errors", "[gpt2_step]") {
+  StepCall call = random_step({}, at::kFloat, at::kCPU);
+  const auto to_meta = [](at::Tensor& x) { x = x.to(at::kMeta); };
+  for (at::Tensor* tensor :
+       {&call.ids, &call.positions, &call.cache, &call.token_embedding, &call.position_embedding,
+        &call.norm_weight, &call.norm_bias, &call.head}) {
+    to_meta(*tensor);
+  }
+  for (at::Tensor& tensor : call.layers) {
+    to_meta(tensor);
+  }
+  const at::Tensor next = call.run();
+  CHECK(next.is_meta());
+  CHECK(next.sizes() == at::IntArrayRef({2}));
+  call.eps = -1;
+  CHECK(error_of([&] { call.run(); }).find("eps") != std::string::npos);
+}
