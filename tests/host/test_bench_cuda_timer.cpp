@@ -28,7 +28,6 @@ class TimedRuntime : public CudaRuntime {
   CudaDevice device() const override {
     return {.name = "fake",
             .driver = "1",
-            .pci_bus_id = "",
             .multiprocessors = 1,
             .memory_bytes = 1 << 20,
             .free_bytes = 1 << 20,
