@@ -29,17 +29,21 @@ add_library(warpfuse::calling_code ALIAS warpfuse_calling_code)
 target_compile_options(warpfuse_calling_code INTERFACE
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1;-Wno-array-bounds>")
 
-# Compiles the sources of each folder as one unit: to load the precompiled header takes longer than most of
-# them. Names in unnamed namespaces are therefore unique within a folder.
-option(WARPFUSE_UNITY "Compile the host program and the tests folder by folder" ON)
-function(warpfuse_compile_by_folder target)
-  if(NOT WARPFUSE_UNITY)
-    return()
+# Compiles sources as one unit: libtorch's headers take longer than what most sources add to them. Names in
+# unnamed namespaces are therefore unique within a unit.
+option(WARPFUSE_UNITY "Compile many sources as one unit" ON)
+function(warpfuse_compile_as_one target unit)
+  if(WARPFUSE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${unit})
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# The same, a unit for each folder.
+function(warpfuse_compile_by_folder target)
   foreach(source ${ARGN})
     cmake_path(GET source PARENT_PATH folder)  # empty: beside the CMakeLists.txt
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "all/${folder}")
+    warpfuse_compile_as_one(${target} "all/${folder}" ${source})
   endforeach()
 endfunction()
 

@@ -9,15 +9,15 @@
 #include <warpfuse/rewrite.h>
 
 #include <algorithm>
-#include <iterator>
-#include <sstream>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "chain.h"
 #include "deform.h"
+#include "emit.h"
 #include "passes.h"
+#include "report.h"
 
 namespace warpfuse {
 namespace {
@@ -25,176 +25,6 @@ namespace {
 namespace jit = torch::jit;
 using rewriting::Chain;
 using rewriting::Facts;
-using rewriting::Mask;
-
-constexpr const char* kAttention = "warpfuse::scaled_masked_softmax";
-constexpr const char* kSoftmax = "warpfuse::softmax";
-constexpr const char* kLogSoftmax = "warpfuse::log_softmax";
-constexpr const char* kLogprob = "warpfuse::fused_logprob";
-constexpr const char* kLinear = "warpfuse::linear_dropout_softmax";
-
-const char* emitted_operator(const Chain& chain) {
-  if (chain.is_left) {
-    return "";
-  }
-  if (chain.logprob) {
-    return kLogprob;
-  }
-  if (chain.is_log) {
-    return kLogSoftmax;
-  }
-  if (chain.linear != nullptr) {
-    return kLinear;
-  }
-  return chain.is_attention ? kAttention : kSoftmax;
-}
-
-std::string mask_name(const Mask& mask) {
-  std::string name;
-  const auto add = [&](bool is_there, const char* what) {
-    name += is_there ? (name.empty() ? "" : " + ") + std::string(what) : "";
-  };
-  add(mask.is_none(), "none");
-  add(mask.is_causal, "causal");
-  add(mask.positions != nullptr, "query positions");
-  add(mask.kind == Mask::Kind::boolean, mask.fill ? "boolean, filled" : "boolean");
-  add(mask.kind == Mask::Kind::additive, "additive");
-  return name;
-}
-
-// The tensors of a mask as one.
-jit::Value* mask_tensor(jit::Graph& graph, const Mask& mask) {
-  jit::Value* result = nullptr;
-  for (const Mask::Tensor& tensor : mask.tensors) {
-    jit::Value* value =
-        tensor.is_hidden ? graph.insert(c10::aten::logical_not, {tensor.value}) : tensor.value;
-    if (result == nullptr) {
-      result = value;
-    } else if (mask.kind == Mask::Kind::boolean) {
-      result = graph.insert(c10::aten::logical_and, {result, value});
-    } else {
-      result = graph.insert(c10::aten::add, {result, value});
-    }
-  }
-  return result;
-}
-
-// The arguments of scaled_masked_softmax.
-std::vector<jit::Value*> attention_arguments(jit::Graph& graph, const Chain& chain) {
-  const auto none = [&] { return graph.insertConstant(c10::IValue()); };
-  const Mask& mask = chain.mask;
-  jit::Value* scores = chain.input;
-  jit::Value* attn_mask = mask_tensor(graph, mask);
-  if (chain.windows) {
-    scores = rewriting::by_windows(graph, *chain.windows, scores, attn_mask);
-  }
-  if (attn_mask != nullptr && mask.may_broadcast) {
-    const c10::ListTypePtr tensors = c10::ListType::ofTensors();
-    jit::Node* list =
-        graph.insertNode(graph.createList(tensors->getElementType(), {scores, attn_mask}));
-    jit::Value* equal = graph.insert(c10::aten::broadcast_tensors, {list->output()});
-    jit::Node* unpacked = graph.insertNode(graph.createListUnpack(equal, 2));
-    scores = unpacked->output(0);
-    attn_mask = unpacked->output(1);
-  }
-  return {scores,
-          graph.insertConstant(chain.scale),
-          attn_mask != nullptr ? attn_mask : none(),
-          graph.insertConstant(mask.is_causal ? "upper_left" : "none"),
-          mask.positions != nullptr ? mask.positions : none(),
-          none(),
-          graph.insertConstant(0),
-          mask.fill ? graph.insertConstant(*mask.fill) : none()};
-}
-
-void emit(jit::Graph& graph, const Chain& chain) {
-  if (chain.logprob) {
-    rewriting::emit_logprob(graph, *chain.logprob);
-    return;
-  }
-  const jit::WithInsertPoint at_softmax(chain.softmax);
-  std::vector<jit::Value*> arguments;
-  if (chain.is_attention) {
-    arguments = attention_arguments(graph, chain);
-  } else if (chain.linear != nullptr) {
-    arguments = chain.linear->inputs().vec();
-    arguments.push_back(graph.insertConstant(0.0));
-    arguments.push_back(graph.insertConstant(false));
-  } else {
-    jit::Value* dtype = Facts::argument(chain.softmax, "dtype");
-    const bool takes_dtype = dtype != nullptr && chain.output == chain.softmax->output();
-    arguments = {chain.input, Facts::argument(chain.softmax, "dim"),
-                 takes_dtype ? dtype : graph.insertConstant(c10::IValue())};
-  }
-  jit::Node* fused = graph.create(c10::Symbol::fromQualString(emitted_operator(chain)), arguments);
-  fused->setSourceRange(chain.softmax->sourceRange());
-  fused->setScope(chain.softmax->scope());
-  graph.insertNode(fused);
-  fused->output()->setType(c10::TensorType::get());
-  jit::Value* result = fused->output();
-  if (chain.windows) {
-    const jit::Node* merge = chain.windows->merge;
-    result = graph.insert(merge->kind(), {result, merge->input(1)});
-  }
-  chain.output->replaceAllUsesWith(result);
-}
-
-std::string module_of(const jit::Node* node) {
-  std::string path;
-  if (const auto stack = node->callstack()) {
-    for (const auto& [function, range, instance] : (*stack)->vec()) {
-      if (instance && !instance->instance_name().empty() && instance->instance_name() != "SELF") {
-        path += (path.empty() ? "" : ".") + instance->instance_name();
-      }
-    }
-  }
-  return path;
-}
-
-// "file:line". A trace's range is Python's stack, innermost call first, as "file(line): function".
-std::string source_of(const jit::Node* node) {
-  jit::SourceRange range = node->sourceRange();
-  if (const auto original = range.findSourceRangeThatGenerated()) {
-    range = *original;
-  }
-  std::istringstream stack(range.text().str());
-  for (std::string line; std::getline(stack, line);) {
-    const size_t open = line.find('('), close = line.find("): ");
-    if (open != std::string::npos && close != std::string::npos && open < close &&
-        line.find("/torch/nn/functional.py") == std::string::npos) {
-      return line.substr(0, open) + ":" + line.substr(open + 1, close - open - 1);
-    }
-  }
-  const auto place = range.file_line_col();
-  return place ? std::get<0>(*place) + ":" + std::to_string(std::get<1>(*place)) : "";
-}
-
-RewrittenSoftmax told(const std::string& method, const jit::Node* before, const char* after,
-                      const std::vector<std::string>& form, const std::string& note) {
-  RewrittenSoftmax result{.method = method,
-                          .module = module_of(before),
-                          .source = source_of(before),
-                          .operator_before = before->kind().toQualString(),
-                          .operator_after = after,
-                          .form = {},
-                          .mask = mask_name({}),
-                          .note = note};
-  for (const std::string& each : form) {
-    result.form += (result.form.empty() ? "" : ", ") + each;
-  }
-  return result;
-}
-
-RewrittenSoftmax told(const std::string& method, const Chain& chain) {
-  RewrittenSoftmax result =
-      told(method, chain.softmax, emitted_operator(chain), chain.form, chain.note);
-  result.mask = mask_name(chain.mask);
-  if (chain.mask.may_hide_rows) {
-    result.note += (result.note.empty() ? "" : "; ");
-    result.note += "rows hidden throughout become 0";
-  }
-  return result;
-}
 
 void count_others(jit::Graph& graph, RewriteReport& report) {
   rewriting::for_each_node(graph.block(), [&](const jit::Node* node) {
@@ -229,7 +59,7 @@ ToldByNode route_deformable(jit::Module& module, const std::string& method,
   for (const rewriting::Deform& deform : rewriting::deformable_attentions(*graph, facts, writes)) {
     jit::Node* sampler = deform.samplers[0];
     RewrittenSoftmax entry =
-        told(method, sampler, emitted_operator(deform), deform.form, deform.note);
+        rewriting::told(method, sampler, emitted_operator(deform), deform.form, deform.note);
     jit::Node* place =
         deform.is_left ? sampler : emit_deform(module, *graph, deform, device_of(module, options));
     result.emplace(place, std::move(entry));
@@ -267,9 +97,9 @@ void rewrite_graph(jit::Module& module, const std::string& method,
       continue;
     }
     const Chain chain = rewriting::walk_up(call, facts, writes, options.keep_nan);
-    report.softmaxes.push_back(told(method, chain));
+    report.softmaxes.push_back(rewriting::told(method, chain));
     if (!chain.is_left) {
-      emit(*graph, chain);
+      rewriting::emit(*graph, chain);
     }
   }
   jit::EliminateDeadCode(graph);
@@ -286,22 +116,10 @@ jit::Module frozen(const jit::Module& module) {
 
 }  // namespace
 
-int64_t RewriteReport::routed() const {
-  return std::ranges::count_if(
-      softmaxes, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
-}
-
-std::vector<RewrittenSoftmax> RewriteReport::grid_sample_chains() const {
-  std::vector<RewrittenSoftmax> chains;
-  std::ranges::copy_if(softmaxes, std::back_inserter(chains), [](const RewrittenSoftmax& each) {
-    return each.operator_before.starts_with("aten::grid_sampler");
-  });
-  return chains;
-}
-
 RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
-  for (const char* name : {kAttention, kSoftmax, kLogSoftmax, kLogprob, kLinear, rewriting::kDeform,
-                           rewriting::kDeformSoftmax}) {
+  using namespace rewriting;
+  for (const char* name :
+       {kAttention, kSoftmax, kLogSoftmax, kLogprob, kLinear, kDeform, kDeformSoftmax}) {
     TORCH_CHECK(c10::Dispatcher::singleton().findSchema({name, ""}).has_value(),
                 "rewrite: no library has registered ", name, "; load libwarpfuse.so before");
   }

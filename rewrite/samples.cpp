@@ -22,7 +22,7 @@ bool is_join(const jit::Node* node) {
          node->kind() == jit::aten::concat || node->kind() == jit::aten::concatenate;
 }
 
-bool is_view(const jit::Node* node) {
+bool only_rearranges(const jit::Node* node) {
   return node->kind() == jit::aten::flatten || node->kind() == jit::aten::view ||
          node->kind() == jit::aten::reshape || node->kind() == jit::aten::transpose ||
          node->kind() == jit::aten::permute || node->kind() == jit::aten::contiguous;
@@ -49,7 +49,7 @@ jit::Value* sum_of(jit::Value* value, const Facts& facts) {
     const bool goes_on = result != nullptr
                              ? adds_sums(user, facts)
                              : user->kind() == jit::prim::ListConstruct || is_join(user) ||
-                                   is_view(user) || user->kind() == jit::aten::mul ||
+                                   only_rearranges(user) || user->kind() == jit::aten::mul ||
                                    user->kind() == jit::aten::sum;
     if (goes_on && user->owningBlock() == value->node()->owningBlock()) {
       if (jit::Value* found = sum_of(user->output(), facts)) {
@@ -74,7 +74,7 @@ bool is_used_by_one(const jit::Value* value) { return value->uses().size() == 1;
 // The samplers, join and views that made one factor of the product.
 bool take_factor(jit::Value* factor, WeightedSamples& samples) {
   jit::Node* node = factor->node();
-  while (is_view(node)) {
+  while (only_rearranges(node)) {
     samples.steps.insert(samples.steps.begin(), Step{node, -1});
     node = node->input(0)->node();
   }

@@ -37,7 +37,7 @@ trap 'rm -rf "$work"' EXIT
 commit=${WARPFUSE_COMMIT:-$(git -C "$ROOT" rev-parse --short HEAD 2> /dev/null || echo unknown)}
 if [ -n "$RESUME$ONLY" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /dev/null; then
   kept='passed'
-  [ -z "$ONLY" ] || kept='passed|skipped|\*\*failed'
+  [ -z "$ONLY" ] || kept='passed|skipped|\*\*failed|not finished'
   grep -E "^\| .* \| ($kept)" "$REPORT" > "$earlier" || true
 fi
 
@@ -49,10 +49,12 @@ entry() { # name command...
   shift
   number=$((number + 1))
   row=$work/row.$group.$(printf %02d $number)
-  if [ -z "$ONLY" ] || [[ $name != *"$ONLY"* ]]; then
-    if grep -F "| $name | " "$earlier" > "$row"; then return; fi
+  if [ -n "$ONLY" ]; then
+    [[ $name == *"$ONLY"* ]] || return 0
+  elif grep -F "| $name | " "$earlier" > "$row"; then
+    return 0
+  else
     rm "$row"
-    [ -z "$ONLY" ] || return 0
   fi
   say "$name"
   echo "| $name | not finished | | |" > "$row"
@@ -69,7 +71,17 @@ entry() { # name command...
   write_report
 }
 
-count() { cat "$work"/row.* | grep -c -F "| $1" || true; }
+# The rows of this run. With --only, in the places of the earlier report's, which keeps what this run has not.
+rows() {
+  if [ -z "$ONLY" ]; then cat "$work"/row.*; return; fi
+  cat "$work"/row.* | awk -F ' [|] ' -v earlier="$earlier" '
+    { row[$1] = $0; name[++count] = $1 }
+    END {
+      while ((getline < earlier) > 0) { print ($1 in row) ? row[$1] : $0; delete row[$1] }
+      for (i = 1; i <= count; ++i) if (name[i] in row) print row[name[i]]
+    }'
+}
+count() { rows | grep -c -F "| $1" || true; }
 write_report() {
   {
     echo "# GPU report"
@@ -87,7 +99,7 @@ write_report() {
     echo
     echo "| entry | result | time | summary |"
     echo "|---|---|--:|---|"
-    cat "$work"/row.*
+    rows
   } > "$work/report.$group"
   mv "$work/report.$group" "$REPORT"
 }

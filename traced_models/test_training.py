@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Training with the plugin's attention and loss beside ATen's, with a tiny model on the CPU."""
 
+import json
 import unittest
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from test_support import require_plugin  # first: it may skip the whole file
 
 # isort: split
-from train import How, Run, train
+from train import How, Run, train, write_log
 from train_config import TrainConfig
 from train_data import IGNORE, Stream
 
@@ -27,11 +31,11 @@ def stream(length: int, vocabulary: int, seed: int) -> Stream:
     return Stream(tokens, targets, length, length)
 
 
-def run(operators: str, **settings: float) -> Run:
+def run(operators: str, evaluated: Callable[[Run], None] = lambda run: None, **settings: float) -> Run:
     config = TrainConfig(vocab_size=64, context=48, layers=2, heads=2, width=32, batch=4, warmup=20, unlikelihood=0.0)
     for name, value in ({"steps": STEPS, "evaluate_every": STEPS} | settings).items():
         setattr(config, name, value)
-    return train(config, stream(4000, 64, 0), stream(500, 64, 1), How(CPU, operators, operators))
+    return train(config, stream(4000, 64, 0), stream(500, 64, 1), How(CPU, operators, operators), evaluated)
 
 
 class Training(unittest.TestCase):
@@ -56,6 +60,23 @@ class Training(unittest.TestCase):
     def test_with_the_other_losses(self) -> None:
         aten, ours = (run(name, dropout=0.0, unlikelihood=0.5, label_smoothing=0.1, steps=5) for name in ("aten", "warpfuse"))
         self.assertLess(max(abs(a - b) for a, b in zip(aten.losses, ours.losses, strict=True)), 1e-3)
+
+    def test_an_interrupted_run_leaves_its_losses(self) -> None:
+        with TemporaryDirectory() as name:
+            folder, logs = Path(name), []
+
+            def evaluated(so_far: Run) -> None:
+                write_log(folder, {"torch": "2"}, so_far)
+                logs.append(json.loads((folder / "training_log.json").read_text(encoding="utf-8")))
+                if len(logs) == 2:
+                    raise KeyboardInterrupt
+
+            with self.assertRaises(KeyboardInterrupt):
+                run("aten", evaluated, steps=30, evaluate_every=10)
+            self.assertEqual([len(log["losses"]) for log in logs], [10, 20])
+            self.assertEqual([point["step"] for point in logs[1]["curve"]], [10, 20])
+            self.assertEqual(logs[1]["losses"][:10], logs[0]["losses"])
+            self.assertEqual([path.name for path in folder.iterdir()], ["training_log.json"])
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     train.py --train wikitext-2/test.txt --held-out wikitext-2/valid.txt -o FOLDER
 
 FOLDER gets model.safetensors (float16), config.json, vocab.json, merges.txt and training_log.json, which has the
-loss of every step. All settings are in train_config.py. --attention and --loss say whose operators compute attention's
-softmax and the loss; training_curves.py compares two runs (docs/training.md).
+loss of every step; it is written at each evaluation, and at the end with samples and scores. All settings are in
+train_config.py. --attention and --loss say whose operators compute attention's softmax and the loss;
+training_curves.py compares two runs (docs/training.md).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -107,8 +109,12 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def train(config: TrainConfig, data: Stream, held_out: Stream, how: How) -> Run:
-    """A run from random weights; equal settings take the same windows in the same order."""
+def train(
+    config: TrainConfig, data: Stream, held_out: Stream, how: How,
+    evaluated: Callable[[Run], None] = lambda run: None,
+) -> Run:  # fmt: skip
+    """A run from random weights; equal settings take the same windows in the same order. `evaluated` gets the run
+    so far after each evaluation."""
     device = how.device
     torch.manual_seed(config.seed)
     windows = torch.Generator().manual_seed(config.seed)
@@ -173,10 +179,12 @@ def train(config: TrainConfig, data: Stream, held_out: Stream, how: How) -> Run:
             if config.keep == "lowest" and curve[-1]["held_out"] < best_loss:
                 best_loss = curve[-1]["held_out"]
                 best = {name: value.clone() for name, value in average.state_dict().items()}
+            peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+            run = Run(average, curve, losses, seconds / (step + 1) * 1e3, peak)
+            evaluated(run)
     if best:
         average.load_state_dict(best)
-    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    return Run(average, curve, losses, seconds / config.steps * 1e3, peak)
+    return run
 
 
 def summary(model: GPT2LMHeadModel, stream: Stream, context: int) -> dict[str, float]:
@@ -198,6 +206,22 @@ def save(model: GPT2LMHeadModel, out: Path) -> None:
     """Write model.safetensors in float16 and config.json."""
     model.half().save_pretrained(out)
     (out / "generation_config.json").unlink(missing_ok=True)
+
+
+def write_log(out: Path, about: dict, run: Run, **results: object) -> str:
+    """Replace training_log.json, with the losses in one line. The text without them."""
+    log = about | {
+        "parameters": sum(p.numel() for p in run.model.parameters()),
+        "step_ms": round(run.step_ms, 2),
+        "peak_bytes": run.peak_bytes,
+        "curve": run.curve,
+    } | results
+    text = json.dumps(log, indent=1, ensure_ascii=False)
+    losses = json.dumps([round(loss, 6) for loss in run.losses])
+    new = out / "training_log.json.new"
+    new.write_text(text.removesuffix("\n}") + f',\n "losses": {losses}\n}}\n', encoding="utf-8")
+    new.replace(out / "training_log.json")
+    return text
 
 
 def main() -> None:
@@ -244,30 +268,26 @@ def main() -> None:
     held_out = build_stream(
         read_documents(read_lines(arguments.held_out), unknown), tokenizer, score_filled=False
     )
-    run = train(config, data, held_out, how)
-    save(run.model, arguments.out)
-    model = run.model.float().eval()  # the float16 values, computed with in float32
-    samples = write_samples(model, tokenizer, PROMPTS)
-    log = {
+    about = {
         "config": asdict(config),
-        "parameters": sum(p.numel() for p in model.parameters()),
         "training_tokens": len(data.ids),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "operators": {"attention": how.attention, "loss": how.loss, "dtype": str(how.dtype).removeprefix("torch.")},
-        "step_ms": round(run.step_ms, 2),
-        "peak_bytes": run.peak_bytes,
         "torch": torch.__version__,
-        "seconds": round(time.monotonic() - start),
+    }
+
+    def write(run: Run, **results: object) -> str:
+        return write_log(arguments.out, about, run, seconds=round(time.monotonic() - start), **results)
+
+    run = train(config, data, held_out, how, write)
+    save(run.model, arguments.out)
+    model = run.model.float().eval()  # the float16 values, computed with in float32
+    results = {
         "held_out": summary(model, held_out, config.context),
         "greedy_repeated_4grams": repetition(model, held_out, config.context),
-        "curve": run.curve,
-        "samples": samples,
+        "samples": write_samples(model, tokenizer, PROMPTS),
     }
-    text = json.dumps(log, indent=1, ensure_ascii=False)
-    print(text)
-    losses = json.dumps([round(loss, 6) for loss in run.losses])
-    text = text.removesuffix("\n}") + f',\n "losses": {losses}\n}}\n'
-    (arguments.out / "training_log.json").write_text(text, encoding="utf-8")
+    print(write(run, **results))
 
 
 if __name__ == "__main__":

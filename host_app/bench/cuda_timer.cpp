@@ -24,8 +24,13 @@ constexpr int64_t kMaxMemoryShare = 8;  // the two tensors of the large copy tak
 
 class CudaTimer : public Timer {
  public:
-  CudaTimer(CudaRuntime& runtime, c10::Device device, Effort effort)
-      : runtime_(runtime), effort_(effort), facts_(runtime.device()), device_(device) {
+  CudaTimer(CudaRuntime& runtime, c10::Device device, Effort effort,
+            std::unique_ptr<GpuClock> clock)
+      : runtime_(runtime),
+        effort_(effort),
+        facts_(runtime.device()),
+        device_(device),
+        clock_(std::move(clock)) {
     flush_ = at::empty({2 * facts_.l2_bytes}, bytes_here());
   }
 
@@ -33,6 +38,10 @@ class CudaTimer : public Timer {
     return {
         {"graph", fmt::format("CUDA graph of calls {}; {} replays of at least {} us, works in turn",
                               inputs_in_words(), effort_.rounds, effort_.sample_us)},
+        {"clock",
+         clock_ ? fmt::format("samples are discarded while it is below {} of its highest rate",
+                              kThrottledShare)
+                : "not watched: NVML cannot read it"},
         {"event", "one call between two events, after twice the L2's size was written"},
         {"copy", fmt::format("graph of copies {}; the faster of cudaMemcpy and a kernel",
                              effort_.warm ? "between the same tensors"
@@ -58,6 +67,7 @@ class CudaTimer : public Timer {
     std::unique_ptr<CudaGraph> graph;  // null where the capture failed
     int64_t calls = 0;
     std::vector<double> samples;
+    std::vector<double> clock_shares;  // the lowest of each sample's time
     std::unique_ptr<CudaStopwatch> watch;
   };
 
@@ -68,6 +78,8 @@ class CudaTimer : public Timer {
                               "bytes) in all, and over as much output",
                               facts_.l2_bytes);
   }
+
+  double clock_share() { return clock_ ? clock_->share().value_or(1) : 1; }
 
   at::TensorOptions bytes_here() const { return at::TensorOptions(at::kByte).device(device_); }
 
@@ -144,6 +156,7 @@ class CudaTimer : public Timer {
   Effort effort_;
   CudaDevice facts_;
   c10::Device device_;
+  std::unique_ptr<GpuClock> clock_;  // or null
   at::Tensor flush_;
 };
 
@@ -175,13 +188,21 @@ std::vector<Timing> CudaTimer::time(const std::vector<Work>& works) {
       all[i].graph->replay();
       all[i].watch->stop();
     }
+    // Each wait ends as the next sample begins.
+    double before = clock_share();
     for (const size_t i : order) {
       all[i].samples.push_back(all[i].watch->microseconds() / static_cast<double>(all[i].calls));
+      const double after = clock_share();
+      all[i].clock_shares.push_back(std::min(before, after));
+      before = after;
     }
     std::ranges::rotate(order, order.begin() + 1);
   }
   for (const size_t i : order) {
-    timings[i].call = percentiles_of(all[i].samples);
+    const UnthrottledSamples samples = unthrottled(all[i].samples, all[i].clock_shares);
+    timings[i].call = percentiles_of(samples.kept);
+    timings[i].discarded = samples.discarded;
+    timings[i].throttled = samples.throttled;
   }
   return timings;
 }
@@ -258,8 +279,9 @@ Json describe_gpu(const CudaRuntime& runtime) {
           {"l2_bytes", facts.l2_bytes}};
 }
 
-std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort) {
-  return std::make_unique<CudaTimer>(runtime, device, effort);
+std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort,
+                                       std::unique_ptr<GpuClock> clock) {
+  return std::make_unique<CudaTimer>(runtime, device, effort, std::move(clock));
 }
 
 }  // namespace warpfuse::host::bench

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 constexpr std::array kRowColumns{"operator", "direction",   "dim",         "dtype",        "mask",
                                  "floor_us", "least_bytes", "fused_bytes", "unfused_bytes"};
 constexpr std::array kVariantColumns{
-    "name",     "status",      "max_error",    "p50_us",
-    "p5_us",    "p95_us",      "event_p50_us", "default_malloc_p50_us",
-    "gb_per_s", "share",       "copy_ratio",   "speedup",
-    "kernels",  "extra_bytes", "reason"};
+    "name",     "status",      "max_error",         "p50_us",
+    "p5_us",    "p95_us",      "event_p50_us",      "default_malloc_p50_us",
+    "gb_per_s", "share",       "copy_ratio",        "speedup",
+    "kernels",  "extra_bytes", "discarded_samples", "throttled",
+    "reason"};
 
 // A field of an object as CSV has it; empty where there is none.
 std::string field(const Json& object, const char* key) {

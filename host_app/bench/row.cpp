@@ -12,14 +12,14 @@ namespace {
 constexpr const char* kStatusNames[] = {"ok", "wrong", "unsupported"};
 
 // The copy with the smallest median.
-Percentiles fastest(const std::vector<Timing>& timings, size_t first) {
-  Percentiles best;
+Timing fastest(const std::vector<Timing>& timings, size_t first) {
+  Timing best;
   for (size_t i = first; i < timings.size(); ++i) {
-    if (timings[i].failure.empty() && (best.p50 == 0 || timings[i].call.p50 < best.p50)) {
-      best = timings[i].call;
+    if (timings[i].failure.empty() && (best.call.p50 == 0 || timings[i].call.p50 < best.call.p50)) {
+      best = timings[i];
     }
   }
-  if (best.p50 == 0) {
+  if (best.call.p50 == 0) {
     fail(ExitCode::device, "the copy beside the row cannot be timed: {}", timings[first].failure);
   }
   return best;
@@ -47,10 +47,16 @@ std::optional<double> peer_us(const Row& row) {
   return std::nullopt;
 }
 
-void add_times(Json& json, const Percentiles& call) {
-  json["p50_us"] = call.p50;
-  json["p5_us"] = call.p5;
-  json["p95_us"] = call.p95;
+void add_times(Json& json, const Timing& timing) {
+  json["p50_us"] = timing.call.p50;
+  json["p5_us"] = timing.call.p5;
+  json["p95_us"] = timing.call.p95;
+  if (timing.discarded > 0) {
+    json["discarded_samples"] = timing.discarded;
+  }
+  if (timing.throttled) {
+    json["throttled"] = true;
+  }
 }
 
 template <typename Value>
@@ -74,12 +80,12 @@ Json to_json(const VariantResult& result, const Row& row) {
   add_optional(json, "extra_bytes", check.extra_bytes);
   if (const std::optional<Timing>& timing = result.timing) {
     const double us = timing->call.p50;
-    add_times(json, timing->call);
+    add_times(json, *timing);
     add_optional(json, "event_p50_us", timing->event_p50);
     add_optional(json, "default_malloc_p50_us", timing->default_malloc_p50);
     json["gb_per_s"] = static_cast<double>(row.bytes.least) / us / 1e3;
     json["share"] = floor_us(row) / us;
-    json["copy_ratio"] = row.copy.p50 / us;
+    json["copy_ratio"] = row.copy.call.p50 / us;
     add_optional(json, "kernels", timing->kernels);
   }
   if (!check.launches.is_null()) {

@@ -20,7 +20,7 @@ struct Row {
   Case c;
   Bytes bytes;
   Timer::LargeCopy large_copy;  // of the run
-  Percentiles copy;             // of the same bytes, the fastest
+  Timing copy;                  // of the same bytes, the fastest
   std::vector<VariantResult> variants;
 };
 

@@ -15,6 +15,9 @@ std::string number(const Json& object, const char* key, int digits) {
              : "-";
 }
 
+// Beside times of which most samples were taken while the clock was down.
+const char* mark(const Json& object) { return object.contains("throttled") ? "  throttled" : ""; }
+
 std::string row_label(const Json& row) {
   return fmt::format("{:<24}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
                      row["direction"].get<std::string>(), shape_in(row).text(),
@@ -39,8 +42,9 @@ void print_head(const Json& document) {
 
 void print_row(const Json& row) {
   const std::string label = row_label(row);
-  print("{}{:<14}{:>10}{:>10}{:>10}\n", label, "copy", number(row["same_size_copy"], "p50_us", 2),
-        number(row["same_size_copy"], "p5_us", 2), number(row["same_size_copy"], "p95_us", 2));
+  const Json& copy = row["same_size_copy"];
+  print("{}{:<14}{:>10}{:>10}{:>10}{}\n", label, "copy", number(copy, "p50_us", 2),
+        number(copy, "p5_us", 2), number(copy, "p95_us", 2), mark(copy));
   for (const Json& variant : row["variants"]) {
     print("{}{:<14}", label, variant["name"].get<std::string>());
     if (variant["status"] != "ok") {
@@ -50,10 +54,10 @@ void print_row(const Json& row) {
     }
     const char* beside =
         variant.contains("event_p50_us") ? "event_p50_us" : "default_malloc_p50_us";
-    print("{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n", number(variant, "p50_us", 2),
+    print("{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}{}\n", number(variant, "p50_us", 2),
           number(variant, "p5_us", 2), number(variant, "p95_us", 2), number(variant, beside, 2),
           number(variant, "gb_per_s", 0), number(variant, "share", 3),
-          number(variant, "copy_ratio", 3), number(variant, "speedup", 2));
+          number(variant, "copy_ratio", 3), number(variant, "speedup", 2), mark(variant));
   }
   flush_output();
 }

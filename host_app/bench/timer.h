@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/case.h"
+#include "bench/gpu_clock.h"
 #include "bench/times.h"
 
 namespace warpfuse::host {
@@ -31,7 +32,9 @@ struct Timing {
   std::optional<double> event_p50;           // CUDA: one call after the L2 was flushed
   std::optional<double> default_malloc_p50;  // CPU: with malloc's defaults
   std::optional<int64_t> kernels;            // CUDA: kernels per call
-  std::string failure;                       // why it could not be timed; then the rest is empty
+  int discarded = 0;       // CUDA: samples while the clock was down, which `call` leaves out
+  bool throttled = false;  // CUDA: most were such, and `call` has all of them
+  std::string failure;     // why it could not be timed; then the rest is empty
 };
 
 // Rounds that are finished after an interrupt.
@@ -84,7 +87,9 @@ class Timer {
 Json describe_cpu();
 Json describe_gpu(const CudaRuntime& runtime);
 
-std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort);
+// `clock`: null where nothing reads it.
+std::unique_ptr<Timer> make_cuda_timer(CudaRuntime& runtime, c10::Device device, Effort effort,
+                                       std::unique_ptr<GpuClock> clock);
 std::unique_ptr<Timer> make_cpu_timer(Effort effort);
 
 }  // namespace warpfuse::host::bench

@@ -224,7 +224,9 @@ ExitCode run_bench(int argc, const char* const* argv) {
   const InterruptGuard guard;
   const Effort effort = effort_of(arguments, cuda);
   const std::unique_ptr<Timer> timer =
-      cuda ? make_cuda_timer(*bench.runtime, bench.device, effort) : make_cpu_timer(effort);
+      cuda ? make_cuda_timer(*bench.runtime, bench.device, effort,
+                             open_gpu_clock(bench.runtime->device().pci_bus_id))
+           : make_cpu_timer(effort);
   const Timer::LargeCopy copy = timer->large_copy();
   timer->release_memory();
   const std::string command =

@@ -126,11 +126,14 @@ class Runtime : public CudaRuntime {
   CudaDevice device() const override {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index_));
+    char pci_bus_id[32];
+    C10_CUDA_CHECK(cudaDeviceGetPCIBusId(pci_bus_id, sizeof pci_bus_id, index_));
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     return {.name = properties.name,
             .driver = driver_version(),
+            .pci_bus_id = pci_bus_id,
             .multiprocessors = properties.multiProcessorCount,
             .memory_bytes = static_cast<int64_t>(total_bytes),
             .free_bytes = static_cast<int64_t>(free_bytes),

@@ -68,7 +68,8 @@ class Fold {
   std::vector<c10::SymInt> sizes_;  // of the scores, without the vmapped dimension
 };
 
-struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+struct MaskedForward
+    : Calls<MaskedForward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
   static constexpr const char* kName = "scaled_masked_softmax";
 
   static at::Tensor batched(const at::Tensor& scores, double scale, const MaskArguments& masks) {
@@ -78,8 +79,8 @@ struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const Mask
   }
 };
 
-struct Backward : Calls<Backward, at::Tensor(const at::Tensor&, const at::Tensor&, double,
-                                             const MaskArguments&)> {
+struct MaskedBackward : Calls<MaskedBackward, at::Tensor(const at::Tensor&, const at::Tensor&,
+                                                         double, const MaskArguments&)> {
   static constexpr const char* kName = "_scaled_masked_softmax_backward";
 
   static at::Tensor batched(const at::Tensor& grad_output, const at::Tensor& output, double scale,
@@ -93,8 +94,8 @@ struct Backward : Calls<Backward, at::Tensor(const at::Tensor&, const at::Tensor
 };
 
 WARPFUSE_LIBRARY_IMPL(FuncTorchBatched, m) {
-  m.impl(Forward::kName, TORCH_FN(kernel_of<&Forward::batched>));
-  m.impl(Backward::kName, TORCH_FN(kernel_of<&Backward::batched>));
+  m.impl(MaskedForward::kName, TORCH_FN(kernel_of<&MaskedForward::batched>));
+  m.impl(MaskedBackward::kName, TORCH_FN(kernel_of<&MaskedBackward::batched>));
 }
 
 }  // namespace

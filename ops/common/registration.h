@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/DispatchKey.h>
+#include <c10/macros/Macros.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -12,17 +13,18 @@
 /// ctypes, passes an exception on, and a C++ compiler takes dlopen for a function that never
 /// throws.
 ///
-/// They stand in an anonymous namespace, once per key and file.
-#define WARPFUSE_LIBRARY(m) WARPFUSE_REGISTER_(define_operators, DEF, std::nullopt, m)
-#define WARPFUSE_LIBRARY_IMPL(key, m) \
-  WARPFUSE_REGISTER_(register_##key, IMPL, c10::DispatchKey::key, m)
+/// They stand in an anonymous namespace.
+#define WARPFUSE_LIBRARY(m) WARPFUSE_REGISTER_(DEF, std::nullopt, m)
+#define WARPFUSE_LIBRARY_IMPL(key, m) WARPFUSE_REGISTER_(IMPL, c10::DispatchKey::key, m)
 
 // NOLINTBEGIN(bugprone-macro-parentheses): a declared name in parentheses is another declaration.
-#define WARPFUSE_REGISTER_(name, kind, key, m)                                               \
-  void name(torch::Library&);                                                                \
-  const std::optional<torch::Library> name##_library =                                       \
-      warpfuse::register_in_first_copy(torch::Library::kind, key, name, __FILE__, __LINE__); \
-  void name(torch::Library& m)
+#define WARPFUSE_REGISTER_(kind, key, m) \
+  WARPFUSE_REGISTER_NAMED_(C10_CONCATENATE(registered_, C10_UID), kind, key, m)
+#define WARPFUSE_REGISTER_NAMED_(name, kind, key, m)                              \
+  void C10_CONCATENATE(name, _in)(torch::Library&);                               \
+  const std::optional<torch::Library> name = warpfuse::register_in_first_copy(    \
+      torch::Library::kind, key, C10_CONCATENATE(name, _in), __FILE__, __LINE__); \
+  void C10_CONCATENATE(name, _in)(torch::Library & m)
 // NOLINTEND(bugprone-macro-parentheses)
 
 namespace warpfuse {

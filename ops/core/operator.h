@@ -40,7 +40,7 @@
 /// computes(data) counts the call ("softmax.cpu"; the counter has no leading _) and says whether
 /// there is something to compute: not on Meta, nor for empty data. launch(data, arguments) calls
 /// launch_cpu() or, on data's device, launch_cuda() (core/kernel.h).
-#define WARPFUSE_OPERATORS(m) WARPFUSE_REGISTER_(register_operators, IMPL, std::nullopt, m)
+#define WARPFUSE_OPERATORS(m) WARPFUSE_REGISTER_(IMPL, std::nullopt, m)
 
 namespace warpfuse {
 

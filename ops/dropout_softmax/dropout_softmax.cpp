@@ -20,15 +20,15 @@ using OptionalTensor = std::optional<at::Tensor>;
 // --- operators --------------------------------------------------------------------------------
 
 /// Output, statistics and rng.
-using Result = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using DropoutResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-struct Forward
-    : Calls<Forward, Result(const at::Tensor&, int64_t, double, bool, const OptionalTensor&)> {
+struct DropoutForward : Calls<DropoutForward, DropoutResult(const at::Tensor&, int64_t, double,
+                                                            bool, const OptionalTensor&)> {
   static constexpr const char* kName = "_dropout_softmax";
 
   template <typename Backend>
-  static Result run(const at::Tensor& self, int64_t dim, double dropout_p, bool softmax_first,
-                    const OptionalTensor& rng) {
+  static DropoutResult run(const at::Tensor& self, int64_t dim, double dropout_p,
+                           bool softmax_first, const OptionalTensor& rng) {
     check_floating(kName, "self", self);
     dim = c10::maybe_wrap_dim(dim, self.dim());
     check_dropout_p(kName, dropout_p);
@@ -56,7 +56,7 @@ struct Forward
   }
 };
 
-struct Backward {
+struct DropoutBackward {
   static constexpr const char* kName = "_dropout_softmax_backward";
 
   template <typename Backend>
@@ -107,8 +107,8 @@ struct Mask {
 };
 
 WARPFUSE_OPERATORS(m) {
-  register_operator<Forward>(m);
-  register_operator<Backward>(m);
+  register_operator<DropoutForward>(m);
+  register_operator<DropoutBackward>(m);
   register_operator<Mask>(m);
 }
 
@@ -123,7 +123,7 @@ at::Tensor dropout_and_softmax(const at::Tensor& self, int64_t dim, double dropo
   c10::maybe_wrap_dim(dim, self.dim());
   check_dropout_p(kOp, dropout_p);
   return training && dropout_p > 0
-             ? std::get<0>(Forward::call(self, dim, dropout_p, kSoftmaxFirst, std::nullopt))
+             ? std::get<0>(DropoutForward::call(self, dim, dropout_p, kSoftmaxFirst, std::nullopt))
              : warpfuse::softmax(self, dim);
 }
 
@@ -140,15 +140,15 @@ WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
 
 // --- the CPU ----------------------------------------------------------------------------------
 
-Counter rows_branch("cpu.dropout_rows");
-Counter column_branch("cpu.dropout_column");
+Counter dropout_rows("cpu.dropout_rows");
+Counter dropout_column("cpu.dropout_column");
 
 // Elements of a task that drops or marks them one by one: whole Philox blocks, and cache lines.
 constexpr int64_t kElementGranule = 1024;
 
 template <typename Arguments, typename Kernel>
 void over_rows(const Arguments& arguments, const Kernel& kernel) {
-  (arguments.layout.inner == 1 ? rows_branch : column_branch).add();
+  (arguments.layout.inner == 1 ? dropout_rows : dropout_column).add();
   parallel_layout_rows(arguments, kernel);
 }
 

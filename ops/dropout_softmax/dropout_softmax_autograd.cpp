@@ -25,15 +25,16 @@ struct SoftmaxBackward
 //   softmax first:  y = s * k            dx = s * (g * k - sum(s * g * k))  saved: x, statistics
 // y does not give s back where it was dropped, and x is kept alive by its producer anyway.
 
-struct Backward : OnceDifferentiable<Backward, at::Tensor(const at::Tensor&, const at::Tensor&,
-                                                          const at::Tensor&, const at::Tensor&,
-                                                          int64_t, double, bool)> {
+struct DropoutBackward
+    : OnceDifferentiable<DropoutBackward,
+                         at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                    const at::Tensor&, int64_t, double, bool)> {
   static constexpr const char* kName = "_dropout_softmax_backward";
 };
 
-struct Forward
-    : AutogradNode<Forward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
-                                const at::Tensor&, int64_t, double, bool, const OptionalTensor&)> {
+struct DropoutForward : AutogradNode<DropoutForward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                                         const at::Tensor&, int64_t, double, bool,
+                                                         const OptionalTensor&)> {
   static constexpr const char* kName = "_dropout_softmax";
 
   static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor& self,
@@ -47,11 +48,11 @@ struct Forward
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        Backward::call(grads[0], saved[0], saved[1], saved[2], context->saved_data["dim"].toInt(),
-                       context->saved_data["dropout_p"].toDouble(),
-                       context->saved_data["softmax_first"].toBool()),
-        at::Tensor()};
+    return {DropoutBackward::call(grads[0], saved[0], saved[1], saved[2],
+                                  context->saved_data["dim"].toInt(),
+                                  context->saved_data["dropout_p"].toDouble(),
+                                  context->saved_data["softmax_first"].toBool()),
+            at::Tensor()};
   }
 
   // With t the tangent of x: softmax's of t * k, or k times softmax's of t.
@@ -68,8 +69,8 @@ struct Forward
 };
 
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  Forward::register_in(m);
-  Backward::register_in(m);
+  DropoutForward::register_in(m);
+  DropoutBackward::register_in(m);
 }
 
 // --- Autocast: the rules of ATen's softmax ----------------------------------------------------

@@ -64,12 +64,12 @@ LogitRows readable_rows(const at::Tensor& logits) {
 }
 
 /// Logits and targets for the kernels, and the tensors that hold them.
-struct KernelInputs {
+struct LogprobTensors {
   at::Tensor logits, targets;
   LogitRows layout;
   LogprobTargets target_arguments;
 
-  KernelInputs(const LogprobInputs& inputs, LogprobForm form)
+  LogprobTensors(const LogprobInputs& inputs, LogprobForm form)
       : logits(strided_rows(inputs.logits) ? inputs.logits : inputs.logits.contiguous()),
         targets(inputs.targets.contiguous()),
         layout(readable_rows(logits)),
@@ -97,7 +97,7 @@ LogprobResults run_forward(const LogprobInputs& inputs, LogprobForm form, bool s
     row_statistics = Backend::empty(statistics_sizes(inputs.targets), options);
   }
   if (Backend::computes(inputs.targets)) {
-    const KernelInputs in(inputs, form);
+    const LogprobTensors in(inputs, form);
     const auto pointer = [](bool wanted, const at::Tensor& tensor) {
       return wanted ? tensor.mutable_data_ptr() : nullptr;
     };
@@ -160,7 +160,7 @@ void run_backward(const char* op, const LogprobBackwardInputs& inputs,
   const LogprobForm form = logprob_form(op, inputs.form);
   check_data<Backend>(op, inputs.forward(), form);
   if (Backend::computes(inputs.targets)) {
-    const KernelInputs in(inputs.forward(), form);
+    const LogprobTensors in(inputs.forward(), form);
     const at::Tensor statistics = inputs.statistics.contiguous();
     std::vector<at::Tensor> held;
     const auto pointer = [&](const std::optional<at::Tensor>& tensor) -> const void* {
@@ -176,7 +176,7 @@ void run_backward(const char* op, const LogprobBackwardInputs& inputs,
   }
 }
 
-struct Backward {
+struct LogprobBackward {
   static constexpr const char* kName = "_fused_logprob_backward";
 
   template <typename Backend>
@@ -205,7 +205,7 @@ struct BackwardInPlace {
       WARPFUSE_CHECK(strided_rows(logits).has_value(), kName, "logits",
                      "dense columns and leading dimensions of at most two strides", strides());
     }
-    run_backward<typename BackendFor<Backend, Backward>::type>(kName, inputs, inputs.logits);
+    run_backward<typename BackendFor<Backend, LogprobBackward>::type>(kName, inputs, inputs.logits);
   }
 };
 
@@ -214,19 +214,19 @@ WARPFUSE_OPERATORS(m) {
   register_operator<LogprobLse>(m);
   register_operator<LogprobEntropy>(m);
   register_operator<WithStatistics>(m);
-  register_operator<Backward>(m);
+  register_operator<LogprobBackward>(m);
   register_operator<BackwardInPlace>(m);
 }
 
 // --- the CPU ----------------------------------------------------------------------------------
 
-Counter rows_branch("cpu.logprob_rows");
-Counter parts_branch("cpu.logprob_parts");
+Counter logprob_rows("cpu.logprob_rows");
+Counter logprob_parts("cpu.logprob_parts");
 
 /// Whether rows are too few for the threads, which then share them in parts.
 bool shares_rows(const LogitRows& layout) {
   const bool few = layout.rows < at::get_num_threads() && layout.columns >= 4 * kElementsPerThread;
-  (few ? parts_branch : rows_branch).add();
+  (few ? logprob_parts : logprob_rows).add();
   return few;
 }
 

@@ -15,7 +15,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 // --- backward ---------------------------------------------------------------------------------
 
-struct Backward : OnceDifferentiable<Backward, at::Tensor(const LogprobBackwardInputs&)> {
+struct LogprobBackward
+    : OnceDifferentiable<LogprobBackward, at::Tensor(const LogprobBackwardInputs&)> {
   static constexpr const char* kName = "_fused_logprob_backward";
   static constexpr const char* kArgument = "logits";
 };
@@ -45,7 +46,7 @@ struct BackwardInPlace : Calls<BackwardInPlace, void(const LogprobBackwardInputs
 // --- forward ----------------------------------------------------------------------------------
 
 // Saves the inputs, the statistics of the rows, and the entropy if it has a gradient.
-struct Forward : AutogradNode<Forward, LogprobResults(const LogprobInputs&)> {
+struct LogprobForward : AutogradNode<LogprobForward, LogprobResults(const LogprobInputs&)> {
   static constexpr const char* kName = "_fused_logprob";
 
   static void save(AutogradContext* context, const variable_list& outputs,
@@ -78,10 +79,10 @@ struct Forward : AutogradNode<Forward, LogprobResults(const LogprobInputs&)> {
     }
     const variable_list saved = context->get_saved_variables();
     auto& data = context->saved_data;
-    return {Backward::call({saved[0], saved[1], saved[2], given(saved[3]), given(grads[0]),
-                            given(grads[1]), given(grads[2]), data["ignore_index"].toInt(),
-                            data["temperature"].toDouble(), data["vocab_start"].toInt(),
-                            data["form"].toStringView()}),
+    return {LogprobBackward::call({saved[0], saved[1], saved[2], given(saved[3]), given(grads[0]),
+                                   given(grads[1]), given(grads[2]), data["ignore_index"].toInt(),
+                                   data["temperature"].toDouble(), data["vocab_start"].toInt(),
+                                   data["form"].toStringView()}),
             at::Tensor()};
   }
 
@@ -95,7 +96,7 @@ struct Forward : AutogradNode<Forward, LogprobResults(const LogprobInputs&)> {
         inputs.form == "entropy" ? OptionalTensor(outputs[2]) : std::nullopt;
     const auto tangent = [&](const OptionalTensor& grad_logprob, const OptionalTensor& grad_lse,
                              const OptionalTensor& grad_entropy) {
-      const at::Tensor gradient = Backward::call(
+      const at::Tensor gradient = LogprobBackward::call(
           {inputs.logits, inputs.targets, statistics, entropy, grad_logprob, grad_lse, grad_entropy,
            inputs.ignore_index, inputs.temperature, inputs.vocab_start, inputs.form});
       return (gradient * t).sum(-1);
@@ -117,9 +118,9 @@ struct FusedLogprob
                                     const at::Tensor& targets, int64_t ignore_index,
                                     double temperature, bool check_targets, Shard... vocab_start) {
     if (differentiates(logits)) {
-      return form_result<kForm>(
-          Forward::call({logits, targets, ignore_index, temperature, check_targets,
-                         (int64_t{0} + ... + vocab_start), kFormNames[static_cast<int>(kForm)]}));
+      return form_result<kForm>(LogprobForward::call(
+          {logits, targets, ignore_index, temperature, check_targets,
+           (int64_t{0} + ... + vocab_start), kFormNames[static_cast<int>(kForm)]}));
     }
     const at::AutoDispatchBelowADInplaceOrView below;
     return FusedLogprob::redispatch(keys & c10::after_autograd_keyset, logits, targets,
@@ -133,8 +134,8 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   FusedLogprob<LogprobForm::logprob>::register_in(m);
   FusedLogprob<LogprobForm::lse, int64_t>::register_in(m);
   FusedLogprob<LogprobForm::entropy>::register_in(m);
-  Forward::register_in(m);
-  Backward::register_in(m);
+  LogprobForward::register_in(m);
+  LogprobBackward::register_in(m);
   m.impl(BackwardInPlace::kName, TORCH_FN(kernel_of<&BackwardInPlace::autograd>));
 }
 

@@ -43,16 +43,17 @@ void check(const char* op, const at::Tensor& input, const at::Tensor& weight,
 // --- operators --------------------------------------------------------------------------------
 
 /// Output and rng.
-using Result = std::tuple<at::Tensor, at::Tensor>;
+using LinearResult = std::tuple<at::Tensor, at::Tensor>;
 
 struct LinearDropoutSoftmax
-    : Calls<LinearDropoutSoftmax, Result(const at::Tensor&, const at::Tensor&,
-                                         const OptionalTensor&, double, const OptionalTensor&)> {
+    : Calls<LinearDropoutSoftmax,
+            LinearResult(const at::Tensor&, const at::Tensor&, const OptionalTensor&, double,
+                         const OptionalTensor&)> {
   static constexpr const char* kName = "_linear_dropout_softmax";
 
   template <typename Backend>
-  static Result run(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
-                    double dropout_p, const OptionalTensor& rng) {
+  static LinearResult run(const at::Tensor& input, const at::Tensor& weight,
+                          const OptionalTensor& bias, double dropout_p, const OptionalTensor& rng) {
     check(kName, input, weight, bias, dropout_p);
     check_rng(kName, rng, input);
     auto sizes = c10::SymDimVector(input.sym_sizes());

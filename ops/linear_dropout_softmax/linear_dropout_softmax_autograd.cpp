@@ -23,8 +23,8 @@ struct DropoutSoftmaxBackward
   static constexpr const char* kName = "_dropout_softmax_backward";
 };
 
-struct SoftmaxBackward
-    : Calls<SoftmaxBackward, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
+struct PlainBackward
+    : Calls<PlainBackward, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
   static constexpr const char* kName = "_softmax_backward";
 };
 
@@ -82,7 +82,7 @@ struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
     if (tangents[2].defined()) {
       add(tangents[2].expand_symint(outputs[0].sym_sizes()));
     }
-    return {SoftmaxBackward::call(dropped(t, dropout_p, outputs[1]), outputs[0], -1), at::Tensor()};
+    return {PlainBackward::call(dropped(t, dropout_p, outputs[1]), outputs[0], -1), at::Tensor()};
   }
 };
 

@@ -120,11 +120,11 @@ at::Tensor in_pairs(const at::Tensor& locations) {
   return aligned ? dense : dense.clone();
 }
 
-struct KernelInputs {
+struct DeformKernelInputs {
   at::Tensor value, shapes, starts, locations, weights;
   bool softmax;
 
-  KernelInputs(const DeformTensors& in, bool softmax)
+  DeformKernelInputs(const DeformTensors& in, bool softmax)
       : value(in.value.contiguous()),
         shapes(in.spatial_shapes.contiguous()),
         starts(in.level_start_index.contiguous()),
@@ -161,7 +161,7 @@ struct MsDeformAttn {
     at::Tensor output = Backend::empty(
         {value[0], in.sampling_locations.sym_size(1), value[2] * value[3]}, in.value.options());
     if (Backend::computes(output)) {
-      const KernelInputs inputs(in, kSoftmax);
+      const DeformKernelInputs inputs(in, kSoftmax);
       Backend::launch(in.value,
                       MsDeformAttnArguments{inputs.arguments(), output.mutable_data_ptr()});
     }
@@ -171,7 +171,7 @@ struct MsDeformAttn {
 
 /// A power of two times which all finite terms of the value's gradient, and their sums, are int64:
 /// a pixel gets at most a term per point of a level and query, none above |grad| * |weight|.
-at::Tensor fixed_point_scale(const at::Tensor& grad_output, const KernelInputs& inputs) {
+at::Tensor fixed_point_scale(const at::Tensor& grad_output, const DeformKernelInputs& inputs) {
   const auto max_of = [](const at::Tensor& tensor) {
     const at::Tensor size = tensor.to(at::kDouble).abs();
     return at::where(at::isfinite(size), size, 0.0).max();
@@ -184,7 +184,7 @@ at::Tensor fixed_point_scale(const at::Tensor& grad_output, const KernelInputs& 
   return at::where(bound > 0.0, at::exp2(at::floor(kBits - bound.log2())), 1.0);
 }
 
-struct Backward {
+struct DeformBackward {
   static constexpr const char* kName = "_ms_deform_attn_backward";
 
   template <typename Backend>
@@ -216,7 +216,7 @@ struct Backward {
                 at::zeros(in.sampling_locations.sizes(), in.sampling_locations.options()),
                 at::zeros(in.attention_weights.sizes(), in.attention_weights.options())};
       }
-      const KernelInputs inputs(in, softmax);
+      const DeformKernelInputs inputs(in, softmax);
       at::Tensor grad_value = Backend::empty(value, options.dtype(statistics_dtype(in.value)));
       const at::Tensor grad = grad_output.contiguous();
       const at::Tensor dense_output = softmax ? output->contiguous() : at::Tensor();
@@ -249,7 +249,7 @@ struct Backward {
 WARPFUSE_OPERATORS(m) {
   register_operator<MsDeformAttn<false>>(m);
   register_operator<MsDeformAttn<true>>(m);
-  register_operator<Backward>(m);
+  register_operator<DeformBackward>(m);
 }
 
 }  // namespace

@@ -14,10 +14,10 @@ using torch::autograd::variable_list;
 
 // --- gradients --------------------------------------------------------------------------------
 
-struct Backward
-    : OnceDifferentiable<Backward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
-                                       const at::Tensor&, const std::optional<at::Tensor>&,
-                                       const DeformTensors&)> {
+struct DeformBackward
+    : OnceDifferentiable<DeformBackward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                             const at::Tensor&, const std::optional<at::Tensor>&,
+                                             const DeformTensors&)> {
   static constexpr const char* kName = "_ms_deform_attn_backward";
 };
 
@@ -34,9 +34,9 @@ struct MsDeformAttn : AutogradNode<MsDeformAttn<kSoftmax>, at::Tensor(const Defo
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    const auto [value, locations, weights] =
-        Backward::call(grads[0], kSoftmax ? std::optional<at::Tensor>(saved[5]) : std::nullopt,
-                       DeformTensors{saved[0], saved[1], saved[2], saved[3], saved[4]});
+    const auto [value, locations, weights] = DeformBackward::call(
+        grads[0], kSoftmax ? std::optional<at::Tensor>(saved[5]) : std::nullopt,
+        DeformTensors{saved[0], saved[1], saved[2], saved[3], saved[4]});
     return {value, at::Tensor(), at::Tensor(), locations, weights};
   }
 
@@ -83,7 +83,7 @@ struct MsDeformAttn : AutogradNode<MsDeformAttn<kSoftmax>, at::Tensor(const Defo
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   MsDeformAttn<false>::register_in(m);
   MsDeformAttn<true>::register_in(m);
-  Backward::register_in(m);
+  DeformBackward::register_in(m);
 }
 
 // --- Autocast: value and weights take its dtype, locations keep their precision ---------------

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rowwise/kernel_set.h"
@@ -63,6 +64,8 @@ struct TuningEntry {
         return true;
     }
   }
+  /// What a table's entries are sorted by.
+  std::pair<Direction, int> sort_key() const { return {direction, element_bytes}; }
   bool operator==(const TuningEntry&) const = default;
 };
 

@@ -15,7 +15,7 @@
 namespace warpfuse {
 namespace {
 
-constexpr const char* kOp = "sample_tokens";
+constexpr const char* kSampleTokens = "sample_tokens";
 
 struct SampleInputs {
   const at::Tensor& logits;  // [.., V]
@@ -37,36 +37,39 @@ struct SampleInputs {
 /// Checks all but V, which Meta may not know.
 void check_sample_tokens(const SampleInputs& inputs) {
   const auto& [logits, step, seed, temperature, top_k, top_p, min_p, rows] = inputs;
-  check_floating(kOp, "logits", logits);
-  WARPFUSE_CHECK(logits.dim() > 0, kOp, "logits", "[.., V]", "0 dimensions");
+  check_floating(kSampleTokens, "logits", logits);
+  WARPFUSE_CHECK(logits.dim() > 0, kSampleTokens, "logits", "[.., V]", "0 dimensions");
   c10::SymInt count = 1;
   for (const c10::SymInt& size : inputs.leading_sizes()) {
     count *= size;
   }
-  WARPFUSE_CHECK(step.defined(), kOp, "step", "a tensor", "an undefined one");
-  WARPFUSE_CHECK(step.scalar_type() == at::kLong || step.scalar_type() == at::kInt, kOp, "step",
-                 "int64 or int32", step.scalar_type());
-  check_same_device(kOp, "step", step, logits);
-  WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kOp, "step",
+  WARPFUSE_CHECK(step.defined(), kSampleTokens, "step", "a tensor", "an undefined one");
+  WARPFUSE_CHECK(step.scalar_type() == at::kLong || step.scalar_type() == at::kInt, kSampleTokens,
+                 "step", "int64 or int32", step.scalar_type());
+  check_same_device(kSampleTokens, "step", step, logits);
+  WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kSampleTokens, "step",
                  c10::str("one element, or one for each of ", count, " rows"), step.sym_numel());
   if (rows.defined()) {
-    WARPFUSE_CHECK(rows.scalar_type() == at::kLong, kOp, "rows", "int64", rows.scalar_type());
-    check_same_device(kOp, "rows", rows, logits);
-    WARPFUSE_CHECK(rows.sym_numel() == count, kOp, "rows",
+    WARPFUSE_CHECK(rows.scalar_type() == at::kLong, kSampleTokens, "rows", "int64",
+                   rows.scalar_type());
+    check_same_device(kSampleTokens, "rows", rows, logits);
+    WARPFUSE_CHECK(rows.sym_numel() == count, kSampleTokens, "rows",
                    c10::str("one element for each of ", count, " rows"), rows.sym_numel());
   }
-  WARPFUSE_CHECK(temperature >= 0 && std::isfinite(temperature), kOp, "temperature",
+  WARPFUSE_CHECK(temperature >= 0 && std::isfinite(temperature), kSampleTokens, "temperature",
                  "0 or a positive, finite number", temperature);
-  WARPFUSE_CHECK(top_k >= 0, kOp, "top_k", "0 or a positive number of tokens", top_k);
-  WARPFUSE_CHECK(top_p > 0 && top_p <= 1, kOp, "top_p", "a probability above 0, at most 1", top_p);
-  WARPFUSE_CHECK(min_p >= 0 && min_p <= 1, kOp, "min_p", "a probability from 0 to 1", min_p);
+  WARPFUSE_CHECK(top_k >= 0, kSampleTokens, "top_k", "0 or a positive number of tokens", top_k);
+  WARPFUSE_CHECK(top_p > 0 && top_p <= 1, kSampleTokens, "top_p",
+                 "a probability above 0, at most 1", top_p);
+  WARPFUSE_CHECK(min_p >= 0 && min_p <= 1, kSampleTokens, "min_p", "a probability from 0 to 1",
+                 min_p);
 }
 
 void check_vocabulary(const at::Tensor& logits) {
   const int64_t columns = logits.size(-1);
-  WARPFUSE_CHECK(columns > 0, kOp, "logits", "at least one column",
+  WARPFUSE_CHECK(columns > 0, kSampleTokens, "logits", "at least one column",
                  c10::str("shape ", logits.sizes()));
-  WARPFUSE_CHECK(columns <= kMaxColumns, kOp, "logits",
+  WARPFUSE_CHECK(columns <= kMaxColumns, kSampleTokens, "logits",
                  c10::str("at most ", kMaxColumns, " columns"), columns);
 }
 
@@ -111,7 +114,7 @@ SampleRule sample_rule(const SampleInputs& inputs) {
 // --- operator ---------------------------------------------------------------------------------
 
 struct SampleTokens {
-  static constexpr const char* kName = kOp;
+  static constexpr const char* kName = kSampleTokens;
 
   template <typename Backend>
   static at::Tensor run(const at::Tensor& logits, const at::Tensor& step, int64_t seed,
@@ -151,7 +154,7 @@ WARPFUSE_OPERATORS(m) { register_operator<SampleTokens>(m); }
 
 // Token ids have no gradient.
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl(kOp, torch::autograd::autogradNotImplementedFallback());
+  m.impl(kSampleTokens, torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace

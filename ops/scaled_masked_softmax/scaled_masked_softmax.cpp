@@ -24,7 +24,8 @@ MaskedRows masked_rows(const at::Tensor& scores, double scale, const MaskArgumen
 
 // --- operators --------------------------------------------------------------------------------
 
-struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+struct MaskedSoftmax
+    : Calls<MaskedSoftmax, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
   static constexpr const char* kName = "scaled_masked_softmax";
 
   template <typename Backend>
@@ -41,7 +42,7 @@ struct Forward : Calls<Forward, at::Tensor(const at::Tensor&, double, const Mask
   }
 };
 
-struct Backward {
+struct MaskedSoftmaxBackward {
   static constexpr const char* kName = "_scaled_masked_softmax_backward";
 
   template <typename Backend>
@@ -62,16 +63,17 @@ struct Backward {
 };
 
 /// Output, statistics and rng.
-using DropoutResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using MaskedDropoutResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-struct DropoutForward
-    : Calls<DropoutForward, DropoutResult(const at::Tensor&, double, const MaskArguments&, double,
-                                          const OptionalTensor&)> {
+struct MaskedDropoutForward
+    : Calls<MaskedDropoutForward,
+            MaskedDropoutResult(const at::Tensor&, double, const MaskArguments&, double,
+                                const OptionalTensor&)> {
   static constexpr const char* kName = "_scaled_masked_softmax_dropout";
 
   template <typename Backend>
-  static DropoutResult run(const at::Tensor& scores, double scale, const MaskArguments& masks,
-                           double dropout_p, const OptionalTensor& rng) {
+  static MaskedDropoutResult run(const at::Tensor& scores, double scale, const MaskArguments& masks,
+                                 double dropout_p, const OptionalTensor& rng) {
     check_masks(kName, scores, masks);
     check_dropout_p(kName, dropout_p);
     check_rng(kName, rng, scores);
@@ -92,7 +94,7 @@ struct DropoutForward
   }
 };
 
-struct DropoutBackward {
+struct MaskedDropoutBackward {
   static constexpr const char* kName = "_scaled_masked_softmax_dropout_backward";
 
   template <typename Backend>
@@ -121,10 +123,10 @@ struct DropoutBackward {
 };
 
 WARPFUSE_OPERATORS(m) {
-  register_operator<Forward>(m);
-  register_operator<Backward>(m);
-  register_operator<DropoutForward>(m);
-  register_operator<DropoutBackward>(m);
+  register_operator<MaskedSoftmax>(m);
+  register_operator<MaskedSoftmaxBackward>(m);
+  register_operator<MaskedDropoutForward>(m);
+  register_operator<MaskedDropoutBackward>(m);
 }
 
 // --- the public operator with dropout, on every backend ---------------------------------------
@@ -135,9 +137,9 @@ at::Tensor softmax_and_dropout(const at::Tensor& scores, double scale, const Mas
   constexpr const char* kOp = "scaled_masked_softmax_dropout";
   check_masks(kOp, scores, masks);
   check_dropout_p(kOp, dropout_p);
-  return training && dropout_p > 0
-             ? std::get<0>(DropoutForward::call(scores, scale, masks, dropout_p, std::nullopt))
-             : Forward::call(scores, scale, masks);
+  return training && dropout_p > 0 ? std::get<0>(MaskedDropoutForward::call(
+                                         scores, scale, masks, dropout_p, std::nullopt))
+                                   : MaskedSoftmax::call(scores, scale, masks);
 }
 
 WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
@@ -153,7 +155,7 @@ WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
 
 Counter contiguous_masks("mask.contiguous");  // read in place
 Counter strided_masks("mask.strided");        // each row is copied first
-Counter streamed_results("streamed.scaled_masked_softmax");
+Counter streamed_masked("streamed.scaled_masked_softmax");
 
 template <typename Arguments>
 void run_rows(const Arguments& arguments) {
@@ -162,7 +164,7 @@ void run_rows(const Arguments& arguments) {
   }
   const int64_t keys = arguments.rules.keys;
   if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype))) {
-    streamed_results.add();
+    streamed_masked.add();
   }
   parallel_uneven_rows(arguments.rows, keys,
                        [&](int64_t begin, int64_t end) { masked_rows_cpu(arguments, begin, end); });

@@ -53,8 +53,9 @@ bool needs_mask_gradient(AutogradContext* context, const MaskArguments& masks) {
 
 // ds = scale * v * y * (g - sum(g * y)), v = 0 for hidden keys. A key with masked_value counts as
 // hidden for the gradient, though its y is not zero.
-struct Backward : AutogradNode<Backward, at::Tensor(const at::Tensor&, const at::Tensor&, double,
-                                                    const MaskArguments&)> {
+struct MaskedBackward
+    : AutogradNode<MaskedBackward,
+                   at::Tensor(const at::Tensor&, const at::Tensor&, double, const MaskArguments&)> {
   static constexpr const char* kName = "_scaled_masked_softmax_backward";
 
   static void save(AutogradContext* context, const variable_list&, const at::Tensor& grad_output,
@@ -106,19 +107,20 @@ at::Tensor softmax_tangent(const at::Tensor& y, const at::Tensor& scores_tangent
   }
   at::Tensor result;
   if (scores_tangent.defined()) {
-    result = Backward::call(Backward::without_filled(scores_tangent, masks), y, scale, hiding);
+    result = MaskedBackward::call(MaskedBackward::without_filled(scores_tangent, masks), y, scale,
+                                  hiding);
   }
   if (mask_tangent.defined()) {  // in its own dtype where that is the wider one
     const at::ScalarType type = at::promote_types(mask_tangent.scalar_type(), y.scalar_type());
     const at::Tensor t = mask_tangent.to(type).expand_symint(y.sym_sizes());
-    const at::Tensor part = Backward::call(t, y.to(type), 1.0, hiding).to(y.scalar_type());
+    const at::Tensor part = MaskedBackward::call(t, y.to(type), 1.0, hiding).to(y.scalar_type());
     result = result.defined() ? result + part : part;
   }
   return result;
 }
 
-struct Forward
-    : AutogradNode<Forward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
+struct MaskedForward
+    : AutogradNode<MaskedForward, at::Tensor(const at::Tensor&, double, const MaskArguments&)> {
   static constexpr const char* kName = "scaled_masked_softmax";
 
   static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor&,
@@ -132,14 +134,14 @@ struct Forward
     const at::Tensor& g = grads[0];
     variable_list result(4);
     if (context->needs_input_grad(0)) {
-      result[0] = Backward::call(g, output, saved.scale, saved.masks);
+      result[0] = MaskedBackward::call(g, output, saved.scale, saved.masks);
     }
     if (needs_mask_gradient(context, saved.masks)) {
       // The gradient before the scale, summed over the broadcast dimensions, in the mask's own
       // dtype where that is the wider one.
       const at::Tensor& mask = *saved.masks.attn_mask;
       const at::ScalarType type = at::promote_types(mask.scalar_type(), output.scalar_type());
-      result[1] = Backward::call(g.to(type), output.to(type), 1.0, saved.masks)
+      result[1] = MaskedBackward::call(g.to(type), output.to(type), 1.0, saved.masks)
                       .sum_to_size_symint(mask.sym_sizes())
                       .to(mask.scalar_type());
     }
@@ -154,8 +156,8 @@ struct Forward
 
 // --- with dropout -----------------------------------------------------------------------------
 
-struct DropoutBackward
-    : OnceDifferentiable<DropoutBackward,
+struct MaskedDropoutBackward
+    : OnceDifferentiable<MaskedDropoutBackward,
                          at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                     const at::Tensor&, double, const MaskArguments&, double)> {
   static constexpr const char* kName = "_scaled_masked_softmax_dropout_backward";
@@ -163,10 +165,10 @@ struct DropoutBackward
 
 // With s the masked softmax and k = keep / (1 - p): ds = scale * v * s * (g * k - sum(s * g * k)),
 // v = 0 for hidden keys. s is recomputed from the scores and the statistics of their rows.
-struct DropoutForward
-    : AutogradNode<DropoutForward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
-                                       const at::Tensor&, double, const MaskArguments&, double,
-                                       const OptionalTensor&)> {
+struct MaskedDropoutForward
+    : AutogradNode<MaskedDropoutForward, std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                             const at::Tensor&, double, const MaskArguments&,
+                                             double, const OptionalTensor&)> {
   static constexpr const char* kName = "_scaled_masked_softmax_dropout";
 
   static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor& scores,
@@ -185,16 +187,16 @@ struct DropoutForward
     const double dropout_p = context->saved_data["dropout_p"].toDouble();
     variable_list result(5);
     if (context->needs_input_grad(0)) {
-      result[0] = DropoutBackward::call(grads[0], scores, statistics, rng, saved.scale, saved.masks,
-                                        dropout_p);
+      result[0] = MaskedDropoutBackward::call(grads[0], scores, statistics, rng, saved.scale,
+                                              saved.masks, dropout_p);
     }
     if (needs_mask_gradient(context, saved.masks)) {
       // As above, in the dtype that rows are computed in.
       const at::Tensor mask = *saved.masks.attn_mask;
       const at::ScalarType type = statistics_dtype(scores);
       saved.masks.attn_mask = mask.to(type);
-      result[1] = DropoutBackward::call(grads[0].to(type), scores.to(type) * saved.scale,
-                                        statistics, rng, 1.0, saved.masks, dropout_p)
+      result[1] = MaskedDropoutBackward::call(grads[0].to(type), scores.to(type) * saved.scale,
+                                              statistics, rng, 1.0, saved.masks, dropout_p)
                       .sum_to_size_symint(mask.sym_sizes())
                       .to(mask.scalar_type());
     }
@@ -204,17 +206,17 @@ struct DropoutForward
   static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
                            const at::Tensor& scores, double scale, const MaskArguments& masks,
                            double dropout_p, const OptionalTensor&) {
-    const at::Tensor t = softmax_tangent(Forward::call(scores, scale, masks), tangents[0],
+    const at::Tensor t = softmax_tangent(MaskedForward::call(scores, scale, masks), tangents[0],
                                          tangents[1], scale, masks);
     return {dropped(t, dropout_p, outputs[2]), at::Tensor(), at::Tensor()};
   }
 };
 
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  Forward::register_in(m);
-  Backward::register_in(m);
-  DropoutForward::register_in(m);
-  DropoutBackward::register_in(m);
+  MaskedForward::register_in(m);
+  MaskedBackward::register_in(m);
+  MaskedDropoutForward::register_in(m);
+  MaskedDropoutBackward::register_in(m);
 }
 
 }  // namespace

@@ -17,8 +17,9 @@ using torch::autograd::variable_list;
 // The gradient with respect to g has the form of the first derivative again. The one with respect
 // to y is written in ATen's operators, so that it can be differentiated further.
 template <bool kLog>
-struct Backward
-    : AutogradNode<Backward<kLog>, at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
+struct SoftmaxNodeBackward
+    : AutogradNode<SoftmaxNodeBackward<kLog>,
+                   at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)> {
   static constexpr const char* kName = kLog ? "_log_softmax_backward" : "_softmax_backward";
 
   static void save(AutogradContext* context, const variable_list&, const at::Tensor& grad_output,
@@ -37,7 +38,7 @@ struct Backward
       const at::Tensor probability = y.exp();
       return {gg - (gg * probability).sum(dim, true), -gg * probability * g.sum(dim, true)};
     } else {
-      return {Backward::call(gg, y, dim),
+      return {SoftmaxNodeBackward::call(gg, y, dim),
               gg * (g - (g * y).sum(dim, true)) - g * (gg * y).sum(dim, true)};
     }
   }
@@ -46,7 +47,7 @@ struct Backward
                            const at::Tensor& y, int64_t dim) {
     at::Tensor result;
     if (tangents[0].defined()) {
-      result = Backward::call(tangents[0], y, dim);
+      result = SoftmaxNodeBackward::call(tangents[0], y, dim);
     }
     if (tangents[1].defined()) {
       const at::Tensor& t = tangents[1];
@@ -59,8 +60,9 @@ struct Backward
 };
 
 template <bool kLog>
-struct Forward : AutogradNode<Forward<kLog>, at::Tensor(const at::Tensor&, int64_t,
-                                                        std::optional<at::ScalarType>)> {
+struct SoftmaxNodeForward
+    : AutogradNode<SoftmaxNodeForward<kLog>,
+                   at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>)> {
   static constexpr const char* kName = kLog ? "log_softmax" : "softmax";
 
   static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor&,
@@ -71,7 +73,7 @@ struct Forward : AutogradNode<Forward<kLog>, at::Tensor(const at::Tensor&, int64
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const at::Tensor output = context->get_saved_variables()[0];
-    return {Backward<kLog>::call(grads[0], output, context->saved_data["dim"].toInt())};
+    return {SoftmaxNodeBackward<kLog>::call(grads[0], output, context->saved_data["dim"].toInt())};
   }
 
   // softmax's Jacobian is symmetric.
@@ -79,7 +81,7 @@ struct Forward : AutogradNode<Forward<kLog>, at::Tensor(const at::Tensor&, int64
                            const at::Tensor&, int64_t dim, std::optional<at::ScalarType>) {
     const at::Tensor& t = tangents[0];
     return {kLog ? t - (t * outputs[0].exp()).sum(dim, true)
-                 : Backward<false>::call(t, outputs[0], dim)};
+                 : SoftmaxNodeBackward<false>::call(t, outputs[0], dim)};
   }
 };
 
@@ -87,7 +89,7 @@ struct Forward : AutogradNode<Forward<kLog>, at::Tensor(const at::Tensor&, int64
 template <bool kLog>
 at::Tensor forward_autograd(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim,
                             std::optional<at::ScalarType> dtype) {
-  using Node = Forward<kLog>;
+  using Node = SoftmaxNodeForward<kLog>;
   return differentiates(self) ? Node::apply(converted(Node::kName, self, dtype), dim, std::nullopt)
                               : Node::below_autograd(keys, self, dim, dtype);
 }
@@ -95,8 +97,8 @@ at::Tensor forward_autograd(c10::DispatchKeySet keys, const at::Tensor& self, in
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
   m.impl("softmax", TORCH_FN(forward_autograd<false>));
   m.impl("log_softmax", TORCH_FN(forward_autograd<true>));
-  Backward<false>::register_in(m);
-  Backward<true>::register_in(m);
+  SoftmaxNodeBackward<false>::register_in(m);
+  SoftmaxNodeBackward<true>::register_in(m);
   // For benchmarks and tests: backward() through it is an error.
   m.impl("_softmax_algorithm", torch::autograd::autogradNotImplementedFallback());
 }
@@ -113,7 +115,7 @@ at::Tensor forward_autocast_cuda(const at::Tensor& self, int64_t dim,
       self.scalar_type() != at::kDouble) {
     dtype = at::kFloat;
   }
-  return Forward<kLog>::call(self, dim, dtype);
+  return SoftmaxNodeForward<kLog>::call(self, dim, dtype);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/gpu_clock.h"
 #include "bench/timer.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/step_state.h"
@@ -102,9 +103,21 @@ class TimedRuntime : public CudaRuntime {
 constexpr Effort kEffort{
     .rounds = 6, .short_rounds = 3, .sample_us = 1000, .large_copy_bytes = 1 << 20};
 
-std::unique_ptr<Timer> timer_with(TimedRuntime& runtime) {
-  return make_cuda_timer(runtime, at::kCPU, kEffort);
+std::unique_ptr<Timer> timer_with(TimedRuntime& runtime,
+                                  std::unique_ptr<GpuClock> clock = nullptr) {
+  return make_cuda_timer(runtime, at::kCPU, kEffort, std::move(clock));
 }
+
+// Reads these shares, one after the other, and then the last of them.
+class FakeClock : public GpuClock {
+ public:
+  explicit FakeClock(std::vector<std::optional<double>> shares) : shares_(std::move(shares)) {}
+  std::optional<double> share() override { return shares_[std::min(next_++, shares_.size() - 1)]; }
+
+ private:
+  std::vector<std::optional<double>> shares_;
+  size_t next_ = 0;
+};
 
 bool near(double a, double b) { return std::abs(a - b) < 1e-6; }
 
@@ -213,4 +226,47 @@ TEST_CASE("copies move half of the bytes each way", "[bench]") {
   const Timer::LargeCopy large = timer->large_copy();
   CHECK(large.bytes == 2 * (1 << 20) / 8);  // an eighth of what is free, read and written
   CHECK(near(timer->empty_kernel_us().value_or(0), 1.5));
+}
+
+TEST_CASE("samples while the clock was down are left out and counted", "[bench]") {
+  using Shares = std::vector<std::optional<double>>;
+  // Each round reads before its sample and after it.
+  const auto timing_with = [](const Shares& shares) {
+    TimedRuntime runtime;
+    const Work work{[&](int64_t) {
+                      runtime.spend(1000);
+                      return at::Tensor();
+                    },
+                    1};
+    return timer_with(runtime, std::make_unique<FakeClock>(shares))->time({work}).at(0);
+  };
+  const Timing steady = timing_with({1.0});
+  CHECK(steady.discarded == 0);
+  CHECK_FALSE(steady.throttled);
+  // Round 0 ends with it down, round 1 begins so; round 3 has it down throughout.
+  const Timing dips = timing_with({1.0, 0.7, 0.5, 1.0, 1.0, 0.75, 0.3, 0.3, 1.0});
+  CHECK(dips.discarded == 3);
+  CHECK_FALSE(dips.throttled);
+  const Timing hot = timing_with({0.7});
+  CHECK(hot.discarded == 0);
+  CHECK(hot.throttled);
+  CHECK(near(hot.call.p50, 1000));
+  const Timing unknown = timing_with({std::nullopt});
+  CHECK(unknown.discarded == 0);
+  CHECK_FALSE(unknown.throttled);
+}
+
+TEST_CASE("what is left out is what was slow", "[bench]") {
+  const UnthrottledSamples some = unthrottled({1, 9, 2, 8}, {1.0, 0.74, 0.75, 0.1});
+  CHECK(some.kept == std::vector<double>{1, 2});
+  CHECK(some.discarded == 2);
+  CHECK_FALSE(some.throttled);
+  const UnthrottledSamples most = unthrottled({1, 9, 8}, {1.0, 0.7, 0.7});
+  CHECK(most.kept == std::vector<double>{1, 9, 8});
+  CHECK(most.discarded == 0);
+  CHECK(most.throttled);
+}
+
+TEST_CASE("a GPU that NVML does not know has no clock", "[bench]") {
+  CHECK(open_gpu_clock("no place on the bus") == nullptr);
 }

@@ -99,7 +99,8 @@ class Program(unittest.TestCase):
 
     def call(self, *words):
         errors = io.StringIO()
-        with contextlib.redirect_stderr(errors), mock.patch("torch.compile", as_it_is):
+        few = mock.patch.object(huggingface_run, "ENOUGH_SECONDS", 0.0)
+        with contextlib.redirect_stderr(errors), mock.patch("torch.compile", as_it_is), few:
             code = generate_peers.main(["--rows", str(self.rows), *words])
         return code, errors.getvalue()
 

@@ -1,12 +1,16 @@
-"""What the shell scripts share, in scripts/common.sh.
+"""The shell scripts: what they share in scripts/common.sh, and what test_gpu.sh keeps of an earlier report.
 
 python test_scripts.py [unittest options]
 """
 
+import os
 import shlex
+import shutil
 import subprocess
+import sys
 import unittest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -39,6 +43,58 @@ class Words(unittest.TestCase):
             self.assertRegex(old, pattern)
         for new in ("kMaxRows", "kMinRounds", "kMostly", "until a token is due", "--seed 7", "us/call"):
             self.assertNotRegex(new, pattern)
+
+
+class GpuReport(unittest.TestCase):
+    """scripts/test_gpu.sh with programs that pass at once."""
+
+    def setUp(self):
+        folder = TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "scripts").mkdir()
+        for name in ("common.sh", "test_gpu.sh"):
+            shutil.copy(SCRIPTS / name, self.root / "scripts")
+        programs = self.root / "build" / "release" / "bin"
+        programs.mkdir(parents=True)
+        for name in ("warpfuse", "warpfuse_tests", "warpfuse_host_tests", "warpfuse_broken_kernels", "nvidia-smi"):
+            (programs / name).write_text("#!/bin/sh\necho 7 assertions\n", encoding="utf-8")
+            (programs / name).chmod(0o755)
+        self.environment = os.environ | {
+            "PATH": f"{programs}:{os.environ['PATH']}", "WARPFUSE_PYTHON": sys.executable, "WARPFUSE_COMMIT": "abc",
+        }  # fmt: skip
+        self.report = self.root / "report.md"
+
+    def rows(self, *arguments):
+        command = [self.root / "scripts" / "test_gpu.sh", "--report", self.report, *arguments]
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        lines = self.report.read_text(encoding="utf-8").splitlines()
+        return result.returncode, lines[lines.index("|---|---|--:|---|") + 1 :]
+
+    def test_only_keeps_the_other_rows(self):
+        # Neither a build of the PTX nor bundles are here, and the export's folder is.
+        (self.root / "build" / "release" / "bundles" / "wikitext-small").mkdir(parents=True)
+        before = ["| export of the small model | passed | 9 s | |",
+                  "| Catch2, contexts on GPUs | skipped | 9 s | |",
+                  "| host program, units | **failed** (1) | 9 s | |",
+                  "| Catch2, kernels of the PTX for 8.0 alone | passed | 9 s | |",
+                  "| generate | passed | 9 s | |"]  # fmt: skip
+        self.report.write_text("\n".join(["| commit | abc |", *before]), encoding="utf-8")
+        code, rows = self.rows("--only", "units")
+        self.assertEqual(rows[:2] + rows[3:], before[:2] + before[3:])
+        self.assertRegex(rows[2], r"\| host program, units \| passed \| \d+ s \| 7 assertions *\|")
+        self.assertEqual(code, 0)
+        self.assertIn("4 passed, 0 failed, 1 skipped", self.report.read_text(encoding="utf-8"))
+        code, rows = self.rows("--only", "selftest")
+        self.assertEqual(len(rows), 6)
+        self.assertIn("| host program, selftest | passed", rows[5])
+        # A row that failed fails the run as long as it is there.
+        self.report.write_text("\n".join(["| commit | abc |", *before]), encoding="utf-8")
+        self.assertEqual(self.rows("--only", "selftest")[0], 1)
+
+    def test_only_after_another_commit(self):
+        self.report.write_text("| commit | abd |\n| generate | passed | 9 s | |", encoding="utf-8")
+        self.assertEqual([row.split(" | ")[0] for row in self.rows("--only", "units")[1]], ["| host program, units"])
 
 
 if __name__ == "__main__":

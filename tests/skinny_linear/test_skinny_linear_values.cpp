@@ -60,12 +60,18 @@ const std::vector<std::pair<int64_t, int64_t>> kInOut = {
 }  // namespace
 
 WARPFUSE_DEVICE_TEST("linear layers of any size and number of rows", "[skinny_linear][portable]") {
+  const std::vector<std::string> norms = {"", "layer", "rms"};
   for (const at::ScalarType dtype : kNarrowDtypes) {
     for (const auto& [in, out] : kInOut) {
-      const bool is_large = in * out > 100'000;
-      for (const int64_t rows : is_large ? std::vector<int64_t>{1, 9, 17}
-                                         : std::vector<int64_t>{1, 2, 7, 8, 9, 15, 16, 17, 40}) {
-        for (const std::string norm : {"", "layer", "rms"}) {
+      if (in * out > 100'000) {  // the reference takes long: each norm with other rows
+        const std::vector<int64_t> rows = {1, 9, 17};
+        for (size_t i = 0; i < rows.size(); ++i) {
+          check_linear(random_linear({rows[i]}, in, out, dtype, device, norms[i]));
+        }
+        continue;
+      }
+      for (const int64_t rows : {1, 2, 7, 8, 9, 15, 16, 17, 40}) {
+        for (const std::string& norm : norms) {
           check_linear(random_linear({rows}, in, out, dtype, device, norm));
         }
       }

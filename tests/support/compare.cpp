@@ -9,10 +9,6 @@
 
 namespace {
 
-at::Tensor as_double(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU, at::kDouble).contiguous();
-}
-
 bool is_narrow(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 /// The distances between neighbours of `dtype` at `values`, which are float64.
@@ -99,8 +95,8 @@ std::string bit_mismatch(const at::Tensor& a, const at::Tensor& b) {
     return "";
   }
   // Signed zeros differ in bits; NaN need not.
-  const at::Tensor ld = as_double(left);
-  const at::Tensor rd = as_double(right);
+  const at::Tensor ld = double_on_cpu(left);
+  const at::Tensor rd = double_on_cpu(right);
   const auto* l = ld.const_data_ptr<double>();
   const auto* r = rd.const_data_ptr<double>();
   for (int64_t i = 0; i < ld.numel(); ++i) {
@@ -124,20 +120,20 @@ std::string aten_mismatch(const at::Tensor& output, const at::Tensor& aten, doub
     return text;
   }
   const at::ScalarType dtype = output.scalar_type();
-  const at::Tensor expected = as_double(aten);
+  const at::Tensor expected = double_on_cpu(aten);
   const at::Tensor allowed = dtype == at::kDouble  ? expected.abs() * 1e-12 + 1e-15
                              : dtype == at::kFloat ? expected.abs() * 2e-5 + 1e-9
                                                    : ulps(expected, dtype) * 2;
-  return difference(as_double(output), expected, allowed.clamp_min(floor));
+  return difference(double_on_cpu(output), expected, allowed.clamp_min(floor));
 }
 
 std::string far_apart(const at::Tensor& a, const at::Tensor& b, double relative) {
   if (std::string text = shape_mismatch(a, b); !text.empty()) {
     return text;
   }
-  const at::Tensor right = as_double(b);
+  const at::Tensor right = double_on_cpu(b);
   const at::Tensor finite = at::isfinite(right);
   const double size =
       right.numel() == 0 ? 1.0 : at::where(finite, right.abs(), 0.0).max().item<double>();
-  return difference(as_double(a), right, at::full_like(right, relative * std::max(size, 1.0)));
+  return difference(double_on_cpu(a), right, at::full_like(right, relative * std::max(size, 1.0)));
 }

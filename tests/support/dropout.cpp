@@ -97,8 +97,6 @@ at::Tensor plain_factors(at::IntArrayRef sizes, double p, const at::Tensor& rng)
 
 namespace {
 
-at::Tensor as_double(const at::Tensor& tensor) { return tensor.detach().to(at::kDouble); }
-
 /// What `roundings` to `dtype` do to values, in units of compare.h beside float32's own. float16's
 /// subnormals are 2^-24 apart.
 at::Tensor rounding_of(const at::Tensor& values, at::ScalarType dtype, int roundings = 1) {

@@ -106,8 +106,6 @@ std::vector<at::Tensor> aten_logprob(const at::Tensor& logits, const at::Tensor&
 
 namespace {
 
-// Roundings that a row's sum and its exponentials may add, in epsilons.
-constexpr long double kBase = 32;
 constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
 
 /// A value with its error in epsilons.
@@ -116,7 +114,7 @@ struct Value {
   long double error = 0;
 };
 
-struct Row {
+struct LogprobRow {
   std::vector<long double> y;  // (x - max) / temperature
   long double shift = 0;       // max / temperature
   Value log_sum;               // log(sum(exp(y)))
@@ -125,7 +123,7 @@ struct Row {
   bool ignored = false;
   bool inside = false;
 
-  Row(const double* x, int64_t columns, int64_t index, const LogprobArguments& a)
+  LogprobRow(const double* x, int64_t columns, int64_t index, const LogprobArguments& a)
       : y(columns), target(index - a.vocab_start), ignored(index == a.ignore_index) {
     inside = !ignored && target >= 0 && target < columns;
     const long double temperature = a.temperature;
@@ -156,14 +154,14 @@ struct Row {
 
 /// Calls function(row, index) for each row.
 void for_rows(const at::Tensor& logits, const at::Tensor& targets, const LogprobArguments& a,
-              const std::function<void(const Row&, int64_t)>& function) {
+              const std::function<void(const LogprobRow&, int64_t)>& function) {
   const at::Tensor x = logits.detach().to(at::kCPU, at::kDouble).contiguous();
   const at::Tensor t = targets.to(at::kCPU, at::kLong).contiguous();
   const int64_t columns = x.size(-1);
   for (int64_t i = 0; i < t.numel(); ++i) {
-    function(
-        Row(x.const_data_ptr<double>() + i * columns, columns, t.const_data_ptr<int64_t>()[i], a),
-        i);
+    function(LogprobRow(x.const_data_ptr<double>() + i * columns, columns,
+                        t.const_data_ptr<int64_t>()[i], a),
+             i);
   }
 }
 
@@ -183,7 +181,7 @@ ExpectedLogprob expected_logprob(const at::Tensor& logits, const at::Tensor& tar
   const at::IntArrayRef sizes = targets.sizes();
   ExpectedLogprob expected{expected_of(sizes), expected_of(sizes), expected_of(sizes),
                            expected_of(sizes)};
-  for_rows(logits, targets, a, [&](const Row& row, int64_t i) {
+  for_rows(logits, targets, a, [&](const LogprobRow& row, int64_t i) {
     put(expected.log_sum, i, row.log_sum);
     put(expected.lse, i,
         {row.shift + row.log_sum.value, row.log_sum.error + 4 * std::abs(row.shift)});
@@ -215,7 +213,7 @@ Expected expected_logprob_backward(const at::Tensor& logits, const at::Tensor& t
   };
   const Expected expected = expected_of(logits.sizes());
   const int64_t columns = logits.size(-1);
-  for_rows(logits, targets, a, [&](const Row& row, int64_t i) {
+  for_rows(logits, targets, a, [&](const LogprobRow& row, int64_t i) {
     const long double g_logprob = row.inside ? at_row(of_logprob, i) : 0.0;
     const long double g_lse = at_row(of_lse, i);
     const long double g_entropy = row.ignored ? 0.0 : at_row(of_entropy, i);

@@ -7,13 +7,6 @@
 
 namespace {
 
-// Roundings that a row's sum, the exponential and the division may add, in epsilons.
-constexpr long double kBase = 32;
-
-at::Tensor as_double(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU, at::kDouble).contiguous();
-}
-
 struct Row {
   std::vector<long double> a;  // first input
   std::vector<long double> b;  // second input, of the backward formulas
@@ -24,8 +17,9 @@ struct Row {
 /// Calls `formula` on each row along `dim` of `a` (and `b`) and gathers what it writes.
 Expected along_dim(const at::Tensor& first, const at::Tensor* second, int64_t dim,
                    const std::function<void(Row&)>& formula) {
-  const at::Tensor a = as_double(first.dim() == 0 ? first.unsqueeze(0) : first);
-  const at::Tensor b = second ? as_double(second->dim() == 0 ? second->unsqueeze(0) : *second) : a;
+  const at::Tensor a = double_on_cpu(first.dim() == 0 ? first.unsqueeze(0) : first);
+  const at::Tensor b =
+      second ? double_on_cpu(second->dim() == 0 ? second->unsqueeze(0) : *second) : a;
   if (dim < 0) {
     dim += a.dim();
   }
@@ -234,7 +228,7 @@ Expected expected_log_softmax_backward(const at::Tensor& grad_output, const at::
 }
 
 Expected expected_scaled_masked_softmax(const at::Tensor& scores, const MaskArguments& arguments) {
-  const at::Tensor input = as_double(scores);
+  const at::Tensor input = double_on_cpu(scores);
   const MaskReader reader(scores, arguments);
   const int64_t keys = reader.keys();
   Expected expected{at::zeros_like(input), at::zeros_like(input)};

@@ -16,6 +16,14 @@ struct Expected {
       error;  // the admitted absolute error in units of the computation's epsilon (compare.h)
 };
 
+/// Roundings that a row's sum, the exponential and the division may add, in epsilons.
+inline constexpr double kBase = 32;
+
+inline at::Tensor as_double(const at::Tensor& tensor) { return tensor.detach().to(at::kDouble); }
+inline at::Tensor double_on_cpu(const at::Tensor& tensor) {
+  return as_double(tensor.cpu()).contiguous();
+}
+
 /// All arguments of scaled_masked_softmax but the scores.
 struct MaskArguments {
   double scale = 1.0;

@@ -4,11 +4,7 @@
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kBase = 32;  // as in reference.cpp: roundings that any result may add
-
-at::Tensor as_double(const at::Tensor& tensor) { return tensor.detach().to(at::kDouble); }
-
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 /// [B, H, Tq, Tk], whatever dimensions the scores leave out.
 at::Tensor with_four_dims(const at::Tensor& tensor) {
   return tensor.dim() == 4   ? tensor
@@ -97,9 +93,9 @@ Expected tensor_masked_softmax(const at::Tensor& scores, const MaskArguments& a)
     const at::Tensor mask = full_mask(scores, a).to(at::kDouble);
     logits = logits + mask;
     rounding = rounding + logits.abs();
-    open = seen.logical_and(mask != -kInfinity);
+    open = seen.logical_and(mask != kHidden);
   }
-  logits = at::where(seen, logits, -kInfinity);
+  logits = at::where(seen, logits, kHidden);
   const at::Tensor any_open = open.any(-1, /*keepdim=*/true);
   const at::Tensor shifted = logits - logits.amax(-1, true);
   const at::Tensor exponentials = shifted.exp();

@@ -15,7 +15,8 @@ namespace warpfuse::host {
 
 struct CudaDevice {
   std::string name;
-  std::string driver;  // such as "580.159.04"
+  std::string driver;           // such as "580.159.04"
+  std::string pci_bus_id = {};  // such as "0000:1B:00.0"
   int64_t multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;

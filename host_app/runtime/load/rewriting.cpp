@@ -9,18 +9,9 @@
 
 namespace warpfuse::host {
 
-namespace {
-
-int64_t count_routed(const std::vector<RewrittenSoftmax>& calls) {
-  return std::ranges::count_if(
-      calls, [](const RewrittenSoftmax& each) { return !each.operator_after.empty(); });
-}
-
-}  // namespace
-
 std::string summary_of(const RewriteReport& report) {
   const std::vector<RewrittenSoftmax> chains = report.grid_sample_chains();
-  const int64_t routed_chains = count_routed(chains);
+  const int64_t routed_chains = std::ranges::count_if(chains, &RewrittenSoftmax::routed);
   const size_t softmaxes = report.softmaxes.size() - chains.size();
   std::string text;
   if (softmaxes > 0 || chains.empty()) {

@@ -56,6 +56,8 @@ struct RewrittenSoftmax {
   /// Why it was left, or why the chain before it was matched no further; and "rows hidden
   /// throughout become 0" where that can be.
   std::string note;
+
+  bool routed() const { return !operator_after.empty(); }
 };
 
 struct RewriteReport {
