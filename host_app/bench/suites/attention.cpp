@@ -25,6 +25,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 // A power of two, so that the chain's multiplication is exact.
 constexpr double kScale = 0.125;
+constexpr std::array kMasks{Mask::causal, Mask::padding, Mask::boolean, Mask::additive,
+                            Mask::positions};
 constexpr double kHiddenShare = 0.2;  // of a boolean mask
 constexpr int64_t kIndexBytes = sizeof(int64_t);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -259,7 +261,7 @@ constexpr Benchmark kScaledMaskedSoftmax{.name = "scaled_masked_softmax",
                                                const size_t rank = shape.sizes.size();
                                                return rank >= 2 && rank <= 4 && shape.dim == -1;
                                              },
-                                         .masks = true,
+                                         .masks = kMasks,
                                          .operators = operators,
                                          .bytes = bytes,
                                          .variants = variants};
