@@ -87,16 +87,16 @@ void print_launches(const Json& rows) {
 void print_generation(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   print(
-      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step (p95 {:.1f}), "
+      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step "
+      "(p95 {:.1f}), "
       "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
       row["model"].get<std::string>(), row["variant"].get<std::string>(),
       row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
       row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
       row["tokens_per_s"]["p50"].get<double>(), row["latency_us"]["p50"].get<double>(),
-      row["latency_us"]["p95"].get<double>(),
-      row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
-      number(row["kernels_per_token"]), row["floor_us"].get<double>(),
-      100 * number(row["softmax_kernels_share"]));
+      row["latency_us"]["p95"].get<double>(), row["ttft_ms"]["p50"].get<double>(),
+      row["host_us_per_token"].get<double>(), number(row["kernels_per_token"]),
+      row["floor_us"].get<double>(), 100 * number(row["softmax_kernels_share"]));
   flush_output();
 }
 

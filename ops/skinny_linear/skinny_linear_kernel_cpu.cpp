@@ -45,8 +45,9 @@ C10_ALWAYS_INLINE void prefetch_pair(const T* from) {
   }
 }
 
-/// The products of kRows rows of x with kOutputs rows of weights: products[row * kBlock<T> + output].
-/// Nothing is prefetched: in rows that follow each other in memory the hardware does so, and faster.
+/// The products of kRows rows of x with kOutputs rows of weights: products[row * kBlock<T> +
+/// output]. Nothing is prefetched: in rows that follow each other in memory the hardware does so,
+/// and faster.
 template <int kRows, int kOutputs, typename T>
 C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride, int64_t columns,
                                 float* products) {
@@ -99,8 +100,7 @@ C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride
     }
     float product = sum_of(sum);
     for (int64_t k = column; k < columns; ++k) {
-      product =
-          std::fma(x[row * columns + k], to_float(weights[output * stride + k]), product);
+      product = std::fma(x[row * columns + k], to_float(weights[output * stride + k]), product);
     }
     products[row * kBlock<T> + output] = product;
   }

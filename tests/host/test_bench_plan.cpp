@@ -200,7 +200,8 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
         "ms_deform_attn_uniform, norm_linear, norm_linear_gelu, linear_residual, "
         "cached_attention_softmax, linear_argmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes such as "
+        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes "
+        "such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));

@@ -106,9 +106,9 @@ def prefill(self, x):
     const auto graph = jit::toGraphFunction(module.get_method("decode").function()).graph();
     jit::Node* const linear = graph->outputs()[0]->node();
     const jit::WithInsertPoint here(linear);
-    graph->registerOutput(graph->insert(c10::Symbol::fromQualString("warpfuse::linear_residual"),
-                                        {linear->input(0), linear->input(1), linear->input(2),
-                                         linear->input(0)}));
+    graph->registerOutput(
+        graph->insert(c10::Symbol::fromQualString("warpfuse::linear_residual"),
+                      {linear->input(0), linear->input(1), linear->input(2), linear->input(0)}));
     graph->eraseOutput(0);
     return module;
   };

@@ -92,7 +92,7 @@ void add_masks(std::vector<Set>& sets, const Case& c, const at::TensorOptions& o
 // The forward of a part of the scores, in double precision.
 at::Tensor forward(const Case& c, const Set& set, const at::Tensor& scores, const Part& part) {
   at::Tensor x = scores * kScale;
-  if (c.mask == Mask::additive) {
+  if (c.mask == Mask::additive && set.attn_mask) {
     x = x + part(*set.attn_mask).to(at::kDouble);
   }
   if (!set.hidden.defined()) {

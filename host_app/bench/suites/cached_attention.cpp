@@ -38,9 +38,9 @@ struct Sizes {
 // The slots that the last token of a row sees.
 int64_t seen_slots(const Case& c, int64_t row) {
   const Sizes sizes(c);
-  return c.mask == Mask::positions
-             ? sizes.tokens + (sizes.slots - sizes.tokens) * row / std::max<int64_t>(sizes.batch - 1, 1)
-             : sizes.slots;
+  return c.mask == Mask::positions ? sizes.tokens + (sizes.slots - sizes.tokens) * row /
+                                                        std::max<int64_t>(sizes.batch - 1, 1)
+                                   : sizes.slots;
 }
 
 struct Set {
@@ -63,8 +63,8 @@ Sets<Set> make_inputs(const Case& c, const Setup& setup) {
   const at::TensorOptions options = options_of(c, setup);
   const at::TensorOptions integers = options.dtype(at::kLong);
   Sets<Set> sets = make_sets<Set>(setup);
-  add_tensors(*sets, &Set::projected,
-              {sizes.batch, sizes.tokens, sizes.heads, 3, sizes.channels}, options, setup.scores);
+  add_tensors(*sets, &Set::projected, {sizes.batch, sizes.tokens, sizes.heads, 3, sizes.channels},
+              options, setup.scores);
   add_tensors(*sets, &Set::cache, {1, 2, sizes.batch, sizes.heads, sizes.slots, sizes.channels},
               options);
   std::vector<at::Tensor> rows;
@@ -110,7 +110,9 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs) {
   }
   double error = 0;
   for (int64_t row = 0; row < sizes.batch; ++row) {
-    const auto wide = [&](const at::Tensor& tensor) { return tensor.select(0, row).to(at::kDouble); };
+    const auto wide = [&](const at::Tensor& tensor) {
+      return tensor.select(0, row).to(at::kDouble);
+    };
     const at::Tensor values = wide(layer.select(0, 1));
     at::Tensor scores =
         wide(query).matmul(wide(layer.select(0, 0)).transpose(-1, -2)) * sizes.scale();
@@ -156,7 +158,8 @@ std::vector<std::string> operators(const Case& /*c*/) {
 // cache is read what other tokens wrote, and by ATen's attention the new ones too.
 Bytes bytes(const Case& c) {
   const Sizes sizes(c);
-  const int64_t slot = sizes.heads * sizes.channels * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t slot =
+      sizes.heads * sizes.channels * static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t tokens = sizes.batch * sizes.tokens;
   int64_t seen = 0;
   for (int64_t row = 0; row < sizes.batch; ++row) {

@@ -27,7 +27,7 @@ constexpr std::array kForward{Direction::forward};
 constexpr double kEpsilon = 1e-5;
 
 struct Set {
-  at::Tensor input, weight, bias;    // [rows, in], [out, in] and [out]
+  at::Tensor input, weight, bias;     // [rows, in], [out, in] and [out]
   at::Tensor norm_weight, norm_bias;  // [in]
   at::Tensor residual;                // [rows, out]
 };
@@ -133,8 +133,8 @@ double token_error(const Case& c, const Set& in, const Outputs& outputs, bool of
     return std::numeric_limits<double>::infinity();
   }
   const at::Tensor index = tokens.clamp_min(0).unsqueeze(1);
-  const at::Tensor below = (value.amax(1) - value.gather(1, index).squeeze(1)) /
-                           size.gather(1, index).squeeze(1);
+  const at::Tensor below =
+      (value.amax(1) - value.gather(1, index).squeeze(1)) / size.gather(1, index).squeeze(1);
   const at::Tensor none = at::isnan(value).any(1);
   const at::Tensor right = of_aten ? none : none.logical_and(tokens.lt(0));
   const at::Tensor wrong = tokens.lt(0).logical_xor(none).logical_and(right.logical_not());
@@ -177,14 +177,15 @@ Bytes bytes(const Case& c) {
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t rows = sizes.rows * sizes.in * element, results = sizes.rows * sizes.out * element;
   const int64_t norm = is_residual(c) ? 0 : 2 * sizes.in * element;
-  const int64_t inputs = rows + (sizes.in + 1) * sizes.out * element + norm +
-                         (is_residual(c) ? results : 0);
-  const int64_t output = is_argmax(c) ? sizes.rows * static_cast<int64_t>(sizeof(int64_t)) : results;
+  const int64_t inputs =
+      rows + (sizes.in + 1) * sizes.out * element + norm + (is_residual(c) ? results : 0);
+  const int64_t output =
+      is_argmax(c) ? sizes.rows * static_cast<int64_t>(sizeof(int64_t)) : results;
   const bool second_pass = is_argmax(c) || is_residual(c) || is_gelu(c);
   return {.least = inputs + output,
           .fused = inputs + output,
-          .unfused = inputs + output + (is_residual(c) ? 0 : 2 * rows) +
-                     (second_pass ? 2 * results : 0),
+          .unfused =
+              inputs + output + (is_residual(c) ? 0 : 2 * rows) + (second_pass ? 2 * results : 0),
           .inputs = inputs};
 }
 

@@ -200,7 +200,8 @@ void pack_weights(jit::Module& module) {
   }
   const c10::InferenceMode off(false);
   Packer packer(module);
-  change_methods(module, [&](const std::shared_ptr<jit::Graph>& graph) { packer.keep_plain(*graph); });
+  change_methods(module,
+                 [&](const std::shared_ptr<jit::Graph>& graph) { packer.keep_plain(*graph); });
   change_methods(module, [&](const std::shared_ptr<jit::Graph>& graph) { packer.change(*graph); });
   packer.free_unread();
 }

@@ -10,14 +10,14 @@ namespace warpfuse::host {
 void use_huge_pages(const at::Tensor& tensor) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which glibc 2.36 does not know
   constexpr uintptr_t kHugePage = uintptr_t{2} * 1024 * 1024;
-  const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  auto* const data = static_cast<char*>(tensor.data_ptr());
   if (tensor.nbytes() < kHugePage) {
     return;
   }
   // One by one: a page that lies partly in no mapping, or that the kernel has no memory for, stays.
-  for (uintptr_t page = begin / kHugePage * kHugePage; page < begin + tensor.nbytes();
-       page += kHugePage) {
-    madvise(reinterpret_cast<void*>(page), kHugePage, kCollapse);  // NOLINT(performance-no-int-to-ptr)
+  for (char* page = data - reinterpret_cast<uintptr_t>(data) % kHugePage;
+       page < data + tensor.nbytes(); page += kHugePage) {
+    madvise(page, kHugePage, kCollapse);
   }
 }
 
