@@ -92,6 +92,7 @@ void install_handler() { std::set_terminate(tell_and_end); }
 
 int main(int argc, char** argv) {
   warpfuse::host::hold_standard_streams();
+  setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);  // libtorch asks for huge pages
   try {
     const ExitCode code = run(argc, argv);
     warpfuse::host::flush_output();

@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
-# usage: scripts/bench_generate.sh [--preset NAME] [--text F --tokenizer DIR] [--quick] [--peers] [--json-only]
+# usage: scripts/bench_generate.sh [--preset NAME] [--text F --tokenizer DIR] [--quick|--decode] [--peers] [--json-only]
 # Measures what docs/benchmarks/<device>.md shows of generation: `warpfuse bench generate` for distilgpt2 and
 # gpt2 with random weights and for the shipped model, on a machine without a GPU for distilgpt2 in
-# float32 alone. Writes docs/benchmarks/<gpu>-generate.json or cpu-generate.json, and from them the
+# float32, and in float16 its variant steps, alone. Writes docs/benchmarks/<gpu>-generate.json or cpu-generate.json, and from them the
 # tables and the plot (scripts/report.py). Bundles that build/<preset>/bundles lacks are exported.
 # Prompts are random tokens, or of a text: the published tables have WikiText-2's (docs/bench.md says
 # where it and GPT-2's tokenizer are). Exit code 1: a variant's
 # logits were too far from the baseline's; the report names it.
 #   --text F, --tokenizer DIR  prompts from this text, by a folder with GPT-2's vocab.json and merges.txt
 #   --quick      fewer batches, models and tokens, and one minute for --peers
+#   --decode     what docs/operators/decode.md shows alone, as docs/benchmarks/<gpu>-steps.json; with
+#                --peers Hugging Face's compiled loop beside it
 #   --peers      then Hugging Face's GPT-2 on the same prompts (scripts/generate_peers.py)
 #   --json-only  measure, and leave tables and plot alone
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
 leave_out_kernels_without_gpu
-QUICK="" PEERS="" JSON_ONLY=""
+QUICK="" DECODE="" PEERS="" JSON_ONLY=""
 prompts=()
 set -- "${REST[@]}"
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) QUICK=1 ;;
+    --decode) DECODE=1 ;;
     --peers) PEERS=1 ;;
     --json-only) JSON_ONLY=1 ;;
     --text|--tokenizer)
@@ -30,6 +33,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ -z "$QUICK" ] || [ -z "$DECODE" ] || die "bench_generate.sh: --quick and --decode exclude each other"
 [ ${#prompts[@]} -ne 2 ] || die "bench_generate.sh: --text and --tokenizer go together"
 host=$BUILD/bin/warpfuse
 bundles=$BUILD/bundles
@@ -38,6 +42,7 @@ if has_gpu; then
   device=cuda
   use_build warpfuse
 else
+  [ -z "$DECODE" ] || die "bench_generate.sh: --decode needs a GPU"
   build
   python=$WARPFUSE_PYTHON
 fi
@@ -51,7 +56,7 @@ parts=() wrong=0
 export_random() { # name dtypes
   local name=$1 dtype variant
   for dtype in $2; do
-    for variant in baseline fused sdpa; do
+    for variant in baseline fused sdpa steps; do
       [ -f "$bundles/$name-random/$variant-$dtype/bundle.json" ] && continue
       say "export $name $variant $dtype ($SECONDS s so far)"
       export_bundles "$name-random" "config:$name" --variants "$variant" --dtype "$dtype"
@@ -73,7 +78,15 @@ measure() { # name arguments...
   parts+=("$runs/$name.json")
 }
 
-if [ "$device" = cuda ]; then
+if [ -n "$DECODE" ]; then
+  export_random distilgpt2 "float16 float32"
+  export_random gpt2 float16
+  options=(--graph on --rounds 3)
+  measure distilgpt2 -m "$bundles/distilgpt2-random" --dtype float16 --batch 1,8,32,128 --prompt 32,512 \
+    --prefill 1x1024,8x1024 "${options[@]}" "${prompts[@]}"
+  measure gpt2 -m "$bundles/gpt2-random" --dtype float16 --batch 1 --prompt 32 "${options[@]}" "${prompts[@]}"
+  measure float32 -m "$bundles/distilgpt2-random" --dtype float32 --batch 1 --prompt 32 "${options[@]}" "${prompts[@]}"
+elif [ "$device" = cuda ]; then
   size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
     size=(--batch "1,32" --prompt "32,512" --prefill 8x1024) dtypes=float16
@@ -89,21 +102,33 @@ if [ "$device" = cuda ]; then
   measure wikitext-small -m "$bundles/wikitext-small" --batch 1 --prompt 32
 else
   export_random distilgpt2 float32
-  # Without the half types, which may lie beside.
+  half=$bundles/distilgpt2-random/steps-float16
+  [ -f "$half/bundle.json" ] ||
+    export_bundles distilgpt2-random config:distilgpt2 --variants steps --dtype float16
+  # Without other half types, which may lie beside.
   mkdir "$runs/distilgpt2"
-  ln -s "$bundles"/distilgpt2-random/*-float32 "$runs/distilgpt2"
+  ln -s "$bundles"/distilgpt2-random/*-float32 "$half" "$runs/distilgpt2"
   tokens=()
   [ -z "$QUICK" ] || tokens=(-n 64)
   measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${prompts[@]}"
 fi
-json=$(report merge --folder "$ROOT/docs/benchmarks" \
-  --command "scripts/bench_generate.sh${QUICK:+ --quick}${PEERS:+ --peers}" "${parts[@]}")
+folder=$ROOT/docs/benchmarks
+[ -z "$DECODE" ] || folder=$runs/merged
+json=$(report merge --folder "$folder" \
+  --command "scripts/bench_generate.sh${QUICK:+ --quick}${DECODE:+ --decode}${PEERS:+ --peers}" "${parts[@]}")
+if [ -n "$DECODE" ]; then
+  steps=$ROOT/docs/benchmarks/$(basename "$json" -generate.json)-steps.json
+  mv "$json" "$steps"
+  json=$steps
+fi
 
 if [ -n "$PEERS" ]; then
   say "Hugging Face's ($SECONDS s so far)"
   code=0 options=()
   [ -z "$QUICK" ] || options+=(--limit-s 60)
   [ "$device" = cuda ] || options+=(--case distilgpt2 float32 1 32)
+  [ -z "$DECODE" ] || options=(--only "hf compiled loop" --limit-s 120 --case distilgpt2 float16 1 32
+    --case gpt2 float16 1 32 --case distilgpt2 float32 1 32)
   "$python" "$ROOT/scripts/generate_peers.py" --rows "$json" "${options[@]}" || code=$?
   case $code in
     0) ;;
@@ -116,6 +141,7 @@ if [ -z "$JSON_ONLY" ]; then
   operators=${json%-generate.json}.json
   say "tables and plot"
   if [ "$device" = cpu ]; then report
+  elif [ -n "$DECODE" ]; then report decode
   elif [ -f "$operators" ]; then report --json "$operators"
   else say "left alone: they need ${operators#"$ROOT"/} too (scripts/bench_gpu.sh)"; fi
 fi

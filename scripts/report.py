@@ -2,6 +2,7 @@
 """Writes docs/benchmarks/<device>.md and the plots of docs/images from the benchmarks' JSON.
 
     report.py                                      docs/, from docs/benchmarks/
+    report.py decode                               the table of docs/operators/decode.md alone, from <device>-steps.json
     report.py --check                              compares the pages, changes nothing; exit code 1 if they differ
     report.py merge --folder DIR [PRESET=]FILE...  the runs of one machine as DIR/<device>[-generate].json
     report.py traffic --json FILE --host PATH      counts memory traffic with Nsight Compute
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from report.generation import decode_table
 from report.ncu import measure_traffic
 from report.pages import page
 from report.run import Bench, Generation, ReportError, file_name, merge, reading, write
@@ -52,6 +54,8 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging.add_argument("--command", help="what to name as the command (default: those of the runs)")
     merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=part, nargs="+", metavar="[PRESET=]FILE")
+    showing = commands.add_parser("decode", help="the table of docs/operators/decode.md")
+    showing.set_defaults(run=write_decode)
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
     counting.set_defaults(run=count_traffic)
     counting.add_argument("--json", type=Path, required=True)
@@ -111,6 +115,20 @@ def merge_runs(arguments: argparse.Namespace) -> int:
     merged["command"] = arguments.command or merged["command"]
     path = arguments.folder / file_name(merged)
     write(path, merged)
+    print(path)
+    return 0
+
+
+def write_decode(arguments: argparse.Namespace) -> int:
+    """Put the table of a run into the page in place of the one whose first column is the model."""
+    source = arguments.docs / "benchmarks" / "nvidia-h200-steps.json"
+    with reading(str(source)):
+        table = decode_table(Generation.load(source))
+    path = arguments.docs / "operators" / "decode.md"
+    before, old, after = path.read_text(encoding="utf-8").partition("\n| model |")
+    if not old:
+        raise ReportError(f"{path}: has no table of models")
+    path.write_text(f"{before}\n{table}\n\n{after.partition(chr(10) * 2)[2]}", encoding="utf-8")
     print(path)
     return 0
 

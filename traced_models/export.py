@@ -55,6 +55,10 @@ GPT2_OPERATORS = {
         "gpt2_step",
     ),
 }
+RECOMMENDATION = (
+    "export.py: steps is the variant to serve: the fastest to decode up to 32 sequences at once; "
+    "for more, sdpa (docs/operators/decode.md)"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -179,6 +183,8 @@ def run(arguments: argparse.Namespace) -> None:
             else:
                 export_gpt2(source, variant, dtype, arguments.seed, folder)
             print(folder)
+    if kind is None and "steps" in variants:
+        print(RECOMMENDATION, file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:

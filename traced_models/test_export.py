@@ -58,17 +58,18 @@ class Case(unittest.TestCase):
 class Bundles(Case):
     """What a bundle folder holds."""
 
-    def export(self, source: str, *options: object) -> dict[str, Path]:
+    def export(self, source: str, *options: object, said: str = "") -> dict[str, Path]:
         code, out, err = run(source, "-o", self.folder / "out", *options)
-        self.assertEqual((code, err), (0, ""))
+        self.assertEqual((code, err), (0, said))
         return {Path(line).name: Path(line) for line in out.splitlines()}
 
     def test_every_variant_and_dtype(self) -> None:
         plugin = require_plugin()
         dtypes = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
         bundles = self.export(
-            f"config:{self.config}", "--plugin", plugin, "--dtype", ",".join(dtypes)
-        )
+            f"config:{self.config}", "--plugin", plugin, "--dtype", ",".join(dtypes),
+            said=export.RECOMMENDATION + "\n",
+        )  # fmt: skip
         names = {f"{v}-{d}" for v in ("baseline", "fused", "sdpa", "steps") for d in dtypes}
         methods = ["forward", "prefill", "decode"]
         self.assertEqual(set(bundles), names)

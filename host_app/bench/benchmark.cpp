@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "bench/suites/suites.h"
 
@@ -21,11 +22,13 @@ int64_t Outputs::bytes() const {
   return sum;
 }
 
-void Outputs::fill(double value) const {
-  result.fill_(value);
-  for (const at::Tensor& other : others) {
-    other.fill_(value);
-  }
+void Outputs::spoil() const {
+  const auto spoil_one = [](const at::Tensor& tensor) {
+    tensor.fill_(tensor.is_floating_point() ? at::Scalar(std::numeric_limits<double>::quiet_NaN())
+                                            : at::Scalar(std::numeric_limits<int64_t>::min()));
+  };
+  spoil_one(result);
+  std::ranges::for_each(others, spoil_one);
 }
 
 std::span<const Benchmark* const> benchmarks() { return kBenchmarks; }

@@ -25,8 +25,8 @@ struct Outputs {
       : result(std::move(largest)), others(std::move(rest)) {}
 
   int64_t bytes() const;
-  // Of all tensors.
-  void fill(double value) const;
+  // Fills all tensors with NaN, or the least integer.
+  void spoil() const;
 
   at::Tensor result;
   std::vector<at::Tensor> others;
@@ -73,8 +73,9 @@ struct Benchmark {
   std::string_view shapes = {};    // those that it takes, in words; empty where it takes all
   bool (*takes)(const Shape&) = [](const Shape&) { return true; };
   std::span<const Direction> directions = kForwardAndBackward;  // that --backward asks for
-  bool masks = false;                                           // whether rows have a mask
+  std::span<const Mask> masks = {};                             // that rows may have beside none
   bool tf32 = false;                                            // whether rows may be in tf32
+  bool float64 = true;                                          // whether rows may be in float64
   bool levels = false;                                          // whether shapes have levels
   // The operator that computes forward rows by an algorithm by name; empty where there is none.
   std::string_view algorithms = {};

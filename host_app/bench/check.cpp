@@ -24,7 +24,7 @@ constexpr double kAtenFactor = 8;
 // workspaces, which then do not count as the call's.
 void prepare(const Variant& variant) {
   if (!variant.overwritten.defined()) {
-    variant.call(0).fill(std::numeric_limits<double>::quiet_NaN());
+    variant.call(0).spoil();
   }
 }
 

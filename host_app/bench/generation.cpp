@@ -11,6 +11,7 @@
 #include "bench/times.h"
 #include "runtime/decode/decode_loop.h"
 #include "runtime/interrupt.h"
+#include "runtime/load/weight_memory.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -195,6 +196,9 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime) {
   const int64_t bytes = device.is_cuda() ? kReadBytesCuda : kReadBytesCpu;
   const at::Tensor data =
       at::ones({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));
+  if (device.is_cpu()) {
+    use_huge_pages(data);  // as weights are
+  }
   double best_us = 0;
   for (int i = 0; i < kReads; ++i) {
     const double us = timed_us(runtime, [&] { data.sum(); });

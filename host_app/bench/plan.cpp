@@ -124,6 +124,38 @@ bool takes(const Benchmark* op, const Shape& shape) {
   return op->levels == !shape.levels.empty() && op->takes(shape);
 }
 
+bool takes(const Benchmark* op, Mask mask) {
+  return mask == Mask::none || std::ranges::find(op->masks, mask) != op->masks.end();
+}
+
+// The masks of an entry that an operator takes; none where it takes none of them.
+std::vector<Mask> masks_taken(const Benchmark* op, std::vector<Mask> masks) {
+  std::erase_if(masks, [&](Mask mask) { return !takes(op, mask); });
+  return masks.empty() ? std::vector{Mask::none} : masks;
+}
+
+void require_masks(const Benchmark* op, const std::vector<Mask>& masks) {
+  for (const Mask mask : masks) {
+    if (!takes(op, mask)) {
+      std::vector<std::string> known{"none"};
+      for (const Mask each : op->masks) {
+        known.push_back(name_in(kMaskNames, each));
+      }
+      fail(ExitCode::usage, "--mask: expected {} for {}, got '{}'", fmt::join(known, ", "),
+           op->name, name_in(kMaskNames, mask));
+    }
+  }
+}
+
+void require_dtypes(const Benchmark* op, const std::vector<Precision>& dtypes) {
+  if (!op->tf32 && std::ranges::any_of(dtypes, &Precision::tf32)) {
+    fail(ExitCode::usage, "--dtype: only linear_dropout_softmax takes tf32, not {}", op->name);
+  }
+  if (!op->float64 && std::ranges::count(dtypes, Precision{at::kDouble}) > 0) {
+    fail(ExitCode::usage, "--dtype: {} takes no float64", op->name);
+  }
+}
+
 void add_once(std::vector<Case>& cases, const Case& c) {
   if (std::ranges::find(cases, c) == cases.end()) {
     cases.push_back(c);
@@ -133,7 +165,7 @@ void add_once(std::vector<Case>& cases, const Case& c) {
 void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry) {
   for (const Shape& shape : entry.shapes) {
     for (const auto& [dtype, tf32] : entry.dtypes) {
-      if (tf32 && !op->tf32) {
+      if ((tf32 && !op->tf32) || (dtype == at::kDouble && !op->float64)) {
         continue;
       }
       for (const Mask mask : entry.masks) {
@@ -178,15 +210,15 @@ std::vector<Case> plan(const Request& request) {
   std::optional<std::vector<Precision>> dtypes;
   if (request.dtypes) {
     dtypes = parse_names("--dtype", kDtypeNames, *request.dtypes);
-    if (asked != nullptr && !asked->tf32 && std::ranges::any_of(*dtypes, &Precision::tf32)) {
-      fail(ExitCode::usage, "--dtype: only linear_dropout_softmax takes tf32, not {}", request.op);
+    if (asked != nullptr) {
+      require_dtypes(asked, *dtypes);
     }
   }
   std::optional<std::vector<Mask>> masks;
   if (request.masks) {
     masks = parse_names("--mask", kMaskNames, *request.masks);
-    if (asked != nullptr && !asked->masks && *masks != std::vector<Mask>{Mask::none}) {
-      fail(ExitCode::usage, "--mask: only scaled_masked_softmax takes a mask, not {}", request.op);
+    if (asked != nullptr) {
+      require_masks(asked, *masks);
     }
   }
   std::vector<Case> cases;
@@ -205,7 +237,7 @@ std::vector<Case> plan(const Request& request) {
         if (request.backward) {
           chosen.directions = {op->directions.begin(), op->directions.end()};
         }
-        chosen.masks = op->masks ? masks.value_or(entry.masks) : std::vector{Mask::none};
+        chosen.masks = masks_taken(op, masks.value_or(entry.masks));
         add_cases(cases, op, chosen);
       }
     }

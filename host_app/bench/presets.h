@@ -80,6 +80,18 @@ ms_deform_attn 1x89023x8x32x4/200x334/100x167/50x84/25x42/13x21 float16,float32 
 ms_deform_attn 6x10000x8x32x8/116x200/58x100/29x50/15x25        float16,float32 none forward
 ms_deform_attn 12x123376x1x32x8/92x160/46x80/23x40/12x20        float16,float32 none forward
 ms_deform_attn_uniform 1x17821x8x32x4/100x134/50x67/25x34/13x17 float16,float32 none forward
+)"},
+    // The layers of distilgpt2 and gpt2, which are of one size, for 1, 8 and 16 sequences; their
+    // attention after 128, 512 and 1024 tokens, and two batches of prompts.
+    Preset{"decode", "a decode step of GPT-2 and its prompts, for a GPU", R"(
+norm_linear              1x768x2304,8x768x2304,16x768x2304    float16,bfloat16,float32 none forward
+norm_linear_gelu         1x768x3072,8x768x3072,16x768x3072    float16,bfloat16,float32 none forward
+linear_residual          1x768x768,8x768x768,16x768x768       float16,bfloat16,float32 none forward
+linear_residual          1x3072x768,8x3072x768,16x3072x768    float16,bfloat16,float32 none forward
+linear_argmax            1x768x50257,8x768x50257,16x768x50257 float16,bfloat16,float32 none forward
+cached_attention_softmax 1x12x1x128x64,1x12x1x512x64,1x12x1x1024x64,8x12x1x128x64,8x12x1x512x64,8x12x1x1024x64,16x12x1x128x64,16x12x1x512x64,16x12x1x1024x64 float16,bfloat16,float32 none forward
+cached_attention_softmax 8x12x1024x1024x64,32x12x128x128x64   float16,bfloat16,float32 none forward
+cached_attention_softmax 8x12x256x1024x64                     float16,bfloat16         positions forward
 )"}};
 
 }  // namespace warpfuse::host::bench

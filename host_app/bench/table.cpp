@@ -19,7 +19,7 @@ std::string number(const Json& object, const char* key, int digits) {
 const char* mark(const Json& object) { return object.contains("throttled") ? "  throttled" : ""; }
 
 std::string row_label(const Json& row) {
-  return fmt::format("{:<24}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
+  return fmt::format("{:<25}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
                      row["direction"].get<std::string>(), shape_in(row).text(),
                      row["dtype"].get<std::string>(), row["mask"].get<std::string>());
 }
@@ -34,7 +34,7 @@ void print_head(const Json& document) {
     print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
   }
   const bool cuda = document["device"]["type"] == "cuda";
-  print("\n{:<24}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
+  print("\n{:<25}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
         "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
         cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
   flush_output();
@@ -69,7 +69,7 @@ void print_launches(const Json& rows) {
       for (const Json& launch : variant.value("launches", Json::array())) {
         if (first) {
           print(
-              "\n{:<24}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
+              "\n{:<25}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
               "\n",
               "launches", "", "", "", "", "variant", "kernel", "grid", "threads", "cluster", "regs",
               "shared", "local", "blocks", "warps");
@@ -91,15 +91,16 @@ void print_launches(const Json& rows) {
 void print_generation(const Json& row) {
   const auto number = [](const Json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   print(
-      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step, "
+      "{:<14} {:<9} {:<8} {:<8} batch {:>3}, prompt {:>4}: {:>9.1f} tokens/s, {:>8.1f} us/step "
+      "(p95 {:.1f}), "
       "first token {:>7.2f} ms, host {:>5.1f} us, {} kernels, floor {:.1f} us, softmax {:.0f} %\n",
       row["model"].get<std::string>(), row["variant"].get<std::string>(),
       row["dtype"].get<std::string>(), row["graph"].get<bool>() ? "graph" : "no graph",
       row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(),
       row["tokens_per_s"]["p50"].get<double>(), row["latency_us"]["p50"].get<double>(),
-      row["ttft_ms"]["p50"].get<double>(), row["host_us_per_token"].get<double>(),
-      number(row["kernels_per_token"]), row["floor_us"].get<double>(),
-      100 * number(row["softmax_kernels_share"]));
+      row["latency_us"]["p95"].get<double>(), row["ttft_ms"]["p50"].get<double>(),
+      row["host_us_per_token"].get<double>(), number(row["kernels_per_token"]),
+      row["floor_us"].get<double>(), 100 * number(row["softmax_kernels_share"]));
   flush_output();
 }
 

@@ -86,7 +86,20 @@ void fill_with_edges(const at::Tensor& tensor) {
   }
 }
 
+// Infinities and NaN in some rows, for operators that add up what a row holds.
+void fill_with_infinities(const at::Tensor& tensor) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double special[] = {kInfinity, std::numeric_limits<double>::quiet_NaN(), -kInfinity};
+  tensor.normal_();
+  const at::Tensor rows = tensor.view({-1, tensor.size(-1)});
+  for (int64_t i = 1; i < rows.size(0); i += 2) {
+    rows[i][i % rows.size(1)].fill_(special[i / 2 % 3]);
+  }
+}
+
 constexpr Fill kOrdinary[] = {{"normal", fill_normally}};
+constexpr Fill kLinear[] = {
+    {"normal", fill_normally}, {"wide", fill_widely}, {"infinities", fill_with_infinities}};
 // The largest scores and a mask's numbers are added in float32.
 constexpr Fill kAll[] = {
     {"normal", fill_normally}, {"wide", fill_widely}, {"edges", fill_with_edges, 2}};
@@ -98,7 +111,9 @@ struct Rows {
   const char* shapes;
   const char* masks;
   std::span<const Fill> fills;
+  const char* dtypes = "float32,float16,bfloat16,float64";
 };
+constexpr const char* kWithoutFloat64 = "float32,float16,bfloat16";
 constexpr Rows kRows[] = {
     {"softmax,log_softmax",
      "1x1,3x2,65x33,64x64,17x255,16x1024,9x1025,5x4097,4x8192,3x32769,2x50257,1x140001,"
@@ -112,8 +127,14 @@ constexpr Rows kRows[] = {
     {"linear_dropout_softmax", "1x8x16,5x64x1000,33x128x256", nullptr, kOrdinary},
     {"ms_deform_attn,ms_deform_attn_uniform",
      "2x5x3x7x2/6x4/3x5,1x33x4x64x3/9x17,2x187x8x32x4/11x13/5x7/3x3", nullptr, kOrdinary},
+    // Both sides of 16 rows, where ATen's matmuls begin.
+    {"norm_linear,norm_linear_gelu,linear_residual,linear_argmax",
+     "1x8x16,3x33x65,5x64x1000,8x768x2304,16x129x96,17x64x40,1x3072x768", nullptr, kLinear,
+     kWithoutFloat64},
+    {"cached_attention_softmax",
+     "1x1x1x1x8,2x3x1x129x64,3x2x5x33x16,1x2x65x65x24,2x2x7x1025x64,2x1x40x300x128",
+     "none,positions", kOrdinary, kWithoutFloat64},
 };
-constexpr const char* kDtypes = "float32,float16,bfloat16,float64";
 
 // --- the command --------------------------------------------------------------------------------
 
@@ -148,7 +169,10 @@ class Selection {
       names_ = bench::split_list(*names);
     }
     for (const std::string& name : names_) {
-      if (name != kSampling &&
+      const bool has_rows = std::ranges::any_of(kRows, [&](const Rows& rows) {
+        return std::ranges::count(bench::split_list(rows.operators), name) > 0;
+      });
+      if (name != kSampling && !has_rows &&
           std::ranges::find(gradients(), name, &Gradient::name) == gradients().end()) {
         fail(ExitCode::usage, "--operators: expected public operators of the plugin, got '{}'",
              name);
@@ -169,7 +193,7 @@ std::vector<std::pair<bench::Case, std::span<const Fill>>> cases_of(const Select
   std::vector<std::pair<bench::Case, std::span<const Fill>>> cases;
   for (const Rows& rows : kRows) {
     for (const std::string& name : bench::split_list(rows.operators)) {
-      bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = kDtypes, .masks = {}};
+      bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = rows.dtypes, .masks = {}};
       request.backward = true;
       if (rows.masks != nullptr) {
         request.masks = rows.masks;

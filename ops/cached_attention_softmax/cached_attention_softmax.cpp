@@ -1,7 +1,5 @@
 #include "cached_attention_softmax/cached_attention_softmax.h"
 
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -125,11 +123,6 @@ struct CachedAttentionSoftmax {
 };
 
 WARPFUSE_OPERATORS(m) { register_operator<CachedAttentionSoftmax>(m); }
-
-// For inference: differentiation is an error.
-WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl(kOp, torch::autograd::autogradNotImplementedFallback());
-}
 
 // --- CPU --------------------------------------------------------------------------------------
 

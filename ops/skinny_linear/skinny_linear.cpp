@@ -1,6 +1,5 @@
 #include "skinny_linear/skinny_linear.h"
 
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <warpfuse/sample_tokens.h>
 
 #include <algorithm>
@@ -114,13 +113,6 @@ WARPFUSE_OPERATORS(m) {
   register_operator<NormLinear>(m);
   register_operator<LinearResidual>(m);
   register_operator<LinearArgmax>(m);
-}
-
-// For inference: differentiation is an error.
-WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  for (const char* op : {NormLinear::kName, LinearResidual::kName, LinearArgmax::kName}) {
-    m.impl(op, torch::autograd::autogradNotImplementedFallback());
-  }
 }
 
 }  // namespace

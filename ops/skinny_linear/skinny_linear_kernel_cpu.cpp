@@ -1,4 +1,5 @@
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "rowwise/cpu/vector.h"
@@ -7,13 +8,12 @@
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
 
-/// Rows of x that are multiplied together with a row of weights, which is loaded and converted
-/// once. Weights are read one row after the other: memory is fastest in one stream.
-constexpr int kRowsTogether = 4;
-constexpr int64_t kRowsAhead = 4;  // of weights, that are prefetched
-
 using Floats = Vectorized<float>;
 constexpr int64_t kFloats = Floats::size();
+
+/// Outputs that are activated, rounded and stored together.
+template <typename T>
+constexpr int64_t kBlock = kPackSize<T>;
 
 template <typename T>
 float to_float(T x) {
@@ -36,48 +36,85 @@ C10_ALWAYS_INLINE std::pair<Floats, Floats> load_two(const T* from) {
   }
 }
 
-/// The products of kRows rows of x with a row of weights. The weights `ahead` elements behind are
-/// prefetched: rows are too short for the hardware to do so.
-template <int kRows, typename T>
-void dot(const float* x, const T* weights, int64_t columns, int64_t ahead, float* sums) {
-  constexpr int64_t kStep = 2 * kFloats;
-  constexpr auto kStepBytes = static_cast<int64_t>(kStep * sizeof(T));
-  Floats low[kRows], high[kRows];
-#pragma GCC unroll 4  // so that sums stay in registers
-  for (int i = 0; i < kRows; ++i) {
-    low[i] = high[i] = Floats(0.0f);
-  }
-  int64_t column = 0;
-  for (; column + kStep <= columns; column += kStep) {
-    for (int64_t byte = 0; byte < kStepBytes; byte += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(weights + column + ahead) + byte);
-    }
-    const auto [w_low, w_high] = load_two(weights + column);
-#pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) {
-      const float* const row = x + i * columns + column;
-      low[i] = at::vec::fmadd(Floats::loadu(row), w_low, low[i]);
-      high[i] = at::vec::fmadd(Floats::loadu(row + kFloats), w_high, high[i]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < kRows; ++i) {
-    sums[i] = sum_of(low[i] + high[i]);
-  }
-  for (int i = 0; i < kRows; ++i) {
-    for (int64_t k = column; k < columns; ++k) {
-      sums[i] = std::fma(x[i * columns + k], to_float(weights[k]), sums[i]);
-    }
+/// Brings elements [0, 2 * kFloats) to the second-level cache.
+template <typename T>
+C10_ALWAYS_INLINE void prefetch_pair(const T* from) {
+  constexpr auto kBytes = static_cast<int64_t>(2 * kFloats * sizeof(T));
+  for (int64_t byte = 0; byte < kBytes; byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + byte, /*rw=*/0, /*locality=*/2);
   }
 }
 
-float activated(float x, Activation activation) {
+/// The products of kRows rows of x with kOutputs rows of weights: products[row * kBlock<T> +
+/// output]. Nothing is prefetched: in rows that follow each other in memory the hardware does so,
+/// and faster.
+template <int kRows, int kOutputs, typename T>
+C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride, int64_t columns,
+                                float* products) {
+  // An addition waits for the one before it to the same sum, so a single product has four sums.
+  constexpr int kProducts = kRows * kOutputs, kParts = kProducts == 1 ? 4 : 1;
+  constexpr int64_t kPair = 2 * kFloats;
+  Floats sums[kProducts * kParts];
+#pragma GCC unroll 8  // so that sums stay in registers
+  for (int i = 0; i < kProducts * kParts; ++i) {
+    sums[i] = Floats(0.0f);
+  }
+  const auto add_pair = [&](int64_t column, int part) {
+    Floats low[kOutputs], high[kOutputs];
+#pragma GCC unroll 2
+    for (int output = 0; output < kOutputs; ++output) {
+      const T* const from = weights + output * stride + column;
+      std::tie(low[output], high[output]) = load_two(from);
+      if (kOutputs > 1) {
+        prefetch_pair(from + kOutputs * stride);
+      }
+    }
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      const float* const from = x + row * columns + column;
+      const Floats x_low = Floats::loadu(from), x_high = Floats::loadu(from + kFloats);
+#pragma GCC unroll 2
+      for (int output = 0; output < kOutputs; ++output) {
+        Floats* const sum = sums + (row * kOutputs + output) * kParts;
+        sum[part % kParts] = at::vec::fmadd(x_low, low[output], sum[part % kParts]);
+        Floats& second = sum[(part + 1) % kParts];
+        second = at::vec::fmadd(x_high, high[output], second);
+      }
+    }
+  };
+  int64_t column = 0;
+  for (; column + 2 * kPair <= columns; column += 2 * kPair) {
+    add_pair(column, 0);
+    add_pair(column + kPair, 2);
+  }
+  if (column + kPair <= columns) {
+    add_pair(column, 0);
+    column += kPair;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kProducts; ++i) {
+    const int row = i / kOutputs, output = i % kOutputs;
+    Floats sum = sums[i * kParts];
+    for (int part = 1; part < kParts; ++part) {
+      sum = sum + sums[i * kParts + part];
+    }
+    float product = sum_of(sum);
+    for (int64_t k = column; k < columns; ++k) {
+      product = std::fma(x[row * columns + k], to_float(weights[output * stride + k]), product);
+    }
+    products[row * kBlock<T> + output] = product;
+  }
+}
+
+template <typename P>
+P activated(const P& x, Activation activation) {
   constexpr float kSqrtHalf = 0.70710678f, kSqrtTwoOverPi = 0.79788456f, kCubic = 0.044715f;
+  const P half(0.5f), one(1.0f);
   switch (activation) {
     case Activation::gelu:
-      return 0.5f * x * (1.0f + std::erf(x * kSqrtHalf));
+      return half * x * (one + (x * P(kSqrtHalf)).erf());
     case Activation::gelu_tanh:
-      return 0.5f * x * (1.0f + std::tanh(kSqrtTwoOverPi * (x + kCubic * x * x * x)));
+      return half * x * (one + (P(kSqrtTwoOverPi) * (x + P(kCubic) * x * x * x)).tanh());
     default:
       return x;
   }
@@ -89,33 +126,74 @@ BestOutput ranked(float value, int64_t output) {
   return {value, std::isnan(value) ? BestOutput::kNaN : (is_none ? BestOutput::kNone : output)};
 }
 
+/// The best of `best` and the values of outputs from `first` on.
+template <typename T>
+void find_best(const Pack<T>& values, int64_t first, int64_t count, BestOutput& best) {
+  T rounded[kBlock<T>];
+  std::fill_n(rounded, kBlock<T>, -std::numeric_limits<T>::infinity());
+  store<T>(values, rounded, count);
+  const float largest = at::vec::vec_reduce_all<float>(
+      [](const auto& a, const auto& b) { return at::vec::maximum(a, b); },
+      load<T>(rounded, kBlock<T>));
+  if (best.output != BestOutput::kNone && largest <= best.value) {
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    best = std::max(best, ranked(to_float(rounded[i]), first + i));
+  }
+}
+
+/// All rows with `count` rows of weights. A single row takes weights one row after the other, as
+/// memory is fastest in one stream; of more rows, four and two outputs share what is loaded.
+template <typename T>
+void multiply_block(const SkinnyLinearTask& task, const T* weights, int64_t count,
+                    float* products) {
+  const SkinnyLinearArguments& a = task.arguments;
+  constexpr int kRows = 4, kOutputs = 2;
+  const int64_t whole_rows = a.rows / kRows * kRows, whole = count / kOutputs * kOutputs;
+  const auto with = [&](auto rows, auto outputs, int64_t row, int64_t output) {
+    multiply<decltype(rows)::value, decltype(outputs)::value>(
+        task.x + row * a.columns, weights + output * a.weight_stride, a.weight_stride, a.columns,
+        products + row * kBlock<T> + output);
+  };
+  constexpr std::integral_constant<int, 1> kOne;
+  for (int64_t output = 0; output < count; ++output) {
+    if (output % kOutputs == 0 && output < whole) {
+      for (int64_t row = 0; row < whole_rows; row += kRows) {
+        with(std::integral_constant<int, kRows>(), std::integral_constant<int, kOutputs>(), row,
+             output);
+      }
+    }
+    for (int64_t row = output < whole ? whole_rows : 0; row < a.rows; ++row) {
+      with(kOne, kOne, row, output);
+    }
+  }
+}
+
 template <typename T>
 void linear_outputs(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
   const SkinnyLinearArguments& a = task.arguments;
   const auto* const weight = static_cast<const T*>(a.weight);
   const auto* const bias = static_cast<const T*>(a.bias);
   const auto* const residual = static_cast<const T*>(a.residual);
-  float sums[kMaxSkinnyRows];
-  for (int64_t output = begin; output < end; ++output) {
-    const T* const weights = weight + output * a.weight_stride;
-    int64_t row = 0;
-    for (; row + kRowsTogether <= a.rows; row += kRowsTogether) {
-      dot<kRowsTogether>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride,
-                         sums + row);
-    }
-    for (; row < a.rows; ++row) {
-      dot<1>(task.x + row * a.columns, weights, a.columns, kRowsAhead * a.weight_stride,
-             sums + row);
-    }
-    for (row = 0; row < a.rows; ++row) {
-      const int64_t index = row * a.outputs + output;
-      const float sum = sums[row] + (bias ? to_float(bias[output]) : 0.0f);
-      const auto value = static_cast<T>(activated(sum, a.activation) +
-                                        (residual ? to_float(residual[index]) : 0.0f));
+  float products[kMaxSkinnyRows * kBlock<T>] = {};
+  for (int64_t first = begin; first < end; first += kBlock<T>) {
+    const int64_t count = std::min(kBlock<T>, end - first);
+    multiply_block(task, weight + first * a.weight_stride, count, products);
+    for (int64_t row = 0; row < a.rows; ++row) {
+      const int64_t index = row * a.outputs + first;
+      auto values = Pack<T>::loadu(products + row * kBlock<T>);
+      if (bias != nullptr) {
+        values = values + load<T>(bias + first, count);
+      }
+      values = activated(values, a.activation);
+      if (residual != nullptr) {
+        values = values + load<T>(residual + index, count);
+      }
       if (task.best != nullptr) {
-        task.best[row] = std::max(task.best[row], ranked(to_float(value), output));
+        find_best<T>(values, first, count, task.best[row]);
       } else {
-        static_cast<T*>(a.output)[index] = value;
+        store<T>(values, static_cast<T*>(a.output) + index, count);
       }
     }
   }
@@ -126,26 +204,38 @@ void normalise_rows(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
   const SkinnyLinearArguments& a = task.arguments;
   const auto* const norm_weight = static_cast<const T*>(a.norm_weight);
   const auto* const norm_bias = static_cast<const T*>(a.norm_bias);
+  const auto columns = static_cast<float>(a.columns);
   for (int64_t row = begin; row < end; ++row) {
     const T* const from = static_cast<const T*>(a.input) + row * a.columns;
-    float* const x = task.x + row * a.columns;
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < a.columns; ++i) {
-      x[i] = to_float(from[i]);
-      sum += x[i];
+    const auto mean_of = [&](const auto& map) {
+      return Pack<T>(warpfuse::WARPFUSE_ISA::sum_of<T>(a.columns, map) / columns);
+    };
+    const auto element = [&](int64_t i, int64_t n) { return load<T>(from + i, n); };
+    Pack<T> mean(0.0f), scale(1.0f), rest(0.0f);
+    if (a.norm == Norm::layer) {
+      mean = mean_of(element);
+      // What rounding left of it: far from zero, differences are exact and the mean is not.
+      rest = mean_of([&](int64_t i, int64_t n) { return element(i, n) - mean; });
     }
-    if (a.norm == Norm::none) {
-      continue;
+    const auto centred = [&](int64_t i, int64_t n) { return element(i, n) - mean - rest; };
+    if (a.norm != Norm::none) {
+      const Pack<T> square = mean_of([&](int64_t i, int64_t n) {
+        const Pack<T> x = centred(i, n);
+        return x * x;
+      });
+      scale = (square + Pack<T>(a.epsilon)).rsqrt();
     }
-    const auto columns = static_cast<double>(a.columns);
-    const double mean = a.norm == Norm::layer ? sum / columns : 0;
-    for (int64_t i = 0; i < a.columns; ++i) {
-      squares += (x[i] - mean) * (x[i] - mean);
-    }
-    const double scale = 1 / std::sqrt(squares / columns + a.epsilon);
-    for (int64_t i = 0; i < a.columns; ++i) {
-      const auto normalised = static_cast<float>((x[i] - mean) * scale);
-      x[i] = normalised * to_float(norm_weight[i]) + (norm_bias ? to_float(norm_bias[i]) : 0.0f);
+    float* const to = task.x + row * a.columns;
+    for (int64_t i = 0; i < a.columns; i += kPackSize<T>) {
+      const int64_t n = std::min(kPackSize<T>, a.columns - i);
+      Pack<T> x = centred(i, n) * scale;
+      if (norm_weight != nullptr) {
+        x = x * load<T>(norm_weight + i, n);
+      }
+      if (norm_bias != nullptr) {
+        x = x + load<T>(norm_bias + i, n);
+      }
+      x.store(to + i, static_cast<int>(n));
     }
   }
 }

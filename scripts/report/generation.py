@@ -7,7 +7,7 @@ from .tables import header_rows
 from .targets import MEASURES, Peers, over_baseline, prefill_over_baseline
 from .text import NOTHING, bandwidth, known_table, microseconds, percent, rate, table, times
 
-VARIANTS = ("baseline", "fused", "sdpa")
+VARIANTS = ("baseline", "fused", "sdpa", "steps")
 WORK = ["model", "dtype", ">batch", ">prompt"]
 
 
@@ -59,6 +59,7 @@ def speed_table(run: Generation, _peers: Peers) -> str:
     lines = [_speed_line(run, work, names) for work in dict.fromkeys(row.work for row in run.rows)]
     header = [*WORK, *(f">{name}" for name in VARIANTS), ">fused, no graph"]
     header += [*(f">{name}" for name in names), ">fused / baseline", "fused / fastest HF"]
+    header += [">steps / fastest other", "steps / fastest HF"]
     text = known_table(header, lines)
     missing = "; ".join(
         f"{peer.variant} on {' '.join(peer.work.cells)} ({peer.raw.get('reason', '')})"
@@ -73,23 +74,38 @@ def _speed_line(run: Generation, work: Work, names: list[str]) -> list[str]:
     ours = {name: run.find(work, name, graph) for name in VARIANTS}
     ungraphed = run.find(work, "fused", False) if graph else None
     theirs = run.theirs(work)
-    best, fused = max(theirs.values(), key=lambda peer: peer.p50, default=None), ours["fused"]
-    ahead = f"{times(fused.p50 / best.p50)} {best.variant}" if fused and best else NOTHING
+    best = max(theirs.values(), key=lambda peer: peer.p50, default=None)
+
+    def ahead(name: str) -> str:
+        row = ours[name]
+        return f"{times(row.p50 / best.p50)} {best.variant}" if row and best else NOTHING
+
     return [
         *work.cells,
         *(_spread(row) for row in (*ours.values(), ungraphed)),
         *(_spread(theirs.get(name)) for name in names),
         times(over_baseline(run, work, graph)),
-        ahead,
+        ahead("fused"),
+        times(_over_others(ours)),
+        ahead("steps"),
     ]
 
 
+def _over_others(ours: dict[str, Generated | None]) -> float | None:
+    """The rate of the variant steps over the best of the others."""
+    rates = {name: row.p50 for name, row in ours.items() if row and row.p50}
+    steps = rates.pop("steps", None)
+    return steps / max(rates.values()) if steps and rates else None
+
+
 def steps_table(run: Generation, _peers: Peers) -> str:
-    """A step of the fused variant: its time, and the floors below it."""
+    """A step of the variants of the plugin: its time, and the floors below it."""
     lines = [
         [
             *row.work.cells,
+            row.variant,
             microseconds(row.raw["latency_us"]["p50"]),
+            microseconds(row.raw["latency_us"].get("p95")),
             microseconds(row.raw.get("floor_us")),
             percent(row.floor_share),
             str(row.raw.get("kernels_per_token") or NOTHING),
@@ -97,10 +113,10 @@ def steps_table(run: Generation, _peers: Peers) -> str:
             microseconds(row.raw.get("host_us_per_token")),
         ]
         for row in run.rows
-        if row.variant == "fused" and row.raw.get("latency_us")
+        if row.variant in ("fused", "steps") and row.raw.get("latency_us")
         and row.graph == (run.raw["device"].get("type") == "cuda")
     ]
-    header = [">p50 us", ">floor us", ">floor share", ">kernels", ">softmax", ">host us"]
+    header = ["variant", ">p50 us", ">p95 us", ">floor us", ">floor share", ">kernels", ">softmax", ">host us"]
     return known_table([*WORK, *header], lines)
 
 
@@ -111,6 +127,25 @@ def prefill_table(run: Generation, _peers: Peers) -> str:
         cells = (_spread(run.prefill(work, name), microseconds) for name in VARIANTS)
         lines.append([*work.cells, *cells, times(prefill_over_baseline(run, work))])
     return known_table([*WORK, *(f">{name} ms" for name in VARIANTS), ">fused / baseline"], lines)
+
+
+def decode_table(run: Generation) -> str:
+    """What docs/operators/decode.md shows: rates, and times of prompts; the best of ours is bold."""
+    works = [(work, ", tokens/s", lambda rate: f"{rate:,.0f}", True) for work in dict.fromkeys(row.work for row in run.rows)]
+    works += [(work, ", ms", lambda ms: f"{ms:.2f}", False) for work in dict.fromkeys(row.work for row in run.prefills)]
+    peers = list(dict.fromkeys(peer.variant for peer in run.peers))
+    lines = []
+    for work, unit, text, is_rate in works:
+        found = {name: run.find(work, name, True) if is_rate else run.prefill(work, name) for name in VARIANTS}
+        values = {name: row.p50 for name, row in found.items() if row and row.p50}
+        best = (max if is_rate else min)(values.values(), default=None)
+        cells = [text(values[name]) if name in values else NOTHING for name in VARIANTS]
+        cells = [f"**{cell}**" if values.get(name) == best else cell for name, cell in zip(VARIANTS, cells, strict=True)]
+        theirs = run.theirs(work) if is_rate else {}
+        cells += [text(theirs[name].p50) if name in theirs else NOTHING for name in peers]
+        size = f"batch {work.batch}, prompt {work.prompt}" if is_rate else f"prefill {work.batch} x {work.prompt}"
+        lines.append([f"{work.model} {work.dtype}, {size}{unit}", *cells])
+    return known_table(["model", *(f">{name}" for name in (*VARIANTS, *peers))], lines)
 
 
 def accuracy_table(run: Generation, _peers: Peers) -> str:

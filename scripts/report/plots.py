@@ -166,7 +166,7 @@ def roofline_plot(bench: Bench, peers: Peers) -> Figure:
 
 def generation_plot(run: Generation) -> Figure:
     """Tokens per second of distilgpt2 at batch 1: ours with a graph and without, and Hugging Face's."""
-    ours = {"fused": True, "baseline": True, "sdpa": True, "fused, no graph": False}
+    ours = {"steps": True, "fused": True, "baseline": True, "sdpa": True, "fused, no graph": False}
     panels: dict[str, dict[str, float]] = {}
     for dtype in ("float16", "float32"):
         work = Work("distilgpt2", dtype, 1, 32, "")

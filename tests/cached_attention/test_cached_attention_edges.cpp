@@ -1,7 +1,8 @@
 // cached_attention_softmax: positions outside the cache, infinities and NaN, empty tensors,
-// gradients, Meta.
+// gradients, autocast, Meta.
 
 #include "support/attention_call.h"
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/errors.h"
@@ -147,4 +148,26 @@ TEST_CASE("Meta attention has a shape, and strides", "[cached_attention][meta]")
   CHECK(meta.sizes() == output.sizes());
   CHECK(meta.strides() == output.strides());
   CHECK(meta.scalar_type() == at::kHalf);
+}
+
+WARPFUSE_DEVICE_TEST("under autocast queries, keys and values take the cache's dtype",
+                     "[autocast][cached_attention]") {
+  for (const at::ScalarType dtype : kCacheDtypes) {
+    const AttentionCall call =
+        random_attention({.batch = 2, .tokens = 3, .slots = 24}, dtype, device);
+    AttentionCall before = call, mixed = call;
+    before.cache = call.cache.clone();
+    mixed.cache = call.cache.clone();
+    const at::Tensor expected = before.run();
+    mixed.query = call.query.to(at::kFloat);
+    mixed.key = call.key.to(at::kFloat);
+    if (dtype != at::kFloat) {
+      CHECK(error_of([&] { mixed.run(); }).find("value: expected") != std::string::npos);
+    }
+    const Autocast autocast(device.type(), at::kBFloat16);
+    const at::Tensor output = mixed.run();
+    CHECK(output.scalar_type() == dtype);
+    CHECK(output.equal(expected));
+    CHECK(mixed.cache.nan_to_num().equal(before.cache.nan_to_num()));
+  }
 }

@@ -108,8 +108,7 @@ TEST_CASE("all runs each operator that takes the shape", "[bench]") {
                                  "log_softmax forward 2x3x4@1 float32 none",
                                  "dropout_softmax forward 2x3x4@1 float32 none",
                                  "softmax_dropout forward 2x3x4@1 float32 none"});
-  CHECK(texts(request("all", "2x3x4")).back() ==
-        "linear_dropout_softmax forward 2x3x4 float32 none");
+  CHECK(texts(request("all", "2x3x4")).back() == "linear_argmax forward 2x3x4 float32 none");
 }
 
 TEST_CASE("levels are ms_deform_attn's, whose rows may have points from all of the image",
@@ -198,9 +197,11 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
   CHECK(refusal(request("softmin", "basic")) ==
         "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob, "
         "dropout_softmax, softmax_dropout, linear_dropout_softmax, ms_deform_attn, "
-        "ms_deform_attn_uniform or all, got 'softmin'");
+        "ms_deform_attn_uniform, norm_linear, norm_linear_gelu, linear_residual, "
+        "cached_attention_softmax, linear_argmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, or sizes such as "
+        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes "
+        "such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));
   CHECK(refusal(request("scaled_masked_softmax", "64")).ends_with("got '64'"));
@@ -234,7 +235,15 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
   CHECK(refusal(bad).starts_with("2: --mask: expected a list of none, causal,"));
   bad.masks = "causal";
   bad.op = "softmax";
-  CHECK(refusal(bad) == "2: --mask: only scaled_masked_softmax takes a mask, not softmax");
+  CHECK(refusal(bad) == "2: --mask: expected none for softmax, got 'causal'");
   bad.masks = "none";
   CHECK_FALSE(texts(bad).empty());
+  bad = request("cached_attention_softmax", "2x3x1x8x16");
+  bad.masks = "none,causal";
+  CHECK(refusal(bad) ==
+        "2: --mask: expected none, positions for cached_attention_softmax, got 'causal'");
+  bad.masks = "positions";
+  CHECK(texts(bad).size() == 1);
+  bad.dtypes = "float64";
+  CHECK(refusal(bad) == "2: --dtype: cached_attention_softmax takes no float64");
 }

@@ -41,7 +41,10 @@ void as_it_is(Outputs&) {}
 
 // Puts a number in place of the last element, or multiplies it.
 auto last_is(double value) {
-  return [value](Outputs& o) { o.result = o.result.clone(), o.result.view(-1)[-1] = value; };
+  return [value](Outputs& o) {
+    o.result = o.result.clone(at::MemoryFormat::Contiguous);
+    o.result.view(-1)[-1] = value;
+  };
 }
 auto last_times(double factor) {
   return [factor](Outputs& o) { o.result = o.result.clone(), o.result.view(-1)[-1] *= factor; };
@@ -181,6 +184,53 @@ TEST_CASE("each result of ms_deform_attn is checked", "[bench]") {
   }
 }
 
+TEST_CASE("the parts of a decode step are checked", "[bench]") {
+  const auto* op = GENERATE("norm_linear", "norm_linear_gelu", "linear_residual");
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16);
+  CAPTURE(op, dtype);
+  const Variant tested = variant(row(op, Direction::forward, "3x20x33", dtype), "aten");
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, last_is(kNan)));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result * 1.3; }));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.t(); }));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.to(at::kDouble); }));
+}
+
+TEST_CASE("another token than that of the largest logit is seen", "[bench]") {
+  const Case c = row("linear_argmax", Direction::forward, "3x20x33", at::kFloat);
+  const Variant tested = variant(c, "aten");
+  CHECK(passes(tested, as_it_is));
+  for (const int64_t wrong : {-1, -2, 33}) {
+    CHECK_FALSE(passes(tested, last_is(static_cast<double>(wrong))));
+  }
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = (o.result + 1) % 33; }));
+  // A row with a NaN has no largest one, which is -1 for the plugin.
+  const Setup special{.device = at::kCPU,
+                      .scores = [](const at::Tensor& x) { x.normal_().view({-1})[0] = kNan; }};
+  const Variant plugin = variant(c, "warpfuse", special);
+  const Outputs tokens = variant(c, "aten", special).call(0);
+  CHECK_FALSE(plugin.error(tokens) <= plugin.tolerance);
+  CHECK(variant(c, "aten", special).error(tokens) <= plugin.tolerance);
+  tokens.result[0] = -1;
+  CHECK(plugin.error(tokens) <= plugin.tolerance);
+}
+
+TEST_CASE("attention over a cache is checked, and what it wrote", "[bench]") {
+  const auto* shape = GENERATE("2x3x1x9x8", "2x3x6x6x8", "3x2x4x9x8");
+  const auto mask = GENERATE(Mask::none, Mask::positions);
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16);
+  CAPTURE(shape, dtype);
+  const Case c = row("cached_attention_softmax", Direction::forward, shape, dtype, mask);
+  const std::vector<Variant> all = c.op->variants(c, {.device = at::kCPU});
+  const Variant& alone = all[2];
+  CHECK_FALSE(passes(alone, as_it_is));  // the cache lacks the new keys and values
+  CHECK(passes(all[1], as_it_is));
+  CHECK(passes(alone, as_it_is));
+  CHECK_FALSE(passes(alone, last_is(kNan)));
+  CHECK_FALSE(passes(alone, [](Outputs& o) { o.result = o.result * 1.3; }));
+  CHECK_FALSE(passes(alone, [](Outputs& o) { o.result = o.result.to(at::kDouble); }));
+}
+
 TEST_CASE("rows of NaN and infinity, of one column and without elements are checked", "[bench]") {
   const auto* op = GENERATE("softmax", "log_softmax", "dropout_softmax", "scaled_masked_softmax");
   const Shape shape = GENERATE(Shape{{4, 9}}, Shape{{4, 1}}, Shape{{0, 9}});
@@ -194,7 +244,7 @@ TEST_CASE("rows of NaN and infinity, of one column and without elements are chec
                           scores[2][0] = std::numeric_limits<double>::infinity();
                         }
                       }};
-  const char* name = c.op->masks ? "chain" : "aten";
+  const char* name = c.op->masks.empty() ? "aten" : "chain";
   CHECK(check(variant(c, name, special), kPlainly).status == Checked::Status::ok);
 }
 
@@ -272,6 +322,14 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == int64_t{4} * (105 + 20));
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
   CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));
+  // The same and two vectors of a norm; a residual; tokens in place of results.
+  CHECK(least("norm_linear", forward, "3x5x7", Mask::none) == 2 * (57 + 10 + 21));
+  CHECK(least("linear_residual", forward, "3x5x7", Mask::none) == 2 * (57 + 2 * 21));
+  CHECK(least("linear_argmax", forward, "3x5x7", Mask::none) == 2 * (57 + 10) + 24);
+  // 2 tokens of 24 channels: 6 tensors of theirs, and two of the 8 slots before each.
+  const char* step = "2x3x1x9x8";
+  CHECK(least("cached_attention_softmax", forward, step, Mask::none) == 48 * (12 + 32) + 16);
+  CHECK(least("cached_attention_softmax", forward, step, Mask::positions) == 48 * (12 + 16) + 16);
   // Levels of 39 pixels with 2 heads of 8 channels; 5 queries of 3 points on each.
   const int64_t value = int64_t{39} * 16 * 2, points = int64_t{60} * 12, output = int64_t{80} * 2;
   const char* levels = "1x5x2x8x3/6x4/3x5";

@@ -268,8 +268,8 @@ class Errors(HostTestCase):
     def test_usage(self):
         cases = {
             (): "expected OPERATOR (see --help)",
-            ("softmin",): "ms_deform_attn, ms_deform_attn_uniform or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, or sizes",
+            ("softmin",): "cached_attention_softmax, linear_argmax or all, got 'softmin'",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes",
             ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
             ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "method_graph.h"
+#include "plugin_under_test.h"
 #include "runtime/load/graph_passes.h"
 #include "support/catch.h"
 
@@ -89,4 +90,36 @@ TEST_CASE("other dtypes stay as they are", "[packed-weights]") {
   warpfuse::host::pack_weights(module);
   CHECK(run(module, "forward").equal(expected));
   CHECK(count_nodes(module, "forward", "mkldnn::_linear_pointwise") == 0);
+}
+
+TEST_CASE("weights that the plugin reads are not packed beside it", "[packed-weights]") {
+  load_plugin_under_test();
+  const auto make = [] {
+    at::manual_seed(2);
+    jit::Module module = layer(at::randn({6, 6}), at::randn({6}));
+    module.define("def decode(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
+    module.define(R"(
+def prefill(self, x):
+    return torch.linear(x, self.weight, self.bias) + torch.addmm(self.bias, x, self.weight.t())
+)");
+    // TorchScript's parser knows no operators of libraries.
+    const auto graph = jit::toGraphFunction(module.get_method("decode").function()).graph();
+    jit::Node* const linear = graph->outputs()[0]->node();
+    const jit::WithInsertPoint here(linear);
+    graph->registerOutput(
+        graph->insert(c10::Symbol::fromQualString("warpfuse::linear_residual"),
+                      {linear->input(0), linear->input(1), linear->input(2), linear->input(0)}));
+    graph->eraseOutput(0);
+    return module;
+  };
+  jit::Module module = make();
+  warpfuse::host::pack_weights(module);
+  for (const char* method : {"decode", "prefill"}) {
+    INFO(method);
+    const at::Tensor x = at::ones({2, 6});
+    CHECK(at::allclose(run_method(module, method, x), run_method(make(), method, x), 1e-5, 1e-5));
+  }
+  CHECK(count_nodes(module, "prefill", "mkldnn::_linear_pointwise") == 2);
+  CHECK(module.attr("weight").toTensor().numel() == 36);
+  CHECK_FALSE(module.hasattr("packed_weight_0"));
 }

@@ -70,6 +70,23 @@ class Pages(ReportCase):
         self.maxDiff = None
         self.assertEqual(page, GOLDEN.read_text(encoding="utf-8"))
 
+    def test_the_table_of_decode_steps(self):
+        self.write(made_up.generation(), "nvidia-h200-steps.json")
+        self.write(made_up.hugging_face(), "nvidia-h200-steps-peers.json")
+        path = self.docs / "operators" / "decode.md"
+        path.parent.mkdir()
+        path.write_text("# Decode\n\n| model | old |\n|---|--:|\n| a | 1 |\n\nafter\n", encoding="utf-8")
+        expected = (
+            "# Decode\n\n| model | baseline | fused | sdpa | steps | hf static+compile |\n|---|--:|--:|--:|--:|--:|\n"
+            "| distilgpt2 float16, batch 1, prompt 32, tokens/s | 2,500 | 2,850 | 2,900 | **5,800** | 580 |\n"
+            "| distilgpt2 float16, prefill 8 x 1024, ms | 13.00 | **10.00** | – | – | – |\n\nafter\n"
+        )
+        for _ in range(2):
+            self.report("--docs", self.docs, "decode")
+            self.assertEqual(path.read_text(encoding="utf-8"), expected)
+        path.write_text("no table\n", encoding="utf-8")
+        self.assertIn("has no table of models", self.report("--docs", self.docs, "decode", code=2))
+
     def test_check_sees_an_edit_and_changes_nothing(self):
         page = self.page()
         self.report("--docs", self.docs, "--check")

@@ -12,32 +12,12 @@
 
 #ifdef WARPFUSE_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "support/captured.h"
+
 namespace {
-
-/// A captured call, and what it returned.
-class Captured {
- public:
-  template <typename Call>
-  explicit Captured(const Call& call) {
-    call();  // warm up
-    graph_.capture_begin();
-    output_ = call();
-    graph_.capture_end();
-  }
-  const at::Tensor& replay() {
-    output_.fill_(-7);
-    graph_.replay();
-    return output_;
-  }
-
- private:
-  at::cuda::CUDAGraph graph_;
-  at::Tensor output_;
-};
 
 /// Two blocks of a transformer with one head of 64 elements, on the operators of decode steps:
 /// 6 kernels, and the token.

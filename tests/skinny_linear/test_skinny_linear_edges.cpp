@@ -1,6 +1,7 @@
 // norm_linear, linear_residual and linear_argmax: empty tensors, NaN and infinities, gradients,
-// Meta.
+// autocast, Meta.
 
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/errors.h"
@@ -151,6 +152,32 @@ WARPFUSE_DEVICE_TEST("linear layers for inference have no gradient", "[skinny_li
     CHECK(error.find(norm.empty() ? "warpfuse::linear_residual" : "warpfuse::norm_linear") !=
           std::string::npos);
     CHECK_FALSE(call.argmax().requires_grad());
+  }
+}
+
+WARPFUSE_DEVICE_TEST("autocast gives all tensors of a linear layer its dtype",
+                     "[autocast][skinny_linear]") {
+  for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {
+    for (const std::string norm : {"", "layer", "rms"}) {
+      const LinearCall call = random_linear({3}, 64, 24, at::kFloat, device, norm);
+      LinearCall rounded = call, mixed = call;
+      for (at::Tensor LinearCall::* member :
+           {&LinearCall::input, &LinearCall::weight, &LinearCall::bias, &LinearCall::norm_weight,
+            &LinearCall::norm_bias, &LinearCall::residual}) {
+        at::Tensor& tensor = rounded.*member;
+        tensor = tensor.defined() ? tensor.to(cast) : tensor;
+      }
+      mixed.input = rounded.input;  // as a linear layer before it gives
+      const at::Tensor expected = rounded.run(), tokens = rounded.argmax();
+      CHECK(error_of([&] { mixed.run(); }).find("weight: expected") != std::string::npos);
+      const Autocast autocast(device.type(), cast);
+      for (const LinearCall& each : {call, mixed, rounded}) {
+        const at::Tensor output = each.run();
+        CHECK(output.scalar_type() == cast);
+        CHECK(output.equal(expected));
+        CHECK(each.argmax().equal(tokens));
+      }
+    }
   }
 }
 

@@ -25,6 +25,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 // A power of two, so that the chain's multiplication is exact.
 constexpr double kScale = 0.125;
+constexpr std::array kMasks{Mask::causal, Mask::padding, Mask::boolean, Mask::additive,
+                            Mask::positions};
 constexpr double kHiddenShare = 0.2;  // of a boolean mask
 constexpr int64_t kIndexBytes = sizeof(int64_t);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -90,7 +92,7 @@ void add_masks(std::vector<Set>& sets, const Case& c, const at::TensorOptions& o
 // The forward of a part of the scores, in double precision.
 at::Tensor forward(const Case& c, const Set& set, const at::Tensor& scores, const Part& part) {
   at::Tensor x = scores * kScale;
-  if (c.mask == Mask::additive) {
+  if (c.mask == Mask::additive && set.attn_mask) {
     x = x + part(*set.attn_mask).to(at::kDouble);
   }
   if (!set.hidden.defined()) {
@@ -259,7 +261,7 @@ constexpr Benchmark kScaledMaskedSoftmax{.name = "scaled_masked_softmax",
                                                const size_t rank = shape.sizes.size();
                                                return rank >= 2 && rank <= 4 && shape.dim == -1;
                                              },
-                                         .masks = true,
+                                         .masks = kMasks,
                                          .operators = operators,
                                          .bytes = bytes,
                                          .variants = variants};

@@ -12,6 +12,9 @@ extern const Benchmark kFusedLogprob;                        // logprob.cpp
 extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;     // dropout.cpp
 extern const Benchmark kLinearDropoutSoftmax;                // linear_dropout.cpp
 extern const Benchmark kMsDeformAttn, kMsDeformAttnUniform;  // ms_deform_attn.cpp
+extern const Benchmark kCachedAttentionSoftmax;              // cached_attention.cpp
+extern const Benchmark kNormLinear, kNormLinearGelu, kLinearResidual,
+    kLinearArgmax;  // decode_linear.cpp
 
 // In the order that the command line lists them.
 inline constexpr std::array kBenchmarks{&kSoftmax,
@@ -22,6 +25,11 @@ inline constexpr std::array kBenchmarks{&kSoftmax,
                                         &kSoftmaxDropout,
                                         &kLinearDropoutSoftmax,
                                         &kMsDeformAttn,
-                                        &kMsDeformAttnUniform};
+                                        &kMsDeformAttnUniform,
+                                        &kNormLinear,
+                                        &kNormLinearGelu,
+                                        &kLinearResidual,
+                                        &kCachedAttentionSoftmax,
+                                        &kLinearArgmax};
 
 }  // namespace warpfuse::host::bench

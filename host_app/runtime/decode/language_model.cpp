@@ -12,6 +12,7 @@
 #include "runtime/load/graph_passes.h"
 #include "runtime/load/model.h"
 #include "runtime/load/rewriting.h"
+#include "runtime/load/weight_memory.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -150,6 +151,9 @@ LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool
     rewrite_loaded(module, bundle.folder.string(), device, language_model_arguments());
   }
   apply_passes(module, device);
+  if (device.is_cpu()) {
+    settle_weights(module);
+  }
   return model;
 }
 

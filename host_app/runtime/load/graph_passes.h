@@ -21,7 +21,8 @@ void keep_arguments(torch::jit::Module& module);
 
 // Replaces CPU float32 linear and addmm by oneDNN's with prepacked weights, and frees weights that
 // are no longer read: on processors that MKL does not favour a decode step takes a third of the
-// time. Does nothing if libtorch has no oneDNN.
+// time. Weights that operators of the plugin read too are not packed. Does nothing if libtorch has
+// no oneDNN.
 void pack_weights(torch::jit::Module& module);
 
 // Fuses into a layer's matmul what follows it, which saves a kernel each on a GPU:

@@ -77,7 +77,10 @@ std::optional<Matmul> matmul_of(jit::Node* node) {
     return Matmul{node->input(0), node->input(1), node->input(2), false};
   }
   if (node->kind() == c10::aten::addmm && is_one(node->input(3)) && is_one(node->input(4))) {
-    return Matmul{node->input(1), node->input(2), node->input(0), true};
+    jit::Node* const weight = node->input(2)->node();
+    const bool turned = weight->kind() == c10::aten::t;
+    return Matmul{node->input(1), turned ? weight->input() : node->input(2), node->input(0),
+                  !turned};
   }
   return std::nullopt;
 }
@@ -85,6 +88,21 @@ std::optional<Matmul> matmul_of(jit::Node* node) {
 class Packer {
  public:
   explicit Packer(jit::Module& module) : module_(module) {}
+
+  // Weights that the plugin's operators read stay as they are, and oneDNN reads them so too: a
+  // packed copy beside them would double the memory, for the sake of prompts alone.
+  void keep_plain(const jit::Graph& graph) {
+    for (const jit::Node* node : graph.nodes()) {
+      if (node->kind().is_aten() || node->kind().is_prim()) {
+        continue;
+      }
+      for (const jit::Value* input : node->inputs()) {
+        if (const std::optional<Source> source = source_of(input, module_)) {
+          plain_.insert(source->tensor.unsafeGetTensorImpl());
+        }
+      }
+    }
+  }
 
   void change(jit::Graph& graph) {
     const std::vector<jit::Node*> nodes(graph.nodes().begin(), graph.nodes().end());
@@ -146,8 +164,11 @@ class Packer {
 
   void replace(jit::Graph& graph, jit::Node* node, const Matmul& matmul, const Source& weight) {
     const jit::WithInsertPoint here(node);
+    const bool is_plain =
+        !matmul.transposed && plain_.contains(weight.tensor.unsafeGetTensorImpl());
     jit::Value* const packed =
-        graph.insertGetAttr(graph.inputs()[0], packed_name(weight, matmul.transposed));
+        is_plain ? matmul.weight
+                 : graph.insertGetAttr(graph.inputs()[0], packed_name(weight, matmul.transposed));
     jit::Value* const no_scalars =
         graph.insertNode(graph.createList(c10::OptionalType::create(c10::NumberType::get()), {}))
             ->output();
@@ -162,7 +183,7 @@ class Packer {
   jit::Module& module_;
   std::map<std::pair<const void*, bool>, std::string> names_;
   std::vector<Source> packed_;
-  std::set<const void*> read_;
+  std::set<const void*> read_, plain_;
 };
 
 bool has_onednn() {
@@ -179,6 +200,8 @@ void pack_weights(jit::Module& module) {
   }
   const c10::InferenceMode off(false);
   Packer packer(module);
+  change_methods(module,
+                 [&](const std::shared_ptr<jit::Graph>& graph) { packer.keep_plain(*graph); });
   change_methods(module, [&](const std::shared_ptr<jit::Graph>& graph) { packer.change(*graph); });
   packer.free_unread();
 }

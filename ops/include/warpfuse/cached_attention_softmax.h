@@ -27,7 +27,8 @@ namespace warpfuse {
 /// window     not negative; 0: none
 ///
 /// Returns [B, H, T, D] which lies as [B, T, H, D] in memory, so that the heads of a token are one
-/// row for the layer behind. It has no gradient: to differentiate it is an error.
+/// row for the layer behind. It has no gradient: to differentiate it is an error. Under autocast
+/// query, key and value take the cache's dtype, whichever autocast has.
 ///
 /// A position past the cache is an error on the CPU, before anything is written. A GPU reads
 /// positions without the host: there such a token is not written, and sees all slots. In a chain of

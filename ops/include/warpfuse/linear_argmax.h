@@ -24,6 +24,7 @@ namespace warpfuse {
 ///
 /// Returns [..], int64: the lowest index among the largest outputs after rounding to the input's
 /// dtype, or -1 for a row whose outputs hold a NaN or are all -inf. It has no gradient.
+/// Autocast gives all tensors its dtype.
 ///
 /// Which rows are one kernel, and when a chain in a CUDA graph reads its weights:
 /// warpfuse/norm_linear.h. For rows that go to ATen, out is at most 2^20

@@ -14,7 +14,8 @@ namespace warpfuse {
 /// bias      [out] or none
 /// residual  [.., out]; it is only read
 ///
-/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error.
+/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error. Autocast
+/// gives all tensors its dtype.
 ///
 /// Which rows are one kernel with one rounding, and when a chain in a CUDA graph reads its weights:
 /// warpfuse/norm_linear.h.

@@ -22,7 +22,8 @@ namespace warpfuse {
 /// eps          not negative
 /// activation   "none", "gelu" (with the error function) or "gelu_tanh"
 ///
-/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error.
+/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error. Autocast
+/// gives all tensors its dtype.
 ///
 /// Up to 16 rows are one kernel, which computes in float32 and rounds once, at the end; in half
 /// precision a GPU also rounds weight * norm_weight, which must stay below 65504 in float16. More
