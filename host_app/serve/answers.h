@@ -7,7 +7,7 @@
 
 #include "runtime/text/tokenizer.h"
 #include "serve/api_error.h"
-#include "serve/pieces.h"
+#include "serve/choice_texts.h"
 
 namespace warpfuse::host {
 
