@@ -9,7 +9,7 @@ from .text import microseconds, rate, table, times
 SERVE = "warpfuse-serve-1"
 BEGIN = "<!-- Written by scripts/report.py serve. -->"
 END = "<!-- End of what it writes. -->"
-# (clients, whether streamed): the least part of generate's tokens per second.
+# Of a GPU. (clients, whether streamed): the least part of generate's tokens per second.
 TARGETS = {(clients, stream): 0.75 if stream else 0.9 for clients in (32, 128) for stream in (False, True)}
 FIRST_TOKEN_MS, BETWEEN_MS, BETWEEN_RATIO = 2.0, 1.0, 3.0
 
@@ -25,8 +25,8 @@ def device_name(run: dict[str, Any]) -> str:
     return f"{run['cores']['server']} CPU cores" if run["device"]["type"] == "cpu" else run["device"]["name"]
 
 
-def _mark(value: float, target: float | None, least: bool) -> str:
-    if target is None:
+def _mark(run: dict[str, Any], value: float, target: float | None, least: bool) -> str:
+    if target is None or run["device"]["type"] == "cpu":
         return ""
     return " ✓" if (value >= target if least else value <= target) else " ✗"
 
@@ -42,8 +42,8 @@ def rows_table(run: dict[str, Any]) -> str:
         cells = [str(clients), rate(whole["generate_tokens_per_s"])]
         for row in (whole, stream):
             part = row["tokens_per_s"] / row["generate_tokens_per_s"]
-            target = TARGETS.get((clients, row["stream"])) if run["device"]["type"] != "cpu" else None
-            cells += [rate(row["tokens_per_s"]), times(part) + _mark(part, target, least=True)]
+            target = TARGETS.get((clients, row["stream"]))
+            cells += [rate(row["tokens_per_s"]), times(part) + _mark(run, part, target, least=True)]
         cells += [microseconds(whole["latency_ms"]["p50"]), microseconds(whole["latency_ms"]["p99"])]
         lines.append(cells)
     header = [">clients", ">generate, tokens/s", ">in one piece", ">of generate", ">streamed", ">of generate",
@@ -56,7 +56,7 @@ def sentences(run: dict[str, Any]) -> str:
     said = []
     if first := run["first_token"]:
         ours, theirs = first["ms"]["p50"], first["generate_ms"]["p50"]
-        mark = _mark(ours, theirs + FIRST_TOKEN_MS, least=False)
+        mark = _mark(run, ours, theirs + FIRST_TOKEN_MS, least=False)
         said.append(f"A lone request has its first token after {microseconds(ours)} ms (generate: {microseconds(theirs)}){mark}.")
     if long := run["between_tokens"]:
         spread = long["between_tokens_ms"]
