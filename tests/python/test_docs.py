@@ -23,6 +23,7 @@ OPERATORS = sorted((DOCS / "operators").glob("*.md"))
 INSTALLED = "/opt/warpfuse/lib/libwarpfuse.so"
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from report import serving
 from report.generation import decode_table
 from report.run import Bench, Generation
 from report.text import microseconds, percent, times
@@ -156,6 +157,10 @@ class Figures(unittest.TestCase):
         run = Generation.load(DOCS / "benchmarks" / "nvidia-h200-steps.json")
         page = (DOCS / "operators" / "decode.md").read_text(encoding="utf-8")
         self.assertIn(f"\n{decode_table(run)}\n\n", page, "run scripts/report.py decode")
+
+    def test_server(self):
+        page = (DOCS / "serve.md").read_text(encoding="utf-8")
+        self.assertEqual(serving.with_block(page, serving.block(DOCS)), page)
 
     def test_where_it_is_slower_than_aten_is_named(self):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]

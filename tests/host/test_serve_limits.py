@@ -1,0 +1,110 @@
+"""`warpfuse serve` at its limits: full queues, clients that are slow or go away, a model that fails, and the end."""
+
+import concurrent.futures
+import random
+import signal
+import time
+import unittest
+
+from cli_bundles import cycle, fused, undefined
+from host_program import HostTestCase
+from serve_client import Server, generated, read_all
+
+
+class Limits(HostTestCase):
+    def test_closed_connections_free_their_rows(self):
+        server = Server(fused, "--batch", "1", "--queue", "2")
+        # n keeps the row in use for long: a choice after the other.
+        long = {"prompt": "x", "max_tokens": 250, "n": 128, "temperature": 0}
+        self.assertEqual(server.metric("rows_in_use"), 0)
+        for stream in (False, True):
+            running = server.post(long | {"stream": stream})
+            server.wait_for("rows_in_use", 1)
+            queued = server.post(long | {"stream": stream})
+            server.wait_for("queue_length", 2)
+            response, data = server.request("POST", "/v1/completions", {"prompt": "x"})
+            self.assertEqual((response.status, response.headers["Retry-After"]), (429, "1"), data)
+            queued.close()
+            server.wait_for("queue_length", 1)
+            running.close()
+            server.wait_for("queue_length", 0)
+            server.wait_for("rows_in_use", 0)
+        self.assertEqual(server.metric('requests_total{outcome="cancelled"}'), 4)
+        self.assertEqual(server.metric('requests_total{outcome="refused"}'), 2)
+        self.assertEqual(server.end(), (0, b""))
+
+    def test_a_reader_that_reads_nothing_holds_nobody(self):
+        server = Server(cycle, "--batch", "2")
+        sleepers = [server.post({"prompt": "x", "max_tokens": 250, "n": 40, "stream": True, "temperature": 0}) for _ in range(4)]
+        self.assertEqual(len(server.texts(prompt="x", max_tokens=5, temperature=0)), 1)
+        for sleeper in sleepers:
+            sleeper.close()
+        self.assertEqual(server.end(), (0, b""))
+
+    def test_slow_senders_are_dropped(self):
+        server = Server(cycle, "--timeout-s", "1")
+        connection = server.send(b"POST /v1/completions HTTP/1.1\r\nHost: local")
+        start = time.monotonic()
+        for _ in range(3):
+            time.sleep(0.4)
+            try:
+                connection.sendall(b"h")
+            except ConnectionError:
+                break
+        self.assertNotIn(b"200 OK", read_all(connection))
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(server.end(), (0, b""))
+
+    def test_a_nan_fails_its_request_alone(self):
+        server = Server(undefined)
+        for _ in range(2):
+            status, answer = server.complete(prompt="x", max_tokens=9, temperature=0)
+            self.assertEqual((status, answer["error"]["message"]), (500, "the model gave a NaN logit"))
+        self.assertEqual(server.end(), (0, b""))
+
+    def test_sigterm_lets_requests_end(self):
+        server = Server(fused)
+        connection = server.post({"prompt": "x", "max_tokens": 200, "n": 4, "temperature": 0}, "Connection: close\r\n")
+        server.wait_for("rows_in_use", 4)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertIn(b'"completion_tokens":800', read_all(connection))
+        self.assertEqual(server.process.wait(30), 0)
+        server.process.communicate()
+
+    def test_a_second_sigterm_ends_at_once(self):
+        server = Server(fused, "--batch", "1")
+        connection = server.post({"prompt": "x", "max_tokens": 250, "n": 128, "temperature": 0})
+        server.wait_for("rows_in_use", 1)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(5), 130)
+        server.process.communicate()
+        connection.close()
+
+
+class Vanishing(HostTestCase):
+    def test_clients_that_are_killed_at_random_points(self):
+        server = Server(fused, "--batch", "8")
+        expected = generated(fused, "Hello", "-n", 40)
+
+        def client(number):
+            draw = random.Random(number)
+            for _ in range(3):
+                if number % 2:
+                    texts = server.texts(prompt="Hello", max_tokens=40, temperature=0)
+                    self.assertEqual(texts, [expected])
+                    continue
+                connection = server.post({"prompt": "Hello", "max_tokens": 200, "stream": draw.random() < 0.5})
+                time.sleep(draw.random() * 0.2)
+                connection.close()
+
+        with concurrent.futures.ThreadPoolExecutor(64) as clients:
+            list(clients.map(client, range(64)))
+        server.wait_for("rows_in_use", 0)
+        server.wait_for("queue_length", 0)
+        self.assertEqual(server.end(), (0, b""))
+
+
+if __name__ == "__main__":
+    unittest.main()
