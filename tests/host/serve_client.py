@@ -1,5 +1,6 @@
 """A running `warpfuse serve` and its clients, for tests."""
 
+import atexit
 import http.client
 import json
 import os
@@ -19,6 +20,7 @@ class Server:
     def __init__(self, bundle, *arguments):
         command = [HOST, "serve", "-m", bundle, "--device", DEVICE, "--plugin", PLUGIN, "--port", "0", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        atexit.register(self.process.kill)  # where a test fails before it ends its server
         line = self.process.stdout.readline().decode()
         self.port = int(re.fullmatch(r"warpfuse: \S+ on http://[\d.]+:(\d+)\n", line)[1])
 
