@@ -127,6 +127,7 @@ ExitCode run_serve(int argc, const char* const* argv) {
                    .top_logprobs = std::min(kMaxServedLogprobs, model.spec().vocab_size),
                    .mixed = true},
                   runtime.get());
+  loop.prepare();
   Scheduler scheduler(model, tokenizer, end_tokens_of(model.spec(), tokenizer), loop, rows, queue);
 
   std::atomic<bool> ended = false;

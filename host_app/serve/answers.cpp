@@ -94,7 +94,7 @@ AnswerJson Answer::usage() const {
 }
 
 void Answer::add_prompt_logprobs(const Piece& piece, size_t& offset, AnswerJson& logprobs) const {
-  const auto prompt = job_.request.prompts[piece.choice / static_cast<size_t>(job_.request.n)];
+  const std::vector<int64_t>& prompt = job_.request.prompt_of(piece.choice);
   for (size_t i = 0; i < prompt.size(); ++i) {
     const std::string token = shown_token(tokenizer_.bytes(prompt[i]));
     logprobs["tokens"].push_back(token);
@@ -111,10 +111,11 @@ AnswerJson Answer::logprobs_of(const Piece& piece, size_t& offset) const {
     return nullptr;
   }
   AnswerJson logprobs = empty_logprobs();
-  if (job_.request.echo && piece.tokens.empty() && offset == 0) {
+  if (piece.echoes) {
     add_prompt_logprobs(piece, offset, logprobs);
   }
-  for (const Choice& choice : piece.tokens) {
+  if (piece.token) {
+    const Choice& choice = *piece.token;
     const std::string& bytes = tokenizer_.bytes(choice.id);
     logprobs["tokens"].push_back(shown_token(bytes));
     logprobs["token_logprobs"].push_back(choice.logprob);
@@ -134,19 +135,25 @@ AnswerJson Answer::logprobs_of(const Piece& piece, size_t& offset) const {
   return logprobs;
 }
 
-AnswerJson Answer::chunk(const Piece& piece) {
-  completion_tokens_ += static_cast<int64_t>(piece.tokens.size());
+AnswerJson Answer::choice_of(const Piece& piece) {
+  completion_tokens_ += piece.token ? 1 : 0;
   finished_ += piece.finish_reason ? 1 : 0;
-  AnswerJson result = head();
-  result["choices"] = {{{"text", piece.text},
-                        {"index", piece.choice},
-                        {"logprobs", logprobs_of(piece, said_[piece.choice].offset)},
-                        {"finish_reason", reason_of(piece)}}};
-  return result;
+  return {{"text", piece.text},
+          {"index", piece.choice},
+          {"logprobs", logprobs_of(piece, said_[piece.choice].offset)},
+          {"finish_reason", reason_of(piece)}};
+}
+
+std::string Answer::chunk(const Piece& piece) {
+  if (head_.empty()) {
+    head_ = dump(head());
+    head_.pop_back();
+  }
+  return head_ + ",\"choices\":[" + dump(choice_of(piece)) + "]}";
 }
 
 void Answer::add(const Piece& piece) {
-  const AnswerJson taken = chunk(piece)["choices"][0];
+  const AnswerJson taken = choice_of(piece);
   Said& said = said_[piece.choice];
   said.text += piece.text;
   said.finish_reason = taken["finish_reason"];

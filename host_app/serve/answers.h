@@ -7,7 +7,7 @@
 
 #include "runtime/text/tokenizer.h"
 #include "serve/api_error.h"
-#include "serve/job.h"
+#include "serve/pieces.h"
 
 namespace warpfuse::host {
 
@@ -22,8 +22,8 @@ class Answer {
  public:
   Answer(const Job& job, const Tokenizer& tokenizer, std::string model_name);
 
-  // The object that a stream sends for a piece.
-  AnswerJson chunk(const Piece& piece);
+  // What a stream sends for a piece: an object in one line.
+  std::string chunk(const Piece& piece);
   // Takes a piece of an answer that is sent as a whole.
   void add(const Piece& piece);
   AnswerJson whole() const;
@@ -40,6 +40,8 @@ class Answer {
   };
 
   AnswerJson head() const;
+  // Counts the piece.
+  AnswerJson choice_of(const Piece& piece);
   AnswerJson usage() const;
   AnswerJson logprobs_of(const Piece& piece, size_t& offset) const;
   void add_prompt_logprobs(const Piece& piece, size_t& offset, AnswerJson& logprobs) const;
@@ -49,6 +51,7 @@ class Answer {
   std::string model_name_;
   std::string id_;
   int64_t created_;
+  std::string head_;  // that all chunks share
   int64_t completion_tokens_ = 0;
   size_t finished_ = 0;
   std::vector<Said> said_;

@@ -118,16 +118,18 @@ ssize_t Connection::write(const char* data, size_t size) {
   const Clock::time_point deadline = Clock::now() + patience_;
   size_t sent = 0;
   while (sent < size) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0 || !wait_for(socket_, POLLOUT, left)) {
-      return -1;
-    }
     const ssize_t got = send(socket_, data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (got < 0 && errno != EAGAIN && errno != EINTR) {
+    if (got >= 0) {
+      sent += static_cast<size_t>(got);
+    } else if (errno == EAGAIN) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      if (left.count() <= 0 || !wait_for(socket_, POLLOUT, left)) {
+        return -1;
+      }
+    } else if (errno != EINTR) {
       return -1;
     }
-    sent += static_cast<size_t>(std::max<ssize_t>(got, 0));
   }
   return static_cast<ssize_t>(size);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,13 +14,12 @@
 
 namespace warpfuse::host {
 
-// News of one choice of a request.
-struct Piece {
+// What the model's thread says of one choice of a request.
+struct Event {
   size_t choice = 0;
-  std::string text = {};
-  std::vector<Choice> tokens = {};           // sampled; without the end token
+  std::optional<Choice> token = {};          // sampled; not the end token
   std::vector<double> prompt_logprobs = {};  // of the prompt's tokens but the first, where asked
-  std::optional<FinishReason> finish_reason = {};  // the choice's last piece
+  std::optional<FinishReason> finish_reason = {};  // the choice's last event
 };
 
 // A request on its way: its HTTP thread reads what the model's thread writes. What waits for a slow
@@ -29,53 +28,70 @@ class Job {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Job(CompletionRequest asked) : request(std::move(asked)) {}
+  explicit Job(CompletionRequest asked) : request(std::move(asked)), stopped_(request.choices()) {}
 
   const CompletionRequest request;
   const Clock::time_point created = Clock::now();
 
   // The model's thread.
-  void push(Piece piece) {
-    const std::scoped_lock lock(mutex_);
-    pieces_.push_back(std::move(piece));
-    changed_.notify_one();
+
+  // Whether anybody reads more of the choice.
+  bool wants(size_t choice) const {
+    return !cancelled_.load(std::memory_order_relaxed) &&
+           !failed_.load(std::memory_order_relaxed) &&
+           !stopped_[choice].load(std::memory_order_relaxed);
   }
+  // True: the reader waits for this, and somebody has to call wake().
+  bool push(Event event) {
+    const std::scoped_lock lock(mutex_);
+    finished_ += event.finish_reason ? 1 : 0;
+    events_.push_back(std::move(event));
+    return is_due() && !std::exchange(woken_, true);
+  }
+  void wake() { changed_.notify_one(); }
   void fail(std::string message) {
-    const std::scoped_lock lock(mutex_);
-    failure_ = std::move(message);
-    changed_.notify_one();
-  }
-  bool cancelled() const {
-    const std::scoped_lock lock(mutex_);
-    return cancelled_;
+    {
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::move(message);
+      failed_ = true;
+    }
+    wake();
   }
 
   // The HTTP thread.
-  std::optional<Piece> pop(std::chrono::milliseconds patience) {
+
+  // All that was said since the last call; nothing where nothing is due in time.
+  std::vector<Event> take(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, patience, [this] { return !pieces_.empty() || failure_; });
-    if (pieces_.empty()) {
-      return std::nullopt;
-    }
-    Piece piece = std::move(pieces_.front());
-    pieces_.pop_front();
-    return piece;
+    changed_.wait_for(lock, patience, [this] { return is_due(); });
+    woken_ = false;
+    return is_due() ? std::exchange(events_, {}) : std::vector<Event>();
   }
   std::optional<std::string> failure() const {
     const std::scoped_lock lock(mutex_);
     return failure_;
   }
-  void cancel() {
-    const std::scoped_lock lock(mutex_);
-    cancelled_ = true;
-  }
+  // The choice has said enough.
+  void stop(size_t choice) { stopped_[choice] = true; }
+  void cancel() { cancelled_ = true; }
 
  private:
+  // Whoever sends an answer as a whole reads it when it is there, unless its text decides the end.
+  bool is_due() const {
+    return failure_ ||
+           (request.stream || !request.stop_texts.empty() ? !events_.empty()
+                                                          : finished_ == request.choices());
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Piece> pieces_;
+  std::vector<Event> events_;
+  size_t finished_ = 0;
+  bool woken_ = false;  // since the reader looked
   std::optional<std::string> failure_;
-  bool cancelled_ = false;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> cancelled_ = false;
+  std::vector<std::atomic<bool>> stopped_;  // by choice
 };
 
 }  // namespace warpfuse::host

@@ -45,16 +45,11 @@ void Metrics::count_prompt_tokens(int64_t tokens) {
   prompt_tokens_ += tokens;
 }
 
-void Metrics::count_token(double seconds_since_last) {
+void Metrics::count_tokens(const Times& times) {
   const std::scoped_lock lock(mutex_);
-  ++tokens_;
-  token_.add(seconds_since_last);
-}
-
-void Metrics::count_first_token(double seconds) {
-  const std::scoped_lock lock(mutex_);
-  ++tokens_;
-  first_token_.add(seconds);
+  tokens_ += static_cast<int64_t>(times.first.size() + times.later.size());
+  std::ranges::for_each(times.first, [this](double seconds) { first_token_.add(seconds); });
+  std::ranges::for_each(times.later, [this](double seconds) { token_.add(seconds); });
 }
 
 std::string Metrics::text(const Gauges& gauges) const {

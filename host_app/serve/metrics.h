@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace warpfuse::host {
 
@@ -28,8 +29,13 @@ class Metrics {
   // Of a request: "ok", "error", "cancelled", or "refused".
   void count_request(const std::string& outcome);
   void count_prompt_tokens(int64_t tokens);
-  void count_token(double seconds_since_last);
-  void count_first_token(double seconds);
+  // Of the tokens of a step, in seconds: since the request, where they are the first ones, and
+  // since the token before.
+  struct Times {
+    std::vector<double> first;
+    std::vector<double> later;
+  };
+  void count_tokens(const Times& times);
 
   struct Gauges {
     int64_t queued;

@@ -170,6 +170,12 @@ std::vector<std::string> stop_texts_of(const Parameters& parameters) {
   return texts.get<std::vector<std::string>>();
 }
 
+// A random one, far from those of requests with a seed.
+int64_t random_stream() {
+  std::random_device device;
+  return int64_t{1} << 62 | int64_t{device()} << 30 | int64_t{device() >> 9} << 7;  // 128 choices
+}
+
 Sampling sampling_of_request(const Parameters& parameters) {
   Sampling sampling{.temperature = parameters.number("temperature", 1.0, 0.0, 2.0),
                     .top_k = parameters.integer("top_k", 0, 0, INT32_MAX),
@@ -179,13 +185,8 @@ Sampling sampling_of_request(const Parameters& parameters) {
   if (sampling.top_p == 0.0) {
     refuse("top_p", "a number above 0", 0.0);
   }
-  const bool has_seed = parameters.find("seed") != nullptr;
   sampling.seed = parameters.integer("seed", 0, 0, INT64_MAX);
-  if (!has_seed && sampling.temperature > 0) {
-    sampling.seed = std::random_device()();
-  }
-  // Greedy rows are drawn together, whatever else they ask for.
-  return sampling.temperature == 0.0 ? Sampling{} : sampling;
+  return sampling;
 }
 
 }  // namespace
@@ -234,6 +235,10 @@ CompletionRequest parse_completion(std::string_view body, const std::string& mod
   request.max_tokens = parameters.integer("max_tokens", 16, 0, INT32_MAX);
   request.n = parameters.integer("n", 1, 1, kMaxChoices);
   request.sampling = sampling_of_request(parameters);
+  if (parameters.find("seed") == nullptr) {
+    // One seed for all, so that rows that are drawn alike are drawn together.
+    request.first_stream = random_stream();
+  }
   request.stop_texts = stop_texts_of(parameters);
   request.echo = parameters.boolean("echo");
   request.stream = parameters.boolean("stream");

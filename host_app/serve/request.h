@@ -18,6 +18,7 @@ struct CompletionRequest {
   int64_t max_tokens = 16;
   int64_t n = 1;  // choices per prompt
   Sampling sampling{.temperature = 1.0};
+  int64_t first_stream = 0;  // the random stream of choice 0; the others' follow
   std::vector<std::string> stop_texts;
   std::optional<int64_t> logprobs;  // score the tokens, and so many of the most probable
   bool echo = false;
@@ -25,6 +26,9 @@ struct CompletionRequest {
   bool include_usage = false;  // in a stream
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
+  const std::vector<int64_t>& prompt_of(size_t choice) const {
+    return prompts[choice / static_cast<size_t>(n)];
+  }
   int64_t prompt_tokens() const;
 };
 

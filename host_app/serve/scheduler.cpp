@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "runtime/errors.h"
-#include "runtime/score/perplexity.h"
 #include "serve/api_error.h"
 
 namespace warpfuse::host {
 namespace {
-
-// Bounds how long a long prompt keeps the other rows waiting.
-constexpr int64_t kPieceTokens = 128;
 
 double seconds_between(Job::Clock::time_point from, Job::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -70,14 +66,13 @@ bool Scheduler::healthy() const {
 
 std::string Scheduler::metrics_text() const {
   Metrics::Gauges gauges{.queued = 0,
-                         .rows_in_use = 0,
+                         .rows_in_use = rows_in_use_,
                          .rows = rows_,
                          .softmax_calls = calls_.total(),
                          .softmax_calls_by_plugin = calls_.by_plugin()};
   {
     const std::scoped_lock lock(mutex_);
     gauges.queued = static_cast<int64_t>(waiting_.size());
-    gauges.rows_in_use = rows_in_use_;
   }
   return metrics_.text(gauges);
 }
@@ -85,7 +80,7 @@ std::string Scheduler::metrics_text() const {
 void Scheduler::run() {
   try {
     while (wait_for_work()) {
-      free_cancelled();
+      free_unwanted();
       enter_waiting();
       step();
     }
@@ -102,25 +97,17 @@ bool Scheduler::wait_for_work() {
   return !waiting_.empty() || !running_.empty();
 }
 
-void Scheduler::free_cancelled() {
-  std::vector<int64_t> ended;
-  for (const auto& [sequence, running] : running_) {
-    if (running.job->cancelled() || running.job->failure()) {
-      ended.push_back(sequence);
+void Scheduler::free_unwanted() {
+  std::erase_if(running_, [this](const RunningChoices::value_type& each) {
+    const auto& [sequence, running] = each;
+    if (running.job->wants(running.choice)) {
+      return false;
     }
-  }
-  std::ranges::for_each(ended, [this](int64_t sequence) { end(sequence); });
+    loop_.stop(sequence);
+    return true;
+  });
   const std::scoped_lock lock(mutex_);
-  std::erase_if(waiting_, [](const Waiting& each) { return each.job->cancelled(); });
-}
-
-const std::vector<int64_t>& Scheduler::prompt_of(const Job& job, size_t choice) const {
-  return job.request.prompts[choice / static_cast<size_t>(job.request.n)];
-}
-
-int64_t Scheduler::limit_of(const Job& job, size_t choice) const {
-  const auto length = static_cast<int64_t>(prompt_of(job, choice).size());
-  return model_.spec().context - length + 1;
+  std::erase_if(waiting_, [](const Waiting& each) { return !each.job->wants(each.next); });
 }
 
 void Scheduler::enter_waiting() {
@@ -141,7 +128,7 @@ void Scheduler::enter_waiting() {
       std::erase_if(in_rows_, [](const std::weak_ptr<Job>& each) { return each.expired(); });
       in_rows_.push_back(job);
     }
-    if (!job->failure() && !job->cancelled()) {
+    if (job->wants(choice)) {
       enter(job, choice);
     }
   }
@@ -149,82 +136,84 @@ void Scheduler::enter_waiting() {
 
 void Scheduler::enter(const std::shared_ptr<Job>& job, size_t choice) {
   const CompletionRequest& request = job->request;
-  const std::vector<int64_t>& prompt = prompt_of(*job, choice);
-  Running running{.job = job, .choice = choice, .text = TextOutput(request.stop_texts)};
-  metrics_.count_prompt_tokens(static_cast<int64_t>(prompt.size()));
-  if (request.echo) {
-    Piece echoed{.choice = choice, .text = running.text.show(tokenizer_.decode(prompt))};
-    if (request.logprobs) {
-      echoed.prompt_logprobs = token_logprobs(model_, prompt);
-    }
-    if (request.max_tokens == 0) {
-      echoed.text += running.text.finish();
-      echoed.finish_reason = FinishReason::length;
-    }
-    job->push(std::move(echoed));
-  }
-  if (request.max_tokens == 0) {
+  const std::vector<int64_t>& prompt = request.prompt_of(choice);
+  const auto length = static_cast<int64_t>(prompt.size());
+  metrics_.count_prompt_tokens(length);
+  const bool prompt_scored = request.echo && request.logprobs;
+  if (request.max_tokens == 0 && !prompt_scored) {
+    said_.emplace_back(job, Event{.choice = choice, .finish_reason = FinishReason::length});
     return;
   }
+  const int64_t limit = model_.spec().context - length + 1;
   const int64_t name = next_name_++;
   loop_.enter({.name = name,
                .ids = prompt,
-               .tokens = std::min(request.max_tokens, limit_of(*job, choice)),
+               .tokens = std::min(request.max_tokens, limit),
                .draw = {.sampling = request.sampling,
-                        .stream = static_cast<int64_t>(choice),
-                        .scored = request.logprobs.has_value()}});
-  running_.emplace(name, std::move(running));
-  const std::scoped_lock lock(mutex_);
-  ++rows_in_use_;
+                        .stream = request.first_stream + static_cast<int64_t>(choice),
+                        .scored = request.logprobs.has_value()},
+               .prompt_scored = prompt_scored});
+  running_.emplace(name, Running{.job = job, .choice = choice, .limit = limit});
 }
 
 void Scheduler::step() {
-  if (loop_.has_pieces()) {
-    if (const std::optional<SequenceToken> first = loop_.start_piece(kPieceTokens)) {
-      take(*first);
+  std::vector<SequenceToken> tokens = loop_.next();
+  const auto now = Job::Clock::now();
+  for (SequenceToken& token : tokens) {
+    const int64_t sequence = token.sequence;
+    const auto running = running_.find(sequence);
+    if (!take(running->second, std::move(token), now)) {
+      loop_.stop(sequence);
+      running_.erase(running);
     }
   }
-  for (const SequenceToken& token : loop_.next()) {
-    take(token);
-  }
+  rows_in_use_ = static_cast<int64_t>(running_.size());
+  tell();  // who hears of an end finds its row free
 }
 
-void Scheduler::take(const SequenceToken& token) {
-  const auto& [sequence, choice] = token;
-  Running& running = running_.at(sequence);
-  const std::shared_ptr<Job> held = running.job;
-  Job& job = *held;
-  if (choice.id < 0 || choice.id >= tokenizer_.size()) {
-    job.fail(choice.id < 0 ? "the model gave a NaN logit" : "the model gave an unknown token");
-    return end(sequence);
-  }
-  const auto now = Job::Clock::now();
-  if (running.tokens == 0) {
-    metrics_.count_first_token(seconds_between(job.created, now));
+bool Scheduler::take(Running& running, SequenceToken token, Job::Clock::time_point now) {
+  const CompletionRequest& request = running.job->request;
+  Event event{.choice = running.choice, .prompt_logprobs = std::move(token.prompt_logprobs)};
+  if (request.max_tokens == 0) {
+    event.finish_reason = FinishReason::length;
   } else {
-    metrics_.count_token(seconds_between(running.last, now));
+    Choice& choice = token.choice;
+    if (choice.id < 0 || choice.id >= tokenizer_.size()) {
+      loop_.stop_poisoned(token.sequence);
+      running.job->fail(choice.id < 0 ? "the model gave a NaN logit"
+                                      : "the model gave an unknown token");
+      return false;
+    }
+    if (running.tokens == 0) {
+      times_.first.push_back(seconds_between(running.job->created, now));
+    } else {
+      times_.later.push_back(seconds_between(running.last, now));
+    }
+    running.last = now;
+    const bool is_end = std::ranges::find(end_tokens_, choice.id) != end_tokens_.end();
+    event.finish_reason = finish_after(++running.tokens, is_end, /*text_goes_on=*/true,
+                                       request.max_tokens, running.limit);
+    if (!is_end) {
+      event.token = std::move(choice);
+    }
   }
-  running.last = now;
-  const bool is_end = std::ranges::find(end_tokens_, choice.id) != end_tokens_.end();
-  Piece piece{.choice = running.choice};
-  if (!is_end) {
-    piece.text = running.text.push(tokenizer_.bytes(choice.id));
-    piece.tokens.push_back(choice);
-  }
-  piece.finish_reason = finish_after(++running.tokens, is_end, !running.text.stopped(),
-                                     job.request.max_tokens, limit_of(job, running.choice));
-  if (piece.finish_reason) {
-    piece.text += running.text.finish();
-    end(sequence);  // before the client hears of it
-  }
-  job.push(std::move(piece));
+  const bool goes_on = !event.finish_reason;
+  said_.emplace_back(running.job, std::move(event));
+  return goes_on;
 }
 
-void Scheduler::end(int64_t sequence) {
-  loop_.stop(sequence);
-  running_.erase(sequence);
-  const std::scoped_lock lock(mutex_);
-  --rows_in_use_;
+void Scheduler::tell() {
+  std::vector<std::shared_ptr<Job>> waiting;
+  for (auto& [job, event] : said_) {
+    if (job->push(std::move(event))) {
+      waiting.push_back(std::move(job));
+    }
+  }
+  said_.clear();
+  waker_.wake(std::move(waiting));
+  metrics_.count_tokens(times_);
+  times_.first.clear();
+  times_.later.clear();
 }
 
 void Scheduler::fail_all(const std::string& message) {

@@ -1,23 +1,24 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include "runtime/decode/decode_loop.h"
 #include "runtime/softmax_call_counter.h"
-#include "runtime/text/text_output.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
+#include "serve/waker.h"
 
 namespace warpfuse::host {
 
 // Runs jobs on a decode loop: a choice goes into a row as soon as one is free, its prompt is taken
 // in by pieces between steps, and its row is free again in the step after it ends or its job is
-// cancelled. One thread calls run(), which alone uses the model; any thread the rest.
+// cancelled. One thread calls run(), which alone uses the model; any thread the rest. What can be
+// done elsewhere is not done there: texts are their readers' work.
 class Scheduler {
  public:
   Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, std::vector<int64_t> end_tokens,
@@ -40,7 +41,7 @@ class Scheduler {
   struct Running {
     std::shared_ptr<Job> job;
     size_t choice;
-    TextOutput text;
+    int64_t limit;  // tokens that the context has room for
     int64_t tokens = 0;
     Job::Clock::time_point last = Job::Clock::now();
   };
@@ -50,15 +51,16 @@ class Scheduler {
     size_t next = 0;
   };
 
-  const std::vector<int64_t>& prompt_of(const Job& job, size_t choice) const;
-  int64_t limit_of(const Job& job, size_t choice) const;
+  using RunningChoices = std::unordered_map<int64_t, Running>;
+
   bool wait_for_work();
-  void free_cancelled();
+  void free_unwanted();
   void enter_waiting();
   void enter(const std::shared_ptr<Job>& job, size_t choice);
   void step();
-  void take(const SequenceToken& token);
-  void end(int64_t sequence);
+  // Whether the choice goes on.
+  bool take(Running& running, SequenceToken token, Job::Clock::time_point now);
+  void tell();
   void fail_all(const std::string& message);
 
   const LanguageModel& model_;
@@ -70,14 +72,19 @@ class Scheduler {
   SoftmaxCallCounter calls_;
   Metrics metrics_;
 
-  std::map<int64_t, Running> running_;  // by the sequence's name; the model's thread alone
+  // The model's thread alone:
+  RunningChoices running_;  // by the sequence's name
   int64_t next_name_ = 0;
+  std::vector<std::pair<std::shared_ptr<Job>, Event>> said_;  // and not told yet
+  Metrics::Times times_;
+
+  Waker waker_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::deque<Waiting> waiting_;
   std::vector<std::weak_ptr<Job>> in_rows_;
-  int64_t rows_in_use_ = 0;
+  std::atomic<int64_t> rows_in_use_ = 0;
   bool draining_ = false;
   bool failed_ = false;
 };

@@ -38,14 +38,15 @@ void answer(Response& response, const ApiError& error) {
   answer(response, error_json(error), error.status);
 }
 
-// The next piece of a job whose client waits for it; none: the client is gone, or the job failed.
-std::optional<Piece> next_piece(Job& job, const Connection& connection) {
+// What a job says next to a client that waits for it; nothing: the client is gone, or the job
+// failed.
+std::vector<Event> next_events(Job& job, const Connection& connection) {
   while (!connection.gone() && !job.failure()) {
-    if (std::optional<Piece> piece = job.pop(kLookForClient)) {
-      return piece;
+    if (std::vector<Event> events = job.take(kLookForClient); !events.empty()) {
+      return events;
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 // Counts how a request ended, and frees its rows if its answer ended before it.
@@ -66,58 +67,67 @@ class Outcome {
   Metrics& metrics_;
 };
 
-void send_whole(const std::shared_ptr<Job>& job, Answer& answers, Metrics& metrics,
+void send_whole(const std::shared_ptr<Job>& job, Pieces& pieces, Answer& answers, Metrics& metrics,
                 Response& response) {
   Outcome outcome(job, metrics);
   while (!answers.finished()) {
-    const std::optional<Piece> piece = next_piece(*job, *Connection::current());
-    if (!piece) {
+    std::vector<Event> events = next_events(*job, *Connection::current());
+    if (events.empty()) {
       throw ApiError(500, job->failure().value_or("the client has closed the connection"));
     }
-    answers.add(*piece);
+    for (Event& event : events) {
+      if (const std::optional<Piece> piece = pieces.next(std::move(event))) {
+        answers.add(*piece);
+      }
+    }
   }
   outcome.ok = true;
   answer(response, answers.whole());
 }
 
 // Sends what there is; false: the stream ends here without its end.
-bool send_events(Job& job, Answer& answers, httplib::DataSink& sink) {
-  const auto send = [&](const std::string& data) {
-    const std::string event = "data: " + data + "\n\n";
-    return sink.write(event.data(), event.size());
-  };
-  const std::optional<Piece> piece = next_piece(job, *Connection::current());
-  if (!piece) {
+bool send_events(Job& job, Pieces& pieces, Answer& answers, httplib::DataSink& sink) {
+  std::string sent;
+  const auto add = [&](const std::string& data) { sent += "data: " + data + "\n\n"; };
+  const auto send = [&] { return sent.empty() || sink.write(sent.data(), sent.size()); };
+  std::vector<Event> events = next_events(job, *Connection::current());
+  if (events.empty()) {
     if (const std::optional<std::string> failure = job.failure()) {
-      send(dump(error_json(ApiError(500, *failure))));
+      add(dump(error_json(ApiError(500, *failure))));
+      send();
     }
     return false;
   }
-  if (!send(dump(answers.chunk(*piece)))) {
+  for (Event& event : events) {
+    if (const std::optional<Piece> piece = pieces.next(std::move(event))) {
+      add(answers.chunk(*piece));
+    }
+  }
+  if (answers.finished()) {
+    if (job.request.include_usage) {
+      add(dump(answers.usage_chunk()));
+    }
+    add("[DONE]");
+  }
+  if (!send()) {
     return false;
   }
   if (answers.finished()) {
-    if (job.request.include_usage && !send(dump(answers.usage_chunk()))) {
-      return false;
-    }
-    if (!send("[DONE]")) {
-      return false;
-    }
     sink.done();
   }
   return true;
 }
 
-void send_stream(const std::shared_ptr<Job>& job, const std::shared_ptr<Answer>& answers,
-                 Metrics& metrics, Response& response) {
+void send_stream(const std::shared_ptr<Job>& job, const std::shared_ptr<Pieces>& pieces,
+                 const std::shared_ptr<Answer>& answers, Metrics& metrics, Response& response) {
   const auto outcome = std::make_shared<Outcome>(job, metrics);
   response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider("text/event-stream",
-                                        [=](size_t /*offset*/, httplib::DataSink& sink) {
-                                          const bool goes_on = send_events(*job, *answers, sink);
-                                          outcome->ok = goes_on && answers->finished();
-                                          return goes_on;
-                                        });
+  response.set_chunked_content_provider(
+      "text/event-stream", [=](size_t /*offset*/, httplib::DataSink& sink) {
+        const bool goes_on = send_events(*job, *pieces, *answers, sink);
+        outcome->ok = goes_on && answers->finished();
+        return goes_on;
+      });
 }
 
 void report_failure(const std::exception_ptr& failure, Response& response) {
@@ -250,11 +260,12 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
       scheduler.metrics().count_request("refused");
       throw;
     }
+    const auto pieces = std::make_shared<Pieces>(*job, tokenizer);
     const auto answers = std::make_shared<Answer>(*job, tokenizer, model_name);
     if (job->request.stream) {
-      send_stream(job, answers, scheduler.metrics(), response);
+      send_stream(job, pieces, answers, scheduler.metrics(), response);
     } else {
-      send_whole(job, *answers, scheduler.metrics(), response);
+      send_whole(job, *pieces, *answers, scheduler.metrics(), response);
     }
   });
   implementation_->server.listen_after_bind();

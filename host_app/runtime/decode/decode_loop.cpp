@@ -20,12 +20,13 @@ std::vector<SequenceToken> DecodeLoop::start(const std::vector<Sequence>& sequen
   std::vector<Choice> choices = steps_.start(first, sequences);
   std::vector<SequenceToken> tokens;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const auto& [name, ids, wanted, draw] = sequences[i];
-    rows_[first + i] = {.sequence = wanted > 1 ? name : kNone,
-                        .length = static_cast<int64_t>(ids.size()),
-                        .to_launch = wanted - 1,
-                        .to_read = wanted - 1};
-    tokens.push_back({.sequence = name, .choice = std::move(choices[i])});
+    const Sequence& sequence = sequences[i];
+    const int64_t wanted = sequence.tokens - 1;
+    rows_[first + i] = {.sequence = wanted > 0 ? sequence.name : kNone,
+                        .length = static_cast<int64_t>(sequence.ids.size()),
+                        .to_launch = wanted,
+                        .to_read = wanted};
+    tokens.push_back({.sequence = sequence.name, .choice = std::move(choices[i])});
   }
   return tokens;
 }
@@ -33,32 +34,31 @@ std::vector<SequenceToken> DecodeLoop::start(const std::vector<Sequence>& sequen
 void DecodeLoop::enter(const Sequence& sequence) {
   const auto row = static_cast<size_t>(first_free() - rows_.begin());
   steps_.deactivate(static_cast<int64_t>(row));  // whoever had it before
-  rows_[row] = {.sequence = sequence.name, .length = 0, .to_launch = 0, .to_read = 0};
-  entering_.push_back({.sequence = sequence, .row = row});
+  rows_[row] = {.sequence = sequence.name};
+  steps_.pieces().add(static_cast<int64_t>(row), sequence);
 }
 
-std::optional<SequenceToken> DecodeLoop::start_piece(int64_t tokens) {
-  Entering& front = entering_.front();
-  const auto length = static_cast<int64_t>(front.sequence.ids.size());
-  const int64_t end = std::min(front.taken + tokens, length);
-  std::optional<Choice> first = steps_.start_piece(static_cast<int64_t>(front.row), front.sequence,
-                                                   std::exchange(front.taken, end), end);
-  rows_[front.row].length = end;
-  if (!first) {
-    return std::nullopt;
+void DecodeLoop::launch_piece() {
+  const std::vector<PromptPieces::Prompt> prompts = steps_.launch_piece();
+  if (prompts.empty()) {
+    return;
   }
-  const int64_t name = front.sequence.name;
-  const int64_t wanted = front.sequence.tokens - 1;
-  rows_[front.row] = {.sequence = wanted > 0 ? name : kNone,
-                      .length = length,
-                      .to_launch = wanted,
-                      .to_read = wanted};
-  entering_.pop_front();
-  return SequenceToken{.sequence = name, .choice = std::move(*first)};
+  Unread unread{.sequences = std::vector<int64_t>(rows_.size(), kNone), .is_step = false};
+  for (const auto& [row, sequence, taken] : prompts) {
+    const int64_t steps = std::max(sequence.tokens - 1, int64_t{0});
+    rows_[row] = {.sequence = sequence.name,
+                  .length = sequence.tokens > 0 ? taken : 0,
+                  .to_launch = steps,
+                  .to_read = 1 + steps};
+    unread.sequences[row] = sequence.name;
+  }
+  unread_.push_back(std::move(unread));
 }
 
 void DecodeLoop::stop(int64_t sequence) {
-  std::erase_if(entering_, [=](const Entering& each) { return each.sequence.name == sequence; });
+  if (steps_.has_pieces()) {
+    steps_.pieces().remove(sequence);
+  }
   const auto row = std::ranges::find(rows_, sequence, &Row::sequence);
   if (row != rows_.end()) {
     row->sequence = kNone;
@@ -66,50 +66,66 @@ void DecodeLoop::stop(int64_t sequence) {
   }
 }
 
+void DecodeLoop::stop_poisoned(int64_t sequence) {
+  const auto row = std::ranges::find(rows_, sequence, &Row::sequence);
+  if (row != rows_.end()) {
+    steps_.clear(row - rows_.begin());
+  }
+  stop(sequence);
+}
+
 bool DecodeLoop::wants_step() const {
   return std::ranges::any_of(rows_, [](const Row& row) { return row.to_launch > 0; });
 }
 
+bool DecodeLoop::has_room_for_step() {
+  const int64_t most = steps_.max_ahead();
+  // A step that is read before the next is launched must not run ahead of a piece either.
+  return most == 1 ? unread_.empty() : std::ranges::count_if(unread_, &Unread::is_step) < most;
+}
+
 void DecodeLoop::launch() {
-  std::vector<int64_t> sequences(rows_.size(), kNone);
+  Unread unread{.sequences = std::vector<int64_t>(rows_.size(), kNone), .is_step = true};
   int64_t longest = 1;
   int64_t used = 1;  // rows up to the last one that the step computes
-  const auto is_entering = [this](size_t row) {
-    return std::ranges::find(entering_, row, &Entering::row) != entering_.end();
-  };
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     if (row.to_launch > 0) {
-      sequences[i] = row.sequence;
+      unread.sequences[i] = row.sequence;
       --row.to_launch;
       longest = std::max(longest, ++row.length);
       used = static_cast<int64_t>(i) + 1;
-    } else if (is_entering(i)) {
-      longest = std::max(longest, row.length + 1);
     } else if (row.length > 0) {
       steps_.deactivate(static_cast<int64_t>(i));
       row.length = 0;
     }
   }
   steps_.launch(longest, used);
-  unread_.push_back(std::move(sequences));
+  unread_.push_back(std::move(unread));
 }
 
 std::vector<SequenceToken> DecodeLoop::next() {
-  while (static_cast<int64_t>(unread_.size()) < steps_.max_ahead() && wants_step()) {
+  if (steps_.has_pieces() && (between_steps_ || !wants_step())) {
+    launch_piece();
+    between_steps_ = false;
+  }
+  while (wants_step() && has_room_for_step()) {
     launch();
+    between_steps_ = true;
   }
   std::vector<SequenceToken> tokens;
   if (unread_.empty()) {
     return tokens;
   }
-  std::vector<Choice> choices = steps_.read();
-  const std::vector<int64_t> sequences = std::move(unread_.front());
+  auto [choices, prompt_logprobs] = steps_.read();
+  const std::vector<int64_t> sequences = std::move(unread_.front().sequences);
   unread_.pop_front();
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     if (sequences[i] != kNone && sequences[i] == row.sequence) {
-      tokens.push_back({.sequence = row.sequence, .choice = std::move(choices[i])});
+      tokens.push_back({.sequence = row.sequence,
+                        .choice = std::move(choices[i]),
+                        .prompt_logprobs = std::exchange(prompt_logprobs, {})});
       row.sequence = --row.to_read > 0 ? row.sequence : kNone;
     }
   }

@@ -13,6 +13,7 @@ namespace warpfuse::host {
 struct SequenceToken {
   int64_t sequence;  // its name
   Choice choice;
+  std::vector<double> prompt_logprobs = {};  // beside the first, where Sequence::prompt_scored
 };
 
 // Continues sequences, each in a row of its own, and knows which token belongs to which.
@@ -26,23 +27,24 @@ class DecodeLoop {
   int64_t free_rows() const;
   // Starts sequences of one length; returns their first tokens.
   std::vector<SequenceToken> start(const std::vector<Sequence>& sequences);
-  // Puts a sequence into a free row, into which start_piece() then takes it; its ids must live so
-  // long.
+  // Puts a sequence into a free row, which next() takes it into by pieces; its ids must live so
+  // long. One that wants no tokens is there to be scored: its one SequenceToken has no choice.
   void enter(const Sequence& sequence);
-  // Takes the next piece of at most `tokens` tokens of the sequence that entered first, and is not
-  // in yet: its first token, once it is. Steps may be launched between pieces.
-  std::optional<SequenceToken> start_piece(int64_t tokens);
-  bool has_pieces() const { return !entering_.empty(); }
   // Ends a sequence before its last token. Does nothing if it has ended.
   void stop(int64_t sequence);
 
-  // Launches steps ahead, waits for the oldest unread one and returns the tokens of the sequences
-  // that have not been stopped since its launch.
+  // The same of a sequence that gave NaN, which must not outlive it in the caches.
+  void stop_poisoned(int64_t sequence);
+
+  // Launches steps ahead, and between two of them a piece of a prompt; waits for the oldest unread
+  // one and returns the tokens of the sequences that have not been stopped since its launch.
   std::vector<SequenceToken> next();
   // Waits for launched steps and discards their tokens.
   void discard_unread();
 
   const DecodeSteps& steps() const { return steps_; }
+  // Captures all graphs ahead of need, before the first sequence.
+  void prepare() { steps_.prepare(); }
 
  private:
   static constexpr int64_t kNone = -1;
@@ -54,20 +56,21 @@ class DecodeLoop {
     int64_t to_read = 0;    // tokens
   };
 
-  std::vector<Row>::const_iterator first_free() const;
-  bool wants_step() const;
-  void launch();
-
-  struct Entering {
-    Sequence sequence;
-    size_t row;
-    int64_t taken = 0;
+  struct Unread {
+    std::vector<int64_t> sequences;  // in the rows
+    bool is_step;                    // else a piece
   };
 
+  std::vector<Row>::const_iterator first_free() const;
+  bool wants_step() const;
+  bool has_room_for_step();
+  void launch();
+  void launch_piece();
+
   DecodeSteps steps_;
-  std::deque<Entering> entering_;
   std::vector<Row> rows_;
-  std::deque<std::vector<int64_t>> unread_;  // of each unread step: the sequences in its rows
+  std::deque<Unread> unread_;
+  bool between_steps_ = true;  // no piece was launched since the last step
 };
 
 }  // namespace warpfuse::host

@@ -94,8 +94,8 @@ class Generation {
   }
 
   void take(const SequenceToken& token) {
-    const auto& [sequence, choice] = token;
-    const auto prompt = static_cast<size_t>(sequence);
+    const Choice& choice = token.choice;
+    const auto prompt = static_cast<size_t>(token.sequence);
     int64_t& tokens = running_.at(prompt);
     if (choice.id < 0) {
       fail(ExitCode::model, "the model gave a NaN logit at token {} of prompt {}", tokens, prompt);

@@ -85,21 +85,6 @@ double Score::tokens_per_second() const {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-std::vector<double> token_logprobs(const LanguageModel& model, const std::vector<int64_t>& ids) {
-  const c10::InferenceMode inference;
-  const std::vector<ScoringWindow> window =
-      scoring_windows(static_cast<int64_t>(ids.size()), model.spec().context, 1);
-  if (window.empty()) {
-    return {};
-  }
-  const Batch batch = batch_of(ids, window);
-  const at::Tensor scores =
-      log_probs(model, model.make_cache(1, window.front().length), batch.tokens, batch.targets)
-          .contiguous();
-  const auto* first = scores.const_data_ptr<double>();
-  return {first, first + scores.numel()};
-}
-
 Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
             const ScoringOptions& options, const std::function<bool(const Score&)>& on_batch) {
   const c10::InferenceMode inference;

@@ -40,10 +40,6 @@ struct Score {
   double tokens_per_second() const;
 };
 
-// Log-probabilities of the ids but the first, each after all before it; at most context + 1 ids,
-// in one call of the model. Throws Error(model).
-std::vector<double> token_logprobs(const LanguageModel& model, const std::vector<int64_t>& ids);
-
 // Scores a text by the model's own "forward" and warpfuse::fused_logprob. `on_batch` sees the score
 // so far after each call of the model; where it returns false, that score is the result. Throws
 // Error(model) for an id that the model does not know, and a model that gives NaN.

@@ -1,0 +1,99 @@
+#include "runtime/decode/step_memory.h"
+
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "runtime/errors.h"
+
+namespace warpfuse::host {
+namespace {
+
+constexpr std::chrono::microseconds kPollInterval{20};
+constexpr int kPollsBetweenChecks = 1000;
+
+}  // namespace
+
+StepMemory::StepMemory(int64_t rows, c10::Device device, CudaRuntime* runtime) : runtime_(runtime) {
+  const c10::InferenceMode inference;
+  const at::TensorOptions integers = at::TensorOptions(at::kLong).device(device);
+  const at::TensorOptions shared = at::TensorOptions(at::kLong).pinned_memory(device.is_cuda());
+  columns_ = at::zeros({5, rows}, integers);
+  firsts_ = at::zeros({rows}, integers);
+  count_ = at::zeros({1}, integers);
+  ring_ = at::zeros({kRingSteps, rows}, shared);
+  published_ = at::zeros({1}, shared);
+  const auto data = [](const at::Tensor& tensor) { return tensor.mutable_data_ptr<int64_t>(); };
+  state_ = {.rows = rows,
+            .ids = data(columns_[0]),
+            .positions = data(columns_[1]),
+            .draws = data(columns_[2]),
+            .active = data(columns_[4]),
+            .count = data(count_),
+            .ring = data(ring_),
+            .published = data(published_)};
+}
+
+void StepMemory::activate(const at::Tensor& rows, const at::Tensor& tokens,
+                          const at::Tensor& positions, const at::Tensor& names) {
+  const at::Tensor ones = at::ones_like(names);  // a draw so far; active
+  columns_.index_copy_(1, rows, at::stack({tokens.clamp_min(0), positions, ones, names, ones}));
+  firsts_.index_copy_(0, rows, tokens);
+}
+
+void StepMemory::advance_by(const at::Tensor& tokens) {
+  const auto* sampled = tokens.const_data_ptr<int64_t>();
+  if (runtime_ != nullptr) {
+    runtime_->launch_advance(state_, sampled);
+  } else {
+    advance(state_, sampled, tokens.size(0));
+  }
+}
+
+// As advance_row() and what follows it do of a step.
+void StepMemory::publish_first_tokens() {
+  ring_.select(0, launched_ % kRingSteps).copy_(firsts_, /*non_blocking=*/true);
+  count_.add_(1);
+  published_.copy_(count_, /*non_blocking=*/true);
+}
+
+// Sleeps until the token is due, then polls: a poll costs the host as much as launching a step.
+void StepMemory::wait_for(int64_t step) {
+  using Clock = StepClock::Clock;
+  const std::atomic_ref<int64_t> published(*state_.published);
+  const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
+  const Clock::time_point due = clock_.due();
+  if (is_there()) {
+    return clock_.arrived(std::min(due, Clock::now()));
+  }
+  std::this_thread::sleep_until(due);
+  if (is_there()) {
+    return clock_.arrived(due);
+  }
+  for (int polls = 1; !is_there(); ++polls) {
+    if (polls % kPollsBetweenChecks == 0) {
+      const bool idle =
+          translating_errors(ExitCode::device, "decode", [&] { return runtime_->idle(); });
+      if (idle && !is_there()) {
+        fail(ExitCode::device, "decode: the GPU ended step {} without a token", step);
+      }
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  clock_.arrived(Clock::now());
+}
+
+std::vector<int64_t> StepMemory::read() {
+  wait_for(read_);
+  const int64_t* first = state_.ring + read_ % kRingSteps * state_.rows;
+  ++read_;
+  return {first, first + state_.rows};
+}
+
+}  // namespace warpfuse::host

@@ -1,0 +1,239 @@
+// Prompts that enter a running batch by pieces, as on the CPU, and padded and in graphs with a
+// runtime that plays a GPU.
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "fake_language_model.h"
+#include "fake_runtime.h"
+#include "plugin_under_test.h"
+#include "runtime/decode/decode_loop.h"
+#include "support/catch.h"
+
+using warpfuse::host::DecodeLoop;
+using warpfuse::host::DecodeOptions;
+using warpfuse::host::Sequence;
+using warpfuse::host::SequenceToken;
+
+namespace {
+
+constexpr int64_t kTokens = 211;
+constexpr int64_t kLongContext = 300;  // no multiple of a piece
+
+using Ids = std::vector<int64_t>;
+
+Ids prompt_of(int64_t length, int64_t first = 7) {
+  Ids ids(static_cast<size_t>(length));
+  std::iota(ids.begin(), ids.end(), first);
+  std::ranges::for_each(ids, [](int64_t& id) { id = id * id % kTokens; });
+  return ids;
+}
+
+// What summing_model says.
+Ids expected(const Ids& prompt, int64_t tokens) {
+  int64_t sum = std::accumulate(prompt.begin(), prompt.end(), static_cast<int64_t>(prompt.size()));
+  Ids said;
+  for (int64_t i = 0; i < tokens; ++i) {
+    said.push_back((sum + 1) % kTokens);
+    sum += said.back() + 1;
+  }
+  return said;
+}
+
+DecodeOptions mixed(int64_t rows) {
+  return {.rows = rows, .sampling = {}, .top_logprobs = 2, .mixed = true};
+}
+
+class Client {
+ public:
+  explicit Client(DecodeLoop& loop) : loop_(loop) {}
+  void take() {
+    for (SequenceToken& token : loop_.next()) {
+      said[token.sequence].push_back(token.choice.id);
+      if (!token.prompt_logprobs.empty()) {
+        prompt_logprobs[token.sequence] = std::move(token.prompt_logprobs);
+      }
+    }
+  }
+  void take_all(int64_t rows) {
+    for (int i = 0; loop_.free_rows() < rows; ++i) {
+      REQUIRE(i < 10'000);
+      take();
+    }
+  }
+
+  std::map<int64_t, Ids> said;
+  std::map<int64_t, std::vector<double>> prompt_logprobs;
+
+ private:
+  DecodeLoop& loop_;
+};
+
+// With a runtime and without.
+void on_both(const std::function<void(FakeRuntime*)>& check) {
+  load_plugin_under_test();
+  for (const bool graphs : {false, true}) {
+    CAPTURE(graphs);
+    FakeRuntime runtime;
+    runtime.free_bytes = int64_t{1} << 30;
+    check(graphs ? &runtime : nullptr);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("prompts of all lengths enter by pieces beside running ones", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    constexpr int64_t kRows = 5;
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(kRows), runtime);
+    Client client(loop);
+    std::map<int64_t, Ids> prompts;
+    for (const int64_t length :
+         {1, 2, 31, 32, 33, 40, 127, 128, 129, 160, 161, 256, 257, 299, 300}) {
+      prompts[length] = prompt_of(length, length);
+      while (loop.free_rows() == 0) {
+        client.take();
+      }
+      loop.enter({.name = length,
+                  .ids = prompts[length],
+                  .tokens = std::min(int64_t{9}, kLongContext - length + 1)});
+    }
+    client.take_all(kRows);
+    for (const auto& [length, prompt] : prompts) {
+      CAPTURE(length);
+      CHECK(client.said[length] ==
+            expected(prompt, std::min(int64_t{9}, kLongContext - length + 1)));
+    }
+  });
+}
+
+TEST_CASE("a step runs between two pieces of a prompt", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
+    Client client(loop);
+    const Ids running = prompt_of(5), entering = prompt_of(300);
+    loop.enter({.name = 0, .ids = running, .tokens = 40});
+    while (client.said[0].size() < 10) {
+      client.take();
+    }
+    loop.enter({.name = 1, .ids = entering, .tokens = 1});
+    const size_t before = client.said[0].size();
+    while (client.said[1].empty()) {
+      client.take();
+    }
+    // Three pieces with two steps between them, and as many steps as were launched already.
+    CHECK(client.said[0].size() >= before + 2);
+    CHECK(client.said[0].size() <= before + 6);
+    client.take_all(2);
+    CHECK(client.said[0] == expected(running, 40));
+    CHECK(client.said[1] == expected(entering, 1));
+  });
+}
+
+TEST_CASE("short prompts that wait together enter together, in graphs that were made before",
+          "[decode]") {
+  load_plugin_under_test();
+  constexpr int64_t kRows = 20;
+  FakeRuntime runtime;
+  runtime.free_bytes = int64_t{1} << 30;
+  DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
+  loop.prepare();
+  CHECK(loop.steps().graph_failure().empty());
+  const int captures = runtime.captures;
+  Client client(loop);
+  std::vector<Ids> prompts;
+  for (int64_t i = 0; i < kRows; ++i) {
+    prompts.push_back(prompt_of(3 + i % 5, i));
+  }
+  for (int round = 0; round < 2; ++round) {
+    client.said.clear();
+    for (int64_t i = 0; i < kRows; ++i) {
+      loop.enter({.name = i, .ids = prompts[i], .tokens = 3});
+    }
+    client.take();
+    CHECK(client.said.size() == 16);
+    client.take_all(kRows);
+    for (int64_t i = 0; i < kRows; ++i) {
+      CHECK(client.said[i] == expected(prompts[i], 3));
+    }
+  }
+  CHECK(runtime.captures == captures);
+}
+
+TEST_CASE("a prompt is scored by pieces", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(3), runtime);
+    Client client(loop);
+    for (const int64_t length : {1, 2, 32, 130, 300}) {
+      CAPTURE(length);
+      Ids prompt = prompt_of(length, length);
+      for (size_t i = 1; i < prompt.size(); i += 3) {
+        prompt[i] = expected({prompt.begin(), prompt.begin() + static_cast<int64_t>(i)}, 1).front();
+      }
+      const Ids beside = prompt_of(40);
+      client.said.clear();
+      client.prompt_logprobs.clear();
+      loop.enter({.name = 0, .ids = prompt, .tokens = 0, .prompt_scored = true});
+      loop.enter({.name = 1, .ids = beside, .tokens = 4});
+      loop.enter({.name = 2, .ids = prompt, .tokens = 1, .prompt_scored = true});
+      client.take_all(3);
+      CHECK(client.said[0].size() == 1);  // no choice, but the end
+      CHECK(client.said[1] == expected(beside, 4));
+      CHECK(client.said[2] == expected(prompt, 1));
+      // Logits are 1 for the token that is said and 0 for the others.
+      const double norm = std::log(std::exp(1.0) + kTokens - 1);
+      std::vector<double> wanted;
+      for (size_t i = 1; i < prompt.size(); ++i) {
+        const Ids before(prompt.begin(), prompt.begin() + static_cast<int64_t>(i));
+        wanted.push_back((prompt[i] == expected(before, 1).front() ? 1 : 0) - norm);
+      }
+      for (const int64_t name : {0, 2}) {
+        const std::vector<double>& scores = client.prompt_logprobs[name];
+        REQUIRE(scores.size() == wanted.size());
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          CHECK(std::abs(scores[i] - wanted[i]) < 1e-5);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a prompt that is stopped half in leaves nothing behind", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
+    Client client(loop);
+    const Ids stopped = prompt_of(290), next = prompt_of(200, 3), beside = prompt_of(4);
+    loop.enter({.name = 0, .ids = beside, .tokens = 30});
+    client.take();
+    loop.enter({.name = 1, .ids = stopped, .tokens = 5});
+    client.take();
+    client.take();
+    loop.stop(1);
+    CHECK(loop.free_rows() == 1);
+    loop.enter({.name = 2, .ids = next, .tokens = 5});
+    client.take_all(2);
+    CHECK(client.said[0] == expected(beside, 30));
+    CHECK(client.said.count(1) == 0);
+    CHECK(client.said[2] == expected(next, 5));
+  });
+}
+
+TEST_CASE("a NaN does not outlive its sequence in the caches", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    constexpr int64_t kNan = kTokens - 1;
+    DecodeLoop loop(summing_model(kTokens, kLongContext, kNan), mixed(1), runtime);
+    Client client(loop);
+    Ids poison = prompt_of(20);
+    poison.back() = kNan;
+    loop.enter({.name = 0, .ids = poison, .tokens = 5});
+    client.take();
+    CHECK(client.said[0] == Ids{-1});
+    loop.stop_poisoned(0);
+    const Ids next = prompt_of(3);
+    loop.enter({.name = 1, .ids = next, .tokens = 30});
+    client.take_all(1);
+    CHECK(client.said[1] == expected(next, 30));
+  });
+}
