@@ -1,5 +1,7 @@
 #pragma once
 
+// As Debian builds its library: the layout of the library's classes depends on it.
+#define CPPHTTPLIB_OPENSSL_SUPPORT
 #include <httplib.h>
 
 #include <chrono>
