@@ -53,11 +53,13 @@ set(WARPFUSE_PYTHON_ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 if(WARPFUSE_SANITIZE)
   # vptr: some of libtorch's classes hide the type information that this check reads.
-  set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined
-                 -fno-omit-frame-pointer)
-  # g++ 12 calls the standard library's <regex> uninitialised under -fsanitize.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+  if(WARPFUSE_SANITIZE STREQUAL "thread")
+    set(sanitizers -fsanitize=thread)
+  endif()
+  # g++ 12 calls the standard library's <regex> and std::optional uninitialised under -fsanitize.
   target_compile_options(warpfuse_compile_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-Wno-maybe-uninitialized>)
+    $<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-fno-omit-frame-pointer;-Wno-maybe-uninitialized>)
   target_link_options(warpfuse_compile_options INTERFACE ${sanitizers})
 
   foreach(runtime asan stdc++)

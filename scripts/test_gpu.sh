@@ -179,6 +179,9 @@ host_and_modules() {
   entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
   entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
   entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
+  entry "two servers on one GPU" "$python" "$ROOT/tests/host/test_serve_gpu.py"
+  entry "a server of docs/examples" env WARPFUSE_DEVICE=cuda WARPFUSE_BUILD="$BUILD" \
+    "$python" "$ROOT/tests/host/test_serve_example.py"
   entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
   entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
 }

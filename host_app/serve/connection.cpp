@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <system_error>
 
 namespace warpfuse::host {
 namespace {
@@ -30,6 +32,30 @@ bool wait_for(int socket, int16_t events, std::chrono::milliseconds patience) {
   return ready > 0;
 }
 
+// None: chunks, or lengths on which two readers might disagree.
+std::optional<size_t> body_bytes_of(const httplib::Request& request) {
+  const size_t lengths = request.get_header_value_count("Content-Length");
+  if (request.has_header("Transfer-Encoding") || lengths > 1) {
+    return std::nullopt;
+  }
+  const std::string length = lengths == 0 ? "0" : request.get_header_value("Content-Length");
+  size_t bytes = 0;
+  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  const bool is_number = error == std::errc() && end == length.data() + length.size();
+  return is_number ? std::optional(bytes) : std::nullopt;
+}
+
+// Once a head has been read.
+void prepare(Connection& connection, httplib::Request& request) {
+  connection.begin_body(body_bytes_of(request));
+  // httplib would read such a body until the client closes.
+  if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) {
+    request.set_header("Content-Length", "0");
+  }
+  // Answers are made anew each time, and a thousand ranges would send one a thousand times.
+  request.ranges.clear();
+}
+
 }  // namespace
 
 Connection::Connection(int socket, size_t max_request_bytes, std::chrono::seconds patience)
@@ -42,9 +68,14 @@ bool Connection::next_request(std::chrono::milliseconds patience) {
     return false;
   }
   left_ = max_request_bytes_;
+  end_.reset();
   deadline_ = Clock::now() + patience_;
   this_threads = this;
   return true;
+}
+
+void Connection::begin_body(std::optional<size_t> bytes) {
+  end_ = bytes && *bytes <= left_ ? std::optional(left_ - *bytes) : std::nullopt;
 }
 
 bool Connection::gone() const {
@@ -123,8 +154,9 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
     }
     idle = idle.zero();
     bool closed = false;
-    ok = process_request(connection, /*close_connection=*/false, closed, nullptr) && !closed &&
-         !connection.sent_too_much();
+    ok = process_request(connection, /*close_connection=*/false, closed,
+                         [&](httplib::Request& request) { prepare(connection, request); }) &&
+         !closed && connection.is_at_its_end();
   }
   this_threads = nullptr;
   // What is unread when a socket is closed makes the client lose the answer.

@@ -1,8 +1,11 @@
 #pragma once
 
+// As Debian builds its library: the layout of the library's classes depends on it.
+#define CPPHTTPLIB_OPENSSL_SUPPORT
 #include <httplib.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace warpfuse::host {
@@ -18,6 +21,10 @@ class Connection : public httplib::Stream {
 
   // Waits for the next request; false: none came in `patience`.
   bool next_request(std::chrono::milliseconds patience);
+  // The head of a request has been read, and its body has `bytes`; none: only the client knows.
+  void begin_body(std::optional<size_t> bytes);
+  // Another request may follow: what was left of this one's body would be taken for it.
+  bool is_at_its_end() const { return end_ == left_; }
   // The client has closed its end.
   bool gone() const;
   bool sent_too_much() const { return left_ == 0; }
@@ -36,7 +43,8 @@ class Connection : public httplib::Stream {
   int socket_;
   size_t max_request_bytes_;
   std::chrono::seconds patience_;
-  size_t left_ = 0;
+  size_t left_ = 0;            // bytes that the client may still send of this request
+  std::optional<size_t> end_;  // what left_ is at its end
   Clock::time_point deadline_{};
   std::string buffer_;
   size_t taken_ = 0;  // bytes of it

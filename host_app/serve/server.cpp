@@ -181,6 +181,9 @@ void CompletionServer::Implementation::route_fixed(Scheduler& scheduler,
                                                    const std::string& model_name) {
   server.set_pre_routing_handler([this](const Request& request, Response& response) {
     try {
+      if (request.get_header_value_count("Host") > 1) {
+        throw ApiError(400, "the header Host is there more than once");
+      }
       access.require_same_site(request.get_header_value("Host"),
                                request.get_header_value("Origin"));
       if (request.path != "/health" && request.path != "/") {

@@ -1,7 +1,9 @@
 """A running `warpfuse serve` and its clients, for tests."""
 
+import atexit
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -11,11 +13,14 @@ import time
 from cli_bundles import fused
 from host_program import HOST, PLUGIN, HostTestCase, run_with_plugin
 
+DEVICE = os.environ.get("WARPFUSE_DEVICE", "cpu")
+
 
 class Server:
     def __init__(self, bundle, *arguments):
-        command = [HOST, "serve", "-m", bundle, "--device", "cpu", "--plugin", PLUGIN, "--port", "0", *arguments]
+        command = [HOST, "serve", "-m", bundle, "--device", DEVICE, "--plugin", PLUGIN, "--port", "0", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        atexit.register(self.process.kill)  # where a test fails before it ends its server
         line = self.process.stdout.readline().decode()
         self.port = int(re.fullmatch(r"warpfuse: \S+ on http://[\d.]+:(\d+)\n", line)[1])
 
@@ -75,7 +80,7 @@ def read_all(connection):
 
 
 def generated(bundle, prompt, *arguments):
-    result = run_with_plugin("generate", "-m", bundle, "-p", prompt, "--device", "cpu", "--no-display-prompt", *arguments)
+    result = run_with_plugin("generate", "-m", bundle, "-p", prompt, "--device", DEVICE, "--no-display-prompt", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout.decode().removesuffix("\n")
 

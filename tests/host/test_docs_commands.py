@@ -25,7 +25,8 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 EXCUSED = {
     r"^scripts/setup\.sh": "downloads; .ci/run begins with it",
     r"^cmake ": "builds everything; .ci/run does, and loading.linked installs",
-    r"^warpfuse serve|^curl ": "test_serve.py runs them",
+    r"^warpfuse serve|^curl |^build/examples/server ": "test_serve.py and test_serve_example.py run them",
+    r"^docker ": "needs NVIDIA's images",
     r"^scripts/demo\.sh": "builds everything, then runs the command that it prints",
     r"--device cuda|--shapes table": "measures a GPU",
 }

@@ -160,11 +160,13 @@ class Answers(ServeTestCase):
 
 
 class Docs(HostTestCase):
-    """docs/serve.md, with the server on another port."""
+    """docs/serve.md, with the server on another port. README has the same commands."""
 
     def test_commands_and_examples(self):
-        page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text()
+        root = pathlib.Path(__file__).resolve().parents[2]
+        page = (root / "docs" / "serve.md").read_text()
         serve, curl = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
+        self.assertIn(f"\n$ {serve}\n$ {curl}\n", (root / "README.md").read_text())
         words = shlex.split(serve)
         self.assertEqual(words[:3], ["warpfuse", "serve", "-m"])
         server = Server(fused, *words[4:])
