@@ -18,9 +18,9 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
 // --- Autocast: the cache is the caller's, and what is written to it takes its dtype -------------
 
 template <at::DeviceType kDevice, c10::DispatchKey kKey>
-at::Tensor autocast(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                    at::Tensor& cache, int64_t layer, const at::Tensor& positions, double scale,
-                    int64_t window) {
+at::Tensor autocast_attention(const at::Tensor& query, const at::Tensor& key,
+                              const at::Tensor& value, at::Tensor& cache, int64_t layer,
+                              const at::Tensor& positions, double scale, int64_t window) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
   const auto cast = [&](const at::Tensor& tensor) {
     return at::autocast::cached_cast(cache.scalar_type(), tensor, kDevice);
@@ -30,11 +30,11 @@ at::Tensor autocast(const at::Tensor& query, const at::Tensor& key, const at::Te
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl(kOp, autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
+  m.impl(kOp, autocast_attention<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  m.impl(kOp, autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
+  m.impl(kOp, autocast_attention<at::kCPU, c10::DispatchKey::AutocastCPU>);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace warpfuse {
 namespace {
 
-constexpr const char* kOp = "gpt2_step";
+constexpr const char* kStepOp = "gpt2_step";
 
 /// Tensors of a layer, in the order of the schema.
 enum LayerTensor {
@@ -36,7 +36,7 @@ enum LayerTensor {
   kLayerTensors
 };
 
-struct Inputs {
+struct StepInputs {
   const at::Tensor& ids;                 // [B, 1]
   const at::Tensor& positions;           // [B, 1]
   const at::Tensor& cache;               // [L, 2, B, H, S, D]
@@ -61,49 +61,49 @@ struct Inputs {
 
 void check_weight(const at::Tensor& cache, const std::string& argument, const at::Tensor& tensor,
                   c10::SymIntArrayRef shape) {
-  check_floating(kOp, argument.c_str(), tensor);
-  WARPFUSE_CHECK(tensor.scalar_type() == cache.scalar_type(), kOp, argument, cache.scalar_type(),
-                 tensor.scalar_type());
-  WARPFUSE_CHECK(tensor.sym_sizes() == shape, kOp, argument, c10::str("shape ", shape),
+  check_floating(kStepOp, argument.c_str(), tensor);
+  WARPFUSE_CHECK(tensor.scalar_type() == cache.scalar_type(), kStepOp, argument,
+                 cache.scalar_type(), tensor.scalar_type());
+  WARPFUSE_CHECK(tensor.sym_sizes() == shape, kStepOp, argument, c10::str("shape ", shape),
                  tensor.sym_sizes());
-  check_same_device(kOp, argument.c_str(), tensor, cache);
+  check_same_device(kStepOp, argument.c_str(), tensor, cache);
 }
 
 // A matrix whose number of rows is free.
 void check_table(const at::Tensor& cache, const char* argument, const at::Tensor& tensor,
                  const c10::SymInt& columns) {
-  check_floating(kOp, argument, tensor);
-  WARPFUSE_CHECK(tensor.dim() == 2 && tensor.sym_size(0) > 0, kOp, argument,
+  check_floating(kStepOp, argument, tensor);
+  WARPFUSE_CHECK(tensor.dim() == 2 && tensor.sym_size(0) > 0, kStepOp, argument,
                  c10::str("shape [at least 1, ", columns, "]"), tensor.sym_sizes());
   check_weight(cache, argument, tensor, {tensor.sym_size(0), columns});
 }
 
 /// Reads no data.
-void Inputs::check() const {
-  check_floating(kOp, "cache", cache);
-  WARPFUSE_CHECK(cache.scalar_type() != at::kDouble, kOp, "cache", "float32, float16 or bfloat16",
-                 cache.scalar_type());
-  WARPFUSE_CHECK(cache.dim() == 6 && cache.sym_size(1) == 2, kOp, "cache", "[L, 2, B, H, S, D]",
+void StepInputs::check() const {
+  check_floating(kStepOp, "cache", cache);
+  WARPFUSE_CHECK(cache.scalar_type() != at::kDouble, kStepOp, "cache",
+                 "float32, float16 or bfloat16", cache.scalar_type());
+  WARPFUSE_CHECK(cache.dim() == 6 && cache.sym_size(1) == 2, kStepOp, "cache", "[L, 2, B, H, S, D]",
                  cache.sym_sizes());
   const c10::SymInt batch = cache.sym_size(2), width = cache.sym_size(3) * cache.sym_size(5);
   for (const auto& [argument, tensor] : {std::pair("ids", &ids), {"positions", &positions}}) {
-    WARPFUSE_CHECK(tensor->defined(), kOp, argument, "a tensor", "an undefined one");
-    WARPFUSE_CHECK(tensor->scalar_type() == at::kLong, kOp, argument, "int64",
+    WARPFUSE_CHECK(tensor->defined(), kStepOp, argument, "a tensor", "an undefined one");
+    WARPFUSE_CHECK(tensor->scalar_type() == at::kLong, kStepOp, argument, "int64",
                    tensor->scalar_type());
     const c10::SymInt column[] = {batch, 1};
-    WARPFUSE_CHECK(tensor->sym_sizes() == c10::SymIntArrayRef(column), kOp, argument,
+    WARPFUSE_CHECK(tensor->sym_sizes() == c10::SymIntArrayRef(column), kStepOp, argument,
                    c10::str("[B, 1] with the cache's B = ", batch), tensor->sym_sizes());
-    check_same_device(kOp, argument, *tensor, cache);
+    check_same_device(kStepOp, argument, *tensor, cache);
   }
   check_table(cache, "token_embedding", token_embedding, width);
   check_table(cache, "position_embedding", position_embedding, width);
   check_table(cache, "head", head, width);
   check_weight(cache, "norm_weight", norm_weight, {width});
   check_weight(cache, "norm_bias", norm_bias, {width});
-  WARPFUSE_CHECK(epsilon >= 0, kOp, "eps", "a number not below 0", epsilon);
+  WARPFUSE_CHECK(epsilon >= 0, kStepOp, "eps", "a number not below 0", epsilon);
   const auto expected = cache.sym_size(0) * static_cast<int64_t>(kLayerTensors);
   WARPFUSE_CHECK(
-      expected == static_cast<int64_t>(layers.size()), kOp, "layers",
+      expected == static_cast<int64_t>(layers.size()), kStepOp, "layers",
       c10::str(expected, " tensors, ", kLayerTensors + 0, " for each layer of the cache"),
       layers.size());
   for (int64_t layer = 0; layer < layer_count(); ++layer) {
@@ -122,7 +122,7 @@ void Inputs::check() const {
 
 #ifdef WARPFUSE_WITH_CUDA
 /// For one kernel; nothing where it does not take them.
-std::optional<Gpt2StepArguments> Inputs::one_kernel() const {
+std::optional<Gpt2StepArguments> StepInputs::one_kernel() const {
   if (layer_count() > kMaxStepLayers || layers.empty()) {
     return std::nullopt;
   }
@@ -148,7 +148,7 @@ std::optional<Gpt2StepArguments> Inputs::one_kernel() const {
   fits = fits && reinterpret_cast<uintptr_t>(a.cache) % 16 == 0 &&
          (cache.stride(5) == 1 || cache.size(5) == 1);
   a.dtype = to_dtype(cache.scalar_type());
-  a.activation = activation_named(kOp, activation);
+  a.activation = activation_named(kStepOp, activation);
   a.epsilon = static_cast<float>(epsilon);
   a.scale = static_cast<float>(scale);
   a.rows = narrow(cache.size(2));
@@ -178,7 +178,7 @@ std::optional<Gpt2StepArguments> Inputs::one_kernel() const {
 }
 #endif
 
-at::Tensor Inputs::by_operators(at::Tensor& of_cache) const {
+at::Tensor StepInputs::by_operators(at::Tensor& of_cache) const {
   const int64_t batch = cache.size(2), heads = cache.size(3), head_dim = cache.size(5);
   const int64_t width = heads * head_dim;
   at::Tensor x =
@@ -201,7 +201,7 @@ at::Tensor Inputs::by_operators(at::Tensor& of_cache) const {
 }
 
 struct Gpt2Step {
-  static constexpr const char* kName = kOp;
+  static constexpr const char* kName = kStepOp;
 
   template <typename Backend>
   static at::Tensor run(const at::Tensor& ids, const at::Tensor& positions, at::Tensor& cache,
@@ -209,7 +209,7 @@ struct Gpt2Step {
                         at::TensorList layers, const at::Tensor& norm_weight,
                         const at::Tensor& norm_bias, const at::Tensor& head, double scale,
                         double eps, c10::string_view activation) {
-    const Inputs inputs{
+    const StepInputs inputs{
         ids,  positions, cache, token_embedding, position_embedding, layers, norm_weight, norm_bias,
         head, scale,     eps,   activation};
     inputs.check();
@@ -238,7 +238,7 @@ WARPFUSE_OPERATORS(m) { register_operator<Gpt2Step>(m); }
 
 // For inference: differentiation is an error.
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {
-  m.impl(kOp, torch::autograd::autogradNotImplementedFallback());
+  m.impl(kStepOp, torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ def prepare(tests_from: str | None) -> None:
         run("git", "-C", TREE, "rm", "-rq", "tests")
         run("git", "-C", TREE, "checkout", tests_from, "--", "tests")
     print("building what is to be changed", file=sys.stderr)
-    configure = run("cmake", "-S", TREE, "-B", OBJECTS, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+    configure = run("cmake", "-S", TREE, "-B", OBJECTS, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DWARPFUSE_UNITY=OFF",
                     "-DWARPFUSE_WITH_CUDA=OFF", f"-DWARPFUSE_PYTHON={os.environ.get('WARPFUSE_PYTHON', sys.executable)}")  # fmt: skip
     built = configure if configure.returncode else build()
     if built.returncode:
