@@ -8,6 +8,7 @@
 #include "method_graph.h"
 #include "plugin_under_test.h"
 #include "runtime/load/graph_passes.h"
+#include "runtime/load/weight_memory.h"
 #include "support/catch.h"
 
 namespace {
@@ -122,4 +123,18 @@ def prefill(self, x):
   CHECK(count_nodes(module, "prefill", "mkldnn::_linear_pointwise") == 2);
   CHECK(module.attr("weight").toTensor().numel() == 36);
   CHECK_FALSE(module.hasattr("packed_weight_0"));
+}
+
+TEST_CASE("weights keep their numbers on the way to huge pages", "[packed-weights]") {
+  at::manual_seed(3);
+  const at::Tensor large = at::randn({1500, 700}), part = large.narrow(0, 1, 1400);
+  const at::Tensor expected = large.clone();
+  jit::Module module("Weights");
+  module.register_parameter("large", large, false);
+  module.register_parameter("part", part, false);
+  module.register_parameter("empty", at::empty({0}), false);
+  warpfuse::host::settle_weights(module);
+  CHECK(large.equal(expected));
+  large.add_(1);
+  CHECK(part.equal(expected.narrow(0, 1, 1400) + 1));
 }
