@@ -63,7 +63,7 @@ def sentences(run: dict[str, Any]) -> str:
         limit = min(BETWEEN_MS, BETWEEN_RATIO * spread["p50"])
         said.append(
             f"{long['clients']} clients with prompts of {long['prompt']} tokens see a token every {microseconds(spread['p50'])} ms "
-            f"(p50), p99 {microseconds(spread['p99'])} ms{_mark(spread['p99'], limit, least=False)}, at "
+            f"(p50), p99 {microseconds(spread['p99'])} ms{_mark(run, spread['p99'], limit, least=False)}, at "
             f"{rate(long['tokens_per_s'])} tokens/s."
         )
     by_clients = {row["clients"]: row["tokens_per_s"] for row in run["rows"] if not row["stream"]}
