@@ -190,7 +190,7 @@ class Files(ReportCase):
         path = Path(self.report("merge", "--folder", self.docs, "--command", "both", *files).strip())
         self.assertEqual(path.name, "nvidia-h200-generate.json")
         merged = json.loads(path.read_text(encoding="utf-8"))
-        self.assertEqual((merged["command"], len(merged["rows"]), len(merged["prefill"])), ("both", 7, 2))
+        self.assertEqual((merged["command"], len(merged["rows"]), len(merged["prefill"])), ("both", 9, 2))
 
     def test_runs_of_different_versions_are_not_merged(self):
         other = made_up.bench([made_up.row((2, 2))], versions={"warpfuse": "0.0.9"})
