@@ -170,10 +170,10 @@ std::vector<std::string> stop_texts_of(const Parameters& parameters) {
   return texts.get<std::vector<std::string>>();
 }
 
-// A random one, far from those of requests with a seed.
+// A random one, far from those of requests with a seed, with room for all choices behind it.
 int64_t random_stream() {
   std::random_device device;
-  return int64_t{1} << 62 | int64_t{device()} << 30 | int64_t{device() >> 9} << 7;  // 128 choices
+  return std::uniform_int_distribution(INT64_MAX / 2, INT64_MAX - kMaxChoices)(device);
 }
 
 Sampling sampling_of_request(const Parameters& parameters) {

@@ -219,9 +219,10 @@ void CompletionServer::Implementation::route_fixed(Scheduler& scheduler,
 }
 
 void CompletionServer::Implementation::handle_errors() {
-  server.set_exception_handler([](const Request&, Response& response, std::exception_ptr failure) {
-    report_failure(failure, response);
-  });
+  server.set_exception_handler(
+      [](const Request&, Response& response, const std::exception_ptr& failure) {
+        report_failure(failure, response);
+      });
   // What httplib itself refuses.
   server.set_error_handler([](const Request& request, Response& response) {
     if (!response.body.empty()) {

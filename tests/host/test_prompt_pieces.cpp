@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 
 #include "fake_language_model.h"
@@ -14,7 +15,6 @@
 
 using warpfuse::host::DecodeLoop;
 using warpfuse::host::DecodeOptions;
-using warpfuse::host::Sequence;
 using warpfuse::host::SequenceToken;
 
 namespace {
@@ -183,7 +183,7 @@ TEST_CASE("a prompt is scored by pieces", "[decode]") {
       CHECK(client.said[1] == expected(beside, 4));
       CHECK(client.said[2] == expected(prompt, 1));
       // Logits are 1 for the token that is said and 0 for the others.
-      const double norm = std::log(std::exp(1.0) + kTokens - 1);
+      const double norm = std::log(std::numbers::e + kTokens - 1);
       std::vector<double> wanted;
       for (size_t i = 1; i < prompt.size(); ++i) {
         const Ids before(prompt.begin(), prompt.begin() + static_cast<int64_t>(i));
