@@ -4,6 +4,7 @@
     report.py                                      docs/, from docs/benchmarks/
     report.py --check                              compares the pages, changes nothing; exit code 1 if they differ
     report.py merge --folder DIR [PRESET=]FILE...  the runs of one machine as DIR/<device>[-generate].json
+    report.py serve [--check]                      the tables of docs/serve.md and images/serve.svg
     report.py traffic --json FILE --host PATH      counts memory traffic with Nsight Compute
 
 Plots need matplotlib, which scripts/setup.sh installs. Exit code 2: unusable input.
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 from report.ncu import measure_traffic
 from report.pages import page
 from report.run import Bench, Generation, ReportError, file_name, merge, reading, write
+from report.serving import block, runs, with_block
 from report.targets import Peers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +54,9 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging.add_argument("--command", help="what to name as the command (default: those of the runs)")
     merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=part, nargs="+", metavar="[PRESET=]FILE")
+    serving = commands.add_parser("serve", help="what docs/serve.md says of speed")
+    serving.set_defaults(run=document_server)
+    serving.add_argument("--check", action="store_true", help="compare, write nothing")
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
     counting.set_defaults(run=count_traffic)
     counting.add_argument("--json", type=Path, required=True)
@@ -103,6 +108,23 @@ def plot(*arguments: Any) -> None:
     except ImportError as error:
         raise ReportError(f"no plots: {error.name} is not installed (scripts/setup.sh does)") from error
     write_plots(*arguments)
+
+
+def document_server(arguments: argparse.Namespace) -> int:
+    """Write, or compare, the server's tables; and its plot."""
+    path = arguments.docs / "serve.md"
+    text = path.read_text(encoding="utf-8")
+    made = with_block(text, block(arguments.docs))
+    if arguments.check:
+        return int(made != text)
+    path.write_text(made, encoding="utf-8")
+    print(path)
+    try:
+        from report.plots import serve_plot
+    except ImportError as error:
+        raise ReportError(f"no plots: {error.name} is not installed (scripts/setup.sh does)") from error
+    serve_plot(runs(arguments.docs)[0]).savefig(arguments.docs / "images" / "serve.svg", metadata={"Date": None})
+    return 0
 
 
 def merge_runs(arguments: argparse.Namespace) -> int:

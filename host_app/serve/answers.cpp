@@ -135,13 +135,9 @@ AnswerJson Answer::logprobs_of(const Piece& piece, size_t& offset) const {
   return logprobs;
 }
 
-AnswerJson Answer::choice_of(const Piece& piece) {
+void Answer::count(const Piece& piece) {
   completion_tokens_ += piece.token ? 1 : 0;
   finished_ += piece.finish_reason ? 1 : 0;
-  return {{"text", piece.text},
-          {"index", piece.choice},
-          {"logprobs", logprobs_of(piece, said_[piece.choice].offset)},
-          {"finish_reason", reason_of(piece)}};
 }
 
 std::string Answer::chunk(const Piece& piece) {
@@ -149,16 +145,22 @@ std::string Answer::chunk(const Piece& piece) {
     head_ = dump(head());
     head_.pop_back();
   }
-  return head_ + ",\"choices\":[" + dump(choice_of(piece)) + "]}";
+  count(piece);
+  const AnswerJson choice{{"text", piece.text},
+                          {"index", piece.choice},
+                          {"logprobs", logprobs_of(piece, said_[piece.choice].offset)},
+                          {"finish_reason", reason_of(piece)}};
+  return head_ + ",\"choices\":[" + dump(choice) + "]}";
 }
 
 void Answer::add(const Piece& piece) {
-  const AnswerJson taken = choice_of(piece);
+  count(piece);
   Said& said = said_[piece.choice];
   said.text += piece.text;
-  said.finish_reason = taken["finish_reason"];
+  said.finish_reason = reason_of(piece);
   if (job_.request.logprobs) {
-    for (const auto& [name, values] : taken["logprobs"].items()) {
+    const AnswerJson logprobs = logprobs_of(piece, said.offset);
+    for (const auto& [name, values] : logprobs.items()) {
       for (const AnswerJson& value : values) {
         said.logprobs[name].push_back(value);
       }

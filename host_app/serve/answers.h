@@ -7,7 +7,7 @@
 
 #include "runtime/text/tokenizer.h"
 #include "serve/api_error.h"
-#include "serve/pieces.h"
+#include "serve/choice_texts.h"
 
 namespace warpfuse::host {
 
@@ -40,8 +40,7 @@ class Answer {
   };
 
   AnswerJson head() const;
-  // Counts the piece.
-  AnswerJson choice_of(const Piece& piece);
+  void count(const Piece& piece);
   AnswerJson usage() const;
   AnswerJson logprobs_of(const Piece& piece, size_t& offset) const;
   void add_prompt_logprobs(const Piece& piece, size_t& offset, AnswerJson& logprobs) const;

@@ -1,5 +1,7 @@
 #include "serve/scheduler.h"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -78,6 +80,7 @@ std::string Scheduler::metrics_text() const {
 }
 
 void Scheduler::run() {
+  const c10::DeviceGuard device(model_.device());  // its streams are those that are current
   try {
     while (wait_for_work()) {
       free_unwanted();

@@ -67,8 +67,8 @@ class Outcome {
   Metrics& metrics_;
 };
 
-void send_whole(const std::shared_ptr<Job>& job, Pieces& pieces, Answer& answers, Metrics& metrics,
-                Response& response) {
+void send_whole(const std::shared_ptr<Job>& job, ChoiceTexts& texts, Answer& answers,
+                Metrics& metrics, Response& response) {
   Outcome outcome(job, metrics);
   while (!answers.finished()) {
     std::vector<Event> events = next_events(*job, *Connection::current());
@@ -76,7 +76,7 @@ void send_whole(const std::shared_ptr<Job>& job, Pieces& pieces, Answer& answers
       throw ApiError(500, job->failure().value_or("the client has closed the connection"));
     }
     for (Event& event : events) {
-      if (const std::optional<Piece> piece = pieces.next(std::move(event))) {
+      if (const std::optional<Piece> piece = texts.next(std::move(event))) {
         answers.add(*piece);
       }
     }
@@ -86,7 +86,7 @@ void send_whole(const std::shared_ptr<Job>& job, Pieces& pieces, Answer& answers
 }
 
 // Sends what there is; false: the stream ends here without its end.
-bool send_events(Job& job, Pieces& pieces, Answer& answers, httplib::DataSink& sink) {
+bool send_events(Job& job, ChoiceTexts& texts, Answer& answers, httplib::DataSink& sink) {
   std::string sent;
   const auto add = [&](const std::string& data) { sent += "data: " + data + "\n\n"; };
   const auto send = [&] { return sent.empty() || sink.write(sent.data(), sent.size()); };
@@ -99,7 +99,7 @@ bool send_events(Job& job, Pieces& pieces, Answer& answers, httplib::DataSink& s
     return false;
   }
   for (Event& event : events) {
-    if (const std::optional<Piece> piece = pieces.next(std::move(event))) {
+    if (const std::optional<Piece> piece = texts.next(std::move(event))) {
       add(answers.chunk(*piece));
     }
   }
@@ -118,13 +118,13 @@ bool send_events(Job& job, Pieces& pieces, Answer& answers, httplib::DataSink& s
   return true;
 }
 
-void send_stream(const std::shared_ptr<Job>& job, const std::shared_ptr<Pieces>& pieces,
+void send_stream(const std::shared_ptr<Job>& job, const std::shared_ptr<ChoiceTexts>& texts,
                  const std::shared_ptr<Answer>& answers, Metrics& metrics, Response& response) {
   const auto outcome = std::make_shared<Outcome>(job, metrics);
   response.set_header("Cache-Control", "no-cache");
   response.set_chunked_content_provider(
       "text/event-stream", [=](size_t /*offset*/, httplib::DataSink& sink) {
-        const bool goes_on = send_events(*job, *pieces, *answers, sink);
+        const bool goes_on = send_events(*job, *texts, *answers, sink);
         outcome->ok = goes_on && answers->finished();
         return goes_on;
       });
@@ -260,12 +260,12 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
       scheduler.metrics().count_request("refused");
       throw;
     }
-    const auto pieces = std::make_shared<Pieces>(*job, tokenizer);
+    const auto texts = std::make_shared<ChoiceTexts>(*job, tokenizer);
     const auto answers = std::make_shared<Answer>(*job, tokenizer, model_name);
     if (job->request.stream) {
-      send_stream(job, pieces, answers, scheduler.metrics(), response);
+      send_stream(job, texts, answers, scheduler.metrics(), response);
     } else {
-      send_whole(job, *pieces, *answers, scheduler.metrics(), response);
+      send_whole(job, *texts, *answers, scheduler.metrics(), response);
     }
   });
   implementation_->server.listen_after_bind();

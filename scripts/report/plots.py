@@ -4,12 +4,14 @@ import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .run import Bench, Generation, ReportError, Row, Work
+from .serving import device_name
 from .targets import Peers
 from .text import bandwidth, microseconds, rate
 
@@ -24,12 +26,12 @@ OURS, OTHER, ATEN, MUTED = "#0969da", "#8bb8ec", "#d1570a", "#8c959f"
 DTYPES = ("float32", "bfloat16")
 
 
-def figure(title: str, subtitle: str, columns: int, height: float) -> tuple[Figure, list[Axes]]:
+def figure(title: str, subtitle: str, columns: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
     """An image of 860 pixels with panels side by side."""
     made = Figure(figsize=(8.6, height), layout="constrained")
     made.suptitle(f"{title}\n\n", x=0.01, ha="left", fontsize=14, fontweight="bold")
     made.text(0.01, 1 - 0.36 / height, subtitle, ha="left", va="top", fontsize=11, color="#57606a")
-    return made, list(made.subplots(1, columns, sharey=True, squeeze=False)[0])
+    return made, list(made.subplots(1, columns, sharey=sharey, squeeze=False)[0])
 
 
 def bars(axes: Axes, title: str, names: list[str], values: list[float | None], labels: list[str], ours: set[str],
@@ -187,6 +189,34 @@ def generation_plot(run: Generation) -> Figure:
         values = [rates.get(name) for name in names]
         most = max(max(rates.values()) for rates in panels.values())
         bars(panel, dtype, names, values, [rate(value) if value else "not measured" for value in values], set(ours), most)
+    return made
+
+
+def serve_plot(run: dict[str, Any]) -> Figure:
+    """The server's tokens per second and latency over the number of clients."""
+    made, (throughput, latency) = figure(
+        "warpfuse serve: throughput and latency over clients",
+        f"{device_name(run)}; {run['model']['model']} {run['model']['dtype']}, prompt {run['prompt']}, {run['tokens']} tokens; "
+        "rows of the server are as many as clients",
+        2,
+        4.2,
+        sharey=False,
+    )
+    whole = [row for row in run["rows"] if not row["stream"]]
+    clients = [row["clients"] for row in whole]
+    throughput.plot(clients, [row["generate_tokens_per_s"] for row in whole], "o--", color=MUTED, label="generate")
+    for stream, colour, label in ((False, OURS, "in one piece"), (True, OTHER, "streamed")):
+        rows = [row for row in run["rows"] if row["stream"] == stream]
+        throughput.plot(clients, [row["tokens_per_s"] for row in rows], "o-", color=colour, label=label)
+        latency.plot(clients, [row["latency_ms"]["p50"] for row in rows], "o-", color=colour, label=f"{label}, p50")
+        latency.plot(clients, [row["latency_ms"]["p99"] for row in rows], "o:", color=colour, label=f"{label}, p99")
+    for axes, title, unit in ((throughput, "throughput", "tokens/s"), (latency, "an answer", "ms")):
+        axes.set_title(title, loc="left", fontweight="bold")
+        axes.set(xscale="log", yscale="log", xlabel="clients", ylabel=unit)
+        axes.set_xticks(clients, [str(count) for count in clients], minor=False)
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(lambda y, _at: f"{y:,.0f}")
+        axes.legend()
     return made
 
 

@@ -23,6 +23,7 @@ OPERATORS = sorted((DOCS / "operators").glob("*.md"))
 INSTALLED = "/opt/warpfuse/lib/libwarpfuse.so"
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from report import serving
 from report.run import Bench
 from report.text import microseconds, percent, times
 
@@ -164,6 +165,10 @@ class Figures(unittest.TestCase):
             }
             self.assertEqual(found, {name: line[name] for name in found}, line)
             self.assertEqual(len(found), 4)
+
+    def test_server(self):
+        page = (DOCS / "serve.md").read_text(encoding="utf-8")
+        self.assertEqual(serving.with_block(page, serving.block(DOCS)), page)
 
     def test_where_it_is_slower_than_aten_is_named(self):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]

@@ -65,7 +65,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
                       at::TensorOptions(at::kFloat).device(model.device()));
   rules_.resize(options.rows);
   if (options.mixed) {
-    pieces_.emplace(model, graphs_, /*with_graphs=*/runtime != nullptr);
+    pieces_ = std::make_unique<PromptPieces>(model, graphs_, /*with_graphs=*/runtime != nullptr);
   } else {
     std::ranges::fill(rules_, DrawRules{.sampling = options.sampling,
                                         .scored = options.top_logprobs.has_value()});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -53,9 +54,9 @@ class DecodeSteps {
   // multiplied by zero.
   void clear(int64_t row);
 
-  // The prompts that enter by pieces.
-  PromptPieces& pieces() { return pieces_.value(); }
-  bool has_pieces() const { return pieces_ && !pieces_->empty(); }
+  // The prompts that enter by pieces, where DecodeOptions::mixed.
+  PromptPieces& pieces() { return *pieces_; }
+  bool has_pieces() const { return pieces_ != nullptr && !pieces_->empty(); }
   // Launches a piece and returns the prompts that are in with it, whose rows become active if they
   // want tokens. Unless there are none, a read() in the order of launches gives the first tokens.
   std::vector<PromptPieces::Prompt> launch_piece();
@@ -104,7 +105,7 @@ class DecodeSteps {
   DecodeOptions options_;
   CudaRuntime* runtime_;
   GraphCache graphs_;
-  std::optional<PromptPieces> pieces_;
+  std::unique_ptr<PromptPieces> pieces_;  // where sequences are mixed
   Cache cache_;
   StepMemory memory_;
   at::Tensor logits_;  // [B, V], of the last step that was run to its logits

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "runtime/decode/device_copy.h"
 #include "runtime/errors.h"
@@ -172,7 +171,7 @@ PromptPieces::Done PromptPieces::next(const Cache& cache) {
   }
   done.logits = logits_.narrow(0, 0, static_cast<int64_t>(count));
   for (size_t i = 0; i < count; ++i) {
-    const Prompt& prompt = done.prompts.emplace_back(std::move(waiting_.front()));
+    const Prompt& prompt = done.prompts.emplace_back(waiting_.front());
     waiting_.pop_front();
     const auto tokens = static_cast<int64_t>(prompt.sequence.ids.size());
     cache.rows(prompt.row, 1)

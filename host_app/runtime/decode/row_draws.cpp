@@ -25,17 +25,18 @@ RowDraws::RowDraws(const std::vector<std::optional<DrawRules>>& rows, c10::Devic
   std::vector<std::pair<Sampling, std::vector<int64_t>>> groups;
   std::vector<int64_t> scored;
   for (size_t row = 0; row < rows.size(); ++row) {
-    if (!rows[row]) {
+    const std::optional<DrawRules>& rules = rows[row];
+    if (!rules) {
       continue;
     }
     // Greedy rows are drawn together, whatever else they ask for.
-    const Sampling how = rows[row]->sampling.temperature == 0 ? Sampling{} : rows[row]->sampling;
+    const Sampling how = rules->sampling.temperature == 0 ? Sampling{} : rules->sampling;
     auto group = std::ranges::find(groups, how, [](const auto& each) { return each.first; });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {how, {}});
     }
     group->second.push_back(static_cast<int64_t>(row));
-    if (rows[row]->scored) {
+    if (rules->scored) {
       scored.push_back(static_cast<int64_t>(row));
     }
   }

@@ -1,10 +1,10 @@
-#include "serve/pieces.h"
+#include "serve/choice_texts.h"
 
 #include <utility>
 
 namespace warpfuse::host {
 
-std::optional<Piece> Pieces::next(Event event) {
+std::optional<Piece> ChoiceTexts::next(Event event) {
   Text& text = texts_[event.choice];
   if (text.ended) {
     return std::nullopt;

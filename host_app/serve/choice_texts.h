@@ -21,9 +21,9 @@ struct Piece {
 };
 
 // Makes text of the tokens of a job, and ends a choice at its stop text. The HTTP thread's.
-class Pieces {
+class ChoiceTexts {
  public:
-  Pieces(Job& job, const Tokenizer& tokenizer)
+  ChoiceTexts(Job& job, const Tokenizer& tokenizer)
       : job_(job),
         tokenizer_(tokenizer),
         texts_(job.request.choices(), Text{TextOutput(job.request.stop_texts)}) {}

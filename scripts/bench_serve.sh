@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# usage: scripts/bench_serve.sh [--preset NAME] [--variant NAME] [--json-only] [options of bench_serve.py]
+# Measures what docs/serve.md shows of the server's speed, beside `warpfuse bench generate` at the same batch: distilgpt2 with
+# random weights, in float16 on a GPU, else in float32. Writes docs/benchmarks/<gpu>-serve.json or cpu-serve.json, and
+# from it the tables and the plot. The load is wrk's (Debian's package, or WRK=path), on other cores than the server's
+# where there are four or more.
+#   --variant NAME  of the bundle (fused)
+#   --json-only     measure, and leave tables and plot alone
+
+. "$(dirname "$0")/common.sh"
+parse_options "$@"
+leave_out_kernels_without_gpu
+JSON_ONLY="" VARIANT=fused
+options=()
+set -- "${REST[@]}"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --json-only) JSON_ONLY=1 ;;
+    --variant) VARIANT=${2:?bench_serve.sh: --variant needs a name}; shift ;;
+    *) options+=("$1") ;;
+  esac
+  shift
+done
+if has_gpu; then
+  device=cuda dtype=float16
+  use_build warpfuse
+  name=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr '[:upper:] ' '[:lower:]-')
+else
+  device=cpu dtype=float32 name=cpu
+  build --target warpfuse_host warpfuse
+  python=$WARPFUSE_PYTHON
+  # Enough to say what more clients are worth on a few cores.
+  options=(--clients 1,2,4,8 -n 64 --seconds 20 --long-clients 0 "${options[@]}")
+fi
+bundle=$BUILD/bundles/distilgpt2-random/$VARIANT-$dtype
+if [ ! -f "$bundle/bundle.json" ]; then
+  say "export distilgpt2 $VARIANT $dtype"
+  export_bundles distilgpt2-random config:distilgpt2 --variants "$VARIANT" --dtype "$dtype"
+fi
+"$python" "$ROOT/scripts/bench_serve.py" --host "$BUILD/bin/warpfuse" --bundle "$bundle" --device "$device" \
+  --command "scripts/bench_serve.sh${*:+ $(quoted "$@")}" --json "$ROOT/docs/benchmarks/$name-serve.json" "${options[@]}"
+[ -n "$JSON_ONLY" ] || "$python" "$ROOT/scripts/report.py" serve
