@@ -1,5 +1,9 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <utility>
+
 #include "runtime/load/bundle.h"
 
 namespace warpfuse::host {
@@ -8,6 +12,7 @@ class LanguageModel {
  public:
   explicit LanguageModel(LanguageModelSpec spec) : spec_(std::move(spec)) {}
   const LanguageModelSpec& spec() const { return spec_; }
+  static c10::Device device() { return c10::kCPU; }
 
  private:
   LanguageModelSpec spec_;
