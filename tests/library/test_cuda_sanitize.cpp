@@ -17,6 +17,7 @@
 #include "support/pch.h"
 #include "support/row_functions.h"
 #include "support/sampling.h"
+#include "support/step_call.h"
 #include "support/tensor_reference.h"
 
 namespace {
@@ -213,6 +214,14 @@ WARPFUSE_GPU_TEST("attention that writes its cache", "[sanitize]") {
         CHECK(bit_mismatch(call.cache.cpu(), expected_cache(host)) == "");
       }
     }
+  }
+}
+
+// Its mbarriers are those of the tiles above: one lane arrives for its warp.
+WARPFUSE_GPU_TEST("a decode step in one kernel", "[sanitize-tiles]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    StepCall call = random_step({.batch = 3, .vocabulary = 2001, .slots = 40}, dtype, device);
+    CHECK(call.run().ge(0).all().item<bool>());
   }
 }
 
