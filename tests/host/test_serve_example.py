@@ -2,7 +2,8 @@
 
     WARPFUSE_BUILD=... CXX=... python test_serve_example.py [unittest options]
 
-WARPFUSE_EXAMPLE_SERVER names one that is built already; WARPFUSE_DEVICE=cuda runs the model there. Exit code 77: no GPU.
+WARPFUSE_EXAMPLE_SERVER names one that is built already; WARPFUSE_DEVICE=cuda runs the model there. Exit code 77: no GPU, or
+WARPFUSE_BUILD has programs alone, with nothing to install from.
 """
 
 import concurrent.futures
@@ -180,4 +181,7 @@ class Example(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if "WARPFUSE_EXAMPLE_SERVER" not in os.environ and not (pathlib.Path(os.environ["WARPFUSE_BUILD"]) / "CMakeCache.txt").exists():
+        print("skipped: no example server, and no build to make it from")
+        sys.exit(SKIPPED)
     unittest.main()
