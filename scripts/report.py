@@ -2,7 +2,7 @@
 """Writes docs/benchmarks/<device>.md and the plots of docs/images from the benchmarks' JSON.
 
     report.py                                      docs/, from docs/benchmarks/
-    report.py decode                               the table of docs/operators/decode.md alone, from <device>-steps.json
+    report.py decode                               the tables of docs/operators/decode.md alone, from <device>-steps.json
     report.py --check                              compares the pages, changes nothing; exit code 1 if they differ
     report.py merge --folder DIR [PRESET=]FILE...  the runs of one machine as DIR/<device>[-generate].json
     report.py serve [--check]                      the tables of docs/serve.md and images/serve.svg
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from report.generation import decode_table
+from report.generation import decode_runs, decode_table
 from report.ncu import measure_traffic
 from report.pages import page
 from report.run import Bench, Generation, ReportError, file_name, merge, reading, write
@@ -56,7 +56,7 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging.add_argument("--command", help="what to name as the command (default: those of the runs)")
     merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=part, nargs="+", metavar="[PRESET=]FILE")
-    showing = commands.add_parser("decode", help="the table of docs/operators/decode.md")
+    showing = commands.add_parser("decode", help="the tables of docs/operators/decode.md")
     showing.set_defaults(run=write_decode)
     serving = commands.add_parser("serve", help="what docs/serve.md says of speed")
     serving.set_defaults(run=document_server)
@@ -142,15 +142,18 @@ def merge_runs(arguments: argparse.Namespace) -> int:
 
 
 def write_decode(arguments: argparse.Namespace) -> int:
-    """Put the table of a run into the page in place of the one whose first column is the model."""
-    source = arguments.docs / "benchmarks" / "nvidia-h200-steps.json"
-    with reading(str(source)):
-        table = decode_table(Generation.load(source))
+    """Put the tables of all runs into the page, in place of those whose first column is the model."""
+    sources = decode_runs(arguments.docs)
     path = arguments.docs / "operators" / "decode.md"
-    before, old, after = path.read_text(encoding="utf-8").partition("\n| model |")
-    if not old:
-        raise ReportError(f"{path}: has no table of models")
-    path.write_text(f"{before}\n{table}\n\n{after.partition(chr(10) * 2)[2]}", encoding="utf-8")
+    first, *others = path.read_text(encoding="utf-8").split("\n| model |")
+    if len(others) != len(sources):
+        raise ReportError(f"{path}: expected {len(sources)} tables of models, got {len(others)}")
+    for source, text in zip(sources, others, strict=True):
+        with reading(str(source)):
+            table = decode_table(Generation.load(source))
+        after = text.partition("\n\n")[2]
+        first += f"\n{table}\n\n{after}"
+    path.write_text(first, encoding="utf-8")
     print(path)
     return 0
 

@@ -129,6 +129,11 @@ def prefill_table(run: Generation, _peers: Peers) -> str:
     return known_table([*WORK, *(f">{name} ms" for name in VARIANTS), ">fused / baseline"], lines)
 
 
+def decode_runs(docs: Path) -> list[Path]:
+    """The runs that docs/operators/decode.md shows, in its order."""
+    return sorted((docs / "benchmarks").glob("*-steps.json"))
+
+
 def decode_table(run: Generation) -> str:
     """What docs/operators/decode.md shows: rates, and times of prompts; the best of ours is bold."""
     works = [(work, ", tokens/s", lambda rate: f"{rate:,.0f}", True) for work in dict.fromkeys(row.work for row in run.rows)]

@@ -37,9 +37,8 @@ TEST_CASE("what counts as a softmax", "[softmax-calls]") {
         "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention"}) {
     CHECK(softmax_kind(name) == SoftmaxKind::aten);
   }
-  for (const char* name :
-       {"warpfuse::softmax", "warpfuse::scaled_masked_softmax", "warpfuse::_softmax_algorithm",
-        "warpfuse::gpt2_step"}) {
+  for (const char* name : {"warpfuse::softmax", "warpfuse::scaled_masked_softmax",
+                           "warpfuse::_softmax_algorithm", "warpfuse::gpt2_step"}) {
     CHECK(softmax_kind(name) == SoftmaxKind::plugin);
   }
   for (const char* name : {"aten::matmul", "aten::_softmax_backward_data",

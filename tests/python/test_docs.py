@@ -24,7 +24,7 @@ INSTALLED = "/opt/warpfuse/lib/libwarpfuse.so"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from report import serving
-from report.generation import decode_table
+from report.generation import decode_runs, decode_table
 from report.run import Bench, Generation
 from report.text import microseconds, percent, times
 
@@ -154,9 +154,10 @@ class Figures(unittest.TestCase):
                 self.assertEqual([line[variant]], found, line)
 
     def test_decode_steps(self):
-        run = Generation.load(DOCS / "benchmarks" / "nvidia-h200-steps.json")
         page = (DOCS / "operators" / "decode.md").read_text(encoding="utf-8")
-        self.assertIn(f"\n{decode_table(run)}\n\n", page, "run scripts/report.py decode")
+        for path in decode_runs(DOCS):
+            self.assertIn(f"\n{decode_table(Generation.load(path))}\n\n", page, "run scripts/report.py decode")
+            self.assertIn(f"(../benchmarks/{path.name})", page)
 
     def test_server(self):
         page = (DOCS / "serve.md").read_text(encoding="utf-8")
