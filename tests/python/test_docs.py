@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from report import serving
 from report.generation import decode_runs, decode_table
-from report.run import Bench, Generation
+from report.run import Bench, Generation, Work
 from report.text import microseconds, percent, times
 
 
@@ -88,6 +88,7 @@ class Figures(unittest.TestCase):
     def test_readme(self):
         rows = table(README, "operator", "shape", "time", "against")
         self.assertEqual(len(rows), 5)
+        *rows, step = rows
         for line in rows:
             name, _, (dtype, direction) = (*line["shape"].rpartition(", ")[:2], line["shape"].rpartition(", ")[2].split())
             row = self.row(line["operator"], name, dtype, direction)
@@ -95,6 +96,12 @@ class Figures(unittest.TestCase):
                 self.assertEqual(line["time"], f"{microseconds(row.time('warpfuse'))} us")
                 self.assertEqual(line["speed-up"], times(self.aten(row) / row.time("warpfuse")))
                 self.assertEqual(f"NVIDIA {line['GPU']}", self.bench.device_name)
+        run = Generation.load(DOCS / "benchmarks" / "nvidia-h100-80gb-hbm3-steps.json")
+        self.assertEqual(step["shape"], "distilgpt2, one sequence, float16")
+        rates = {variant: run.find(Work("distilgpt2", "float16", 1, 32, ""), variant, True).p50 for variant in ("steps", "baseline")}
+        self.assertEqual(step["time"], f"{microseconds(1e6 / rates['steps'])} us per token")
+        self.assertEqual(step["speed-up"], times(rates["steps"] / rates["baseline"]))
+        self.assertTrue(run.raw["device"]["name"].startswith(f"NVIDIA {step['GPU']} "))
 
     def test_performance(self):
         for line in table(PERFORMANCE, "operator", "shape", "dtype", "pass"):
