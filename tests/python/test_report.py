@@ -85,7 +85,7 @@ class Pages(ReportCase):
             self.report("--docs", self.docs, "decode")
             self.assertEqual(path.read_text(encoding="utf-8"), expected)
         path.write_text("no table\n", encoding="utf-8")
-        self.assertIn("has no table of models", self.report("--docs", self.docs, "decode", code=2))
+        self.assertIn("expected 1 tables of models, got 0", self.report("--docs", self.docs, "decode", code=2))
 
     def test_check_sees_an_edit_and_changes_nothing(self):
         page = self.page()
