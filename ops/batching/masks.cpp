@@ -54,7 +54,7 @@ class Fold {
     std::vector<c10::SymInt> sizes = given->sym_sizes().vec();
     sizes.insert(sizes.begin(), rank - own_rank, 1);
     sizes.insert(sizes.begin(), vmap_.layer().batchSize());
-    const at::Tensor front = vmap_.in_front(*given).reshape_symint(sizes);
+    at::Tensor front = vmap_.in_front(*given).reshape_symint(sizes);
     if (!has_batch()) {
       return front;
     }
