@@ -89,6 +89,7 @@ struct MaskedBackward
 
   /// Zeros for the keys that have masked_value.
   static at::Tensor without_filled(const at::Tensor& tensor, const MaskArguments& masks) {
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a filled mask is a tensor
     return masks.masked_value.has_value() ? tensor.masked_fill(masks.attn_mask->logical_not(), 0)
                                           : tensor;
   }
@@ -139,6 +140,7 @@ struct MaskedForward
     if (needs_mask_gradient(context, saved.masks)) {
       // The gradient before the scale, summed over the broadcast dimensions, in the mask's own
       // dtype where that is the wider one.
+      // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it has one
       const at::Tensor& mask = *saved.masks.attn_mask;
       const at::ScalarType type = at::promote_types(mask.scalar_type(), output.scalar_type());
       result[1] = MaskedBackward::call(g.to(type), output.to(type), 1.0, saved.masks)
@@ -192,6 +194,7 @@ struct MaskedDropoutForward
     }
     if (needs_mask_gradient(context, saved.masks)) {
       // As above, in the dtype that rows are computed in.
+      // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it has one
       const at::Tensor mask = *saved.masks.attn_mask;
       const at::ScalarType type = statistics_dtype(scores);
       saved.masks.attn_mask = mask.to(type);

@@ -132,7 +132,7 @@ void find_best(const Pack<T>& values, int64_t first, int64_t count, BestOutput& 
   T rounded[kBlock<T>];
   std::fill_n(rounded, kBlock<T>, -std::numeric_limits<T>::infinity());
   store<T>(values, rounded, count);
-  const float largest = at::vec::vec_reduce_all<float>(
+  const auto largest = at::vec::vec_reduce_all<float>(
       [](const auto& a, const auto& b) { return at::vec::maximum(a, b); },
       load<T>(rounded, kBlock<T>));
   if (best.output != BestOutput::kNone && largest <= best.value) {

@@ -323,8 +323,8 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
   CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));
   // The same and two vectors of a norm; a residual; tokens in place of results.
-  CHECK(least("norm_linear", forward, "3x5x7", Mask::none) == 2 * (57 + 10 + 21));
-  CHECK(least("linear_residual", forward, "3x5x7", Mask::none) == 2 * (57 + 2 * 21));
+  CHECK(least("norm_linear", forward, "3x5x7", Mask::none) == int64_t{2} * (57 + 10 + 21));
+  CHECK(least("linear_residual", forward, "3x5x7", Mask::none) == int64_t{2} * (57 + 2 * 21));
   CHECK(least("linear_argmax", forward, "3x5x7", Mask::none) == 2 * (57 + 10) + 24);
   // 2 tokens of 24 channels: 6 tensors of theirs, and two of the 8 slots before each.
   const char* step = "2x3x1x9x8";

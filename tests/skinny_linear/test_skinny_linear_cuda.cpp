@@ -81,8 +81,9 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
       transposed.weight = transposed.weight.t();
       CHECK(tiles(transposed) == 0);
       LinearCall odd = random_linear({2}, 64, 24, dtype, device, norm);
-      odd.weight =
-          at::zeros({24 * 64 + 1}, odd.weight.options()).narrow(0, 1, 24 * 64).view({24, 64});
+      odd.weight = at::zeros({24 * 64 + 1}, odd.weight.options())
+                       .narrow(0, 1, int64_t{24} * 64)
+                       .view({24, 64});
       CHECK(tiles(odd) == 0);
     }
     CHECK(tiles(random_linear({1}, 64, 50'257, dtype, device, "layer"), true) > 0);

@@ -119,7 +119,7 @@ WARPFUSE_DEVICE_TEST("strides and alignments of inputs and weights", "[skinny_li
       });
       check([&](LinearCall& call) {  // all with the same odd one
         call.weight = at::full({24 * 64 + 1}, kNaN, options)
-                          .narrow(0, 1, 24 * 64)
+                          .narrow(0, 1, int64_t{24} * 64)
                           .view({24, 64})
                           .copy_(plain.weight);
       });
@@ -129,7 +129,7 @@ WARPFUSE_DEVICE_TEST("strides and alignments of inputs and weights", "[skinny_li
       });
       check([&](LinearCall& call) {  // an odd address
         call.input = at::full({6 * 64 + 1}, kNaN, options)
-                         .narrow(0, 1, 6 * 64)
+                         .narrow(0, 1, int64_t{6} * 64)
                          .view({2, 3, 64})
                          .copy_(plain.input);
       });

@@ -79,7 +79,7 @@ inline bool is_few_rows(const LinearCall& call) {
   if (!call.input.is_cuda()) {
     return few;
   }
-  const auto pack = static_cast<int64_t>(16 / call.input.element_size());
+  const int64_t pack = 16 / call.input.element_size();
   const auto is_aligned = [](const at::Tensor& x) {
     return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
   };
