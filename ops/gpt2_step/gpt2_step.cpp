@@ -101,6 +101,7 @@ void StepInputs::check() const {
   check_weight(cache, "norm_weight", norm_weight, {width});
   check_weight(cache, "norm_bias", norm_bias, {width});
   WARPFUSE_CHECK(epsilon >= 0, kStepOp, "eps", "a number not below 0", epsilon);
+  activation_named(kStepOp, activation);
   const auto expected = cache.sym_size(0) * static_cast<int64_t>(kLayerTensors);
   WARPFUSE_CHECK(
       expected == static_cast<int64_t>(layers.size()), kStepOp, "layers",
@@ -213,7 +214,6 @@ struct Gpt2Step {
         ids,  positions, cache, token_embedding, position_embedding, layers, norm_weight, norm_bias,
         head, scale,     eps,   activation};
     inputs.check();
-    activation_named(kName, activation);
     at::Tensor next = Backend::empty({cache.sym_size(2)}, ids.options());
     if (!Backend::computes(next)) {
       return next;

@@ -14,10 +14,9 @@
 #include <warpfuse/linear_residual.h>
 #include <warpfuse/norm_linear.h>
 
-#include <cmath>
 #include <limits>
 
-#include "bench/suites/inputs.h"
+#include "bench/suites/linear_inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
@@ -32,27 +31,15 @@ struct Set {
   at::Tensor residual;                // [rows, out]
 };
 
-struct Sizes {
-  int64_t rows, in, out;
-};
-
-Sizes sizes_of(const Case& c) {
-  return {.rows = c.shape.sizes[0], .in = c.shape.sizes[1], .out = c.shape.sizes[2]};
-}
-
 bool is_residual(const Case& c) { return c.op == &kLinearResidual; }
 bool is_argmax(const Case& c) { return c.op == &kLinearArgmax; }
 bool is_gelu(const Case& c) { return c.op == &kNormLinearGelu; }
 
 Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const Sizes sizes = sizes_of(c);
+  const LinearSizes sizes(c.shape);
   const at::TensorOptions options = options_of(c, setup);
   Sets<Set> sets = make_sets<Set>(setup);
-  const double spread = 1 / std::sqrt(static_cast<double>(sizes.in));
-  add_tensors(*sets, &Set::input, {sizes.rows, sizes.in}, options, setup.scores);
-  add_tensors(*sets, &Set::weight, {sizes.out, sizes.in}, options,
-              [spread](const at::Tensor& weight) { weight.normal_(0, spread); });
-  add_tensors(*sets, &Set::bias, {sizes.out}, options);
+  add_linear(*sets, sizes, options, setup);
   if (is_residual(c)) {
     add_tensors(*sets, &Set::residual, {sizes.rows, sizes.out}, options);
   } else {
@@ -173,7 +160,7 @@ std::vector<std::string> operators(const Case& c) {
 
 // Each tensor once. ATen's norm, activation, sum and argmax write and read a tensor more each.
 Bytes bytes(const Case& c) {
-  const Sizes sizes = sizes_of(c);
+  const LinearSizes sizes(c.shape);
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t rows = sizes.rows * sizes.in * element, results = sizes.rows * sizes.out * element;
   const int64_t norm = is_residual(c) ? 0 : 2 * sizes.in * element;

@@ -13,13 +13,12 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/dropout_softmax.h>
 
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
 
 #include "bench/suites/dropout_calls.h"
-#include "bench/suites/inputs.h"
+#include "bench/suites/linear_inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
@@ -33,24 +32,11 @@ struct Set {
   at::Tensor grad_output;          // [rows, out], of a training step
 };
 
-struct Sizes {
-  int64_t rows, in, out;
-};
-
-Sizes sizes_of(const Case& c) {
-  return {.rows = c.shape.sizes[0], .in = c.shape.sizes[1], .out = c.shape.sizes[2]};
-}
-
 Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const Sizes sizes = sizes_of(c);
+  const LinearSizes sizes(c.shape);
   const at::TensorOptions options = options_of(c, setup);
   Sets<Set> sets = make_sets<Set>(setup);
-  // So that the logits are spread as much as scores are elsewhere.
-  const double spread = 1 / std::sqrt(static_cast<double>(sizes.in));
-  add_tensors(*sets, &Set::input, {sizes.rows, sizes.in}, options, setup.scores);
-  add_tensors(*sets, &Set::weight, {sizes.out, sizes.in}, options,
-              [spread](const at::Tensor& weight) { weight.normal_(0, spread); });
-  add_tensors(*sets, &Set::bias, {sizes.out}, options);
+  add_linear(*sets, sizes, options, setup);
   if (!c.is_forward()) {
     add_tensors(*sets, &Set::grad_output, {sizes.rows, sizes.out}, options);
   }
@@ -217,7 +203,7 @@ std::vector<std::string> operators(const Case& c) {
 // the logits' gradient written and read by two matmuls and a sum; unfused two kernels, 8 n, and the
 // mask.
 Bytes bytes(const Case& c) {
-  const Sizes sizes = sizes_of(c);
+  const LinearSizes sizes(c.shape);
   const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
   const int64_t mask = sizes.rows * sizes.out;
   const int64_t pass = mask * element;
