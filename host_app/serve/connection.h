@@ -56,6 +56,10 @@ class BoundedServer : public httplib::Server {
   BoundedServer(size_t max_request_bytes, std::chrono::seconds patience)
       : max_request_bytes_(max_request_bytes), patience_(patience) {}
 
+  // Once bound. httplib lets five connections wait for its one accept(): of more that come at once
+  // the kernel drops packets, and clients send them again after 0.2 to 3 s.
+  bool let_many_connect() { return ::listen(svr_sock_, SOMAXCONN) == 0; }
+
  private:
   bool process_and_close_socket(socket_t socket) override;
 

@@ -171,7 +171,7 @@ void CompletionServer::Implementation::bind(const ServerOptions& options) {
   port = options.port;
   const bool bound = port != 0 ? server.bind_to_port(access.host, port)
                                : (port = server.bind_to_any_port(access.host)) > 0;
-  if (!bound) {
+  if (!bound || !server.let_many_connect()) {
     fail(ExitCode::usage, "--host {} --port {}: cannot be listened on: {}", access.host,
          options.port, std::error_code(errno, std::generic_category()).message());
   }

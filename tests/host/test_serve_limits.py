@@ -3,6 +3,7 @@
 import concurrent.futures
 import random
 import signal
+import socket
 import time
 import unittest
 
@@ -39,6 +40,22 @@ class Limits(HostTestCase):
         self.assertEqual(len(server.texts(prompt="x", max_tokens=5, temperature=0)), 1)
         for sleeper in sleepers:
             sleeper.close()
+        self.assertEqual(server.end(), (0, b""))
+
+    def test_clients_that_come_at_once_need_not_come_again(self):
+        server = Server(cycle, "--batch", "8")
+        server.process.send_signal(signal.SIGSTOP)  # so that nothing is accepted meanwhile
+        connections = []
+        try:
+            for _ in range(100):  # each fails in time where the kernel lets no more wait
+                connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=1))
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        for connection in connections:
+            connection.settimeout(60)
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        for connection in connections:
+            self.assertTrue(read_all(connection).startswith(b"HTTP/1.1 200"))
         self.assertEqual(server.end(), (0, b""))
 
     def test_slow_senders_are_dropped(self):
