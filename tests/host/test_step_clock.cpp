@@ -22,6 +22,16 @@ TEST_CASE("tokens at even times are expected at those times", "[step-clock]") {
   CHECK(clock.due() - now < 915us);
 }
 
+TEST_CASE("a short step among long ones is not looked for too late", "[step-clock]") {
+  StepClock clock;
+  StepClock::Clock::time_point now{1s};
+  clock.arrived(now);
+  for (int i = 0; i < 100; ++i) {
+    clock.arrived(now += i % 2 == 0 ? 400us : 800us);
+    CHECK(clock.first_look() - now < 400us);
+  }
+}
+
 TEST_CASE("a pause is no long step", "[step-clock]") {
   StepClock clock;
   StepClock::Clock::time_point now{1s};

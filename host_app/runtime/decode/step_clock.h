@@ -13,6 +13,9 @@ class StepClock {
   using Clock = std::chrono::steady_clock;
 
   Clock::time_point due() const { return last_ + step_; }
+  // When to look for it first: where pieces of prompts come between steps, some are due much sooner
+  // than their mean is, and a token that is seen late holds up the one who waits for it.
+  Clock::time_point first_look() const { return last_ + step_ / 2; }
 
   // The next token came at that time, as far as is known.
   void arrived(Clock::time_point at) {

@@ -63,19 +63,16 @@ void StepMemory::publish_first_tokens() {
   published_.copy_(count_, /*non_blocking=*/true);
 }
 
-// Sleeps until the token is due, then polls: a poll costs the host as much as launching a step.
+// Sleeps until the token may be there, then polls: a poll costs the host as much as launching a
+// step.
 void StepMemory::wait_for(int64_t step) {
   using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
   const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
-  const Clock::time_point due = clock_.due();
   if (is_there()) {
-    return clock_.arrived(std::min(due, Clock::now()));
+    return clock_.arrived(std::min(clock_.due(), Clock::now()));
   }
-  std::this_thread::sleep_until(due);
-  if (is_there()) {
-    return clock_.arrived(due);
-  }
+  std::this_thread::sleep_until(clock_.first_look());
   for (int polls = 1; !is_there(); ++polls) {
     if (polls % kPollsBetweenChecks == 0) {
       const bool idle =
