@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kMaxServedRows = 4096;
 constexpr int64_t kMaxQueue = 4096;
+constexpr int64_t kRehearsedTokens = 4;
 constexpr int64_t kSpareConnections = 8;
 constexpr long kSignalPollNanoseconds = 100'000'000;
 
@@ -95,6 +96,17 @@ void watch(Scheduler& scheduler, const std::atomic<bool>& ended, std::chrono::se
   }
 }
 
+// So that the first requests take no longer than later ones.
+void prepare(DecodeLoop& loop, const LanguageModel& model) {
+  loop.prepare();
+  if (!loop.steps().graph_failure().empty()) {
+    print_error("note: no CUDA graphs: {}\n", loop.steps().graph_failure());
+  }
+  const std::vector<int64_t> ids{0};
+  const int64_t tokens = std::min(kRehearsedTokens, model.spec().context);
+  uncounted_softmax_calls([&] { loop.rehearse(ids, tokens); });
+}
+
 }  // namespace
 
 ExitCode run_serve(int argc, const char* const* argv) {
@@ -127,8 +139,11 @@ ExitCode run_serve(int argc, const char* const* argv) {
                    .top_logprobs = std::min(kMaxServedLogprobs, model.spec().vocab_size),
                    .mixed = true},
                   runtime.get());
-  loop.prepare();
+  // Before graphs are captured: it counts the softmax calls in them.
   Scheduler scheduler(model, tokenizer, end_tokens_of(model.spec(), tokenizer), loop, rows, queue);
+  if (runtime != nullptr) {
+    prepare(loop, model);
+  }
 
   std::atomic<bool> ended = false;
   std::exception_ptr failure;

@@ -50,6 +50,7 @@ class Graph : public CudaGraph {
     }
     graph_.capture_end();
     graph_.instantiate();
+    C10_CUDA_CHECK(cudaGraphUpload(graph_.raw_cuda_graph_exec(), stream));  // else a replay waits
     // Seed and offset are written as a capture begins, on its stream, and by a replay on another.
     stream.synchronize();
     pool_ = graph_.pool();

@@ -142,6 +142,7 @@ TEST_CASE("short prompts that wait together enter together, in graphs that were 
   loop.prepare();
   CHECK(loop.steps().graph_failure().empty());
   const int captures = runtime.captures;
+  loop.rehearse(Ids{7}, 3);  // which leaves nothing behind
   Client client(loop);
   std::vector<Ids> prompts;
   for (int64_t i = 0; i < kRows; ++i) {
@@ -160,6 +161,49 @@ TEST_CASE("short prompts that wait together enter together, in graphs that were 
     }
   }
   CHECK(runtime.captures == captures);
+}
+
+TEST_CASE("a short prompt waits for others while rows run, but not for long", "[decode]") {
+  load_plugin_under_test();
+  constexpr int64_t kRows = 20, kRunning = 12;
+  FakeRuntime runtime;
+  runtime.free_bytes = int64_t{1} << 30;
+  DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
+  Client client(loop);
+  const Ids prompt = prompt_of(5);
+  const auto enter = [&](int64_t name, int64_t tokens) {
+    loop.enter({.name = name, .ids = prompt, .tokens = tokens});
+  };
+  for (int64_t i = 0; i < kRunning; ++i) {
+    enter(i, 40);
+  }
+  client.take();
+  CHECK(client.said.size() == kRunning);
+  // Of the 12 rows half must be outweighed: by one prompt in 6 steps, by three in 2.
+  const auto steps_until = [&](int64_t name) {
+    const size_t before = client.said[0].size();
+    while (client.said[name].empty()) {
+      client.take();
+    }
+    return client.said[0].size() - before;
+  };
+  constexpr size_t kAhead = 3;  // steps that are launched already
+  enter(20, 1);
+  const size_t alone = steps_until(20);
+  CHECK(alone >= 6);
+  CHECK(alone <= 6 + kAhead);
+  for (const int64_t name : {21, 22, 23}) {
+    enter(name, 1);
+  }
+  const size_t together = steps_until(21);
+  CHECK(together >= 2);
+  CHECK(together <= 2 + kAhead);
+  CHECK(client.said[22].size() == 1);
+  CHECK(client.said[23].size() == 1);
+  client.take_all(kRows);
+  for (int64_t i = 0; i < kRunning; ++i) {
+    CHECK(client.said[i] == expected(prompt, 40));
+  }
 }
 
 TEST_CASE("a prompt is scored by pieces", "[decode]") {
@@ -231,6 +275,7 @@ TEST_CASE("a NaN does not outlive its sequence in the caches", "[decode]") {
     client.take();
     CHECK(client.said[0] == Ids{-1});
     loop.stop_poisoned(0);
+    loop.rehearse(Ids{kNan}, 2);
     const Ids next = prompt_of(3);
     loop.enter({.name = 1, .ids = next, .tokens = 30});
     client.take_all(1);

@@ -18,6 +18,15 @@ REQUESTS = [({"prompt": prompt, "max_tokens": tokens, "temperature": 0}, ("-n", 
             for prompt, tokens in (("Hello", 40), ("the river", 9), ("x" * 200, 30), ("a", 1))]  # fmt: skip
 
 
+class OneServer(HostTestCase):
+    def test_softmax_calls_of_graphs_are_counted(self):
+        server = Server(fused)
+        self.assertEqual(server.metric("softmax_calls_total"), 0)
+        server.texts(prompt="a", max_tokens=3, temperature=0)
+        self.assertEqual(server.metric("softmax_calls_total"), 6)  # two layers
+        self.assertEqual(server.end(), (0, b""))
+
+
 class TwoServers(HostTestCase):
     def test_two_servers_on_one_gpu(self):
         expected = [[generated(fused, request["prompt"], *arguments)] for request, arguments in REQUESTS]

@@ -78,6 +78,16 @@ bool DecodeLoop::wants_step() const {
   return std::ranges::any_of(rows_, [](const Row& row) { return row.to_launch > 0; });
 }
 
+// A piece holds up every row that runs by half a step or more, however many short prompts it takes
+// in: until the waiting ones have lost as much, it waits for others to join them.
+bool DecodeLoop::wants_piece() {
+  const auto running =
+      std::ranges::count_if(rows_, [](const Row& row) { return row.to_launch > 0; });
+  return steps_.has_pieces() &&
+         (running == 0 ||
+          (between_steps_ && (!steps_.pieces().has_room() || 2 * waited_ >= running)));
+}
+
 bool DecodeLoop::has_room_for_step() {
   const int64_t most = steps_.max_ahead();
   // A step that is read before the next is launched must not run ahead of a piece either.
@@ -101,13 +111,15 @@ void DecodeLoop::launch() {
     }
   }
   steps_.launch(longest, used);
+  waited_ += steps_.has_pieces() ? steps_.pieces().waiting() : 0;
   unread_.push_back(std::move(unread));
 }
 
 std::vector<SequenceToken> DecodeLoop::next() {
-  if (steps_.has_pieces() && (between_steps_ || !wants_step())) {
+  if (wants_piece()) {
     launch_piece();
     between_steps_ = false;
+    waited_ = 0;
   }
   while (wants_step() && has_room_for_step()) {
     launch();
@@ -130,6 +142,38 @@ std::vector<SequenceToken> DecodeLoop::next() {
     }
   }
   return tokens;
+}
+
+void DecodeLoop::run_to_the_end(std::vector<Sequence> sequences) {
+  const auto take = [this] {
+    for (const SequenceToken& token : next()) {
+      if (token.choice.id < 0) {
+        stop_poisoned(token.sequence);
+      }
+    }
+  };
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    while (free_rows() == 0) {
+      take();
+    }
+    sequences[i].name = static_cast<int64_t>(i);
+    enter(sequences[i]);
+  }
+  while (free_rows() < static_cast<int64_t>(rows_.size())) {
+    take();
+  }
+}
+
+void DecodeLoop::rehearse(std::span<const int64_t> ids, int64_t tokens) {
+  const Sequence greedy{.name = 0, .ids = ids, .tokens = tokens};
+  Sequence sampled = greedy, cut = greedy, scored = greedy, prompt_scored = greedy;
+  sampled.draw.sampling.temperature = 1;
+  cut.draw.sampling = {.temperature = 1, .top_k = 50, .top_p = 0.9, .min_p = 0.01, .seed = 1};
+  scored.draw.scored = true;
+  prompt_scored.tokens = 0;
+  prompt_scored.prompt_scored = true;
+  run_to_the_end(std::vector(rows_.size(), greedy));
+  run_to_the_end({greedy, sampled, cut, scored, prompt_scored});
 }
 
 void DecodeLoop::discard_unread() {

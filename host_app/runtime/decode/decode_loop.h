@@ -45,6 +45,10 @@ class DecodeLoop {
   const DecodeSteps& steps() const { return steps_; }
   // Captures all graphs ahead of need, before the first sequence.
   void prepare() { steps_.prepare(); }
+  // Runs sequences of these tokens, as many as there are rows, and of each kind that
+  // DecodeOptions::mixed allows: what is loaded and allocated for the first ones takes longer than
+  // they do. Before the first sequence.
+  void rehearse(std::span<const int64_t> ids, int64_t tokens);
 
  private:
   static constexpr int64_t kNone = -1;
@@ -63,13 +67,16 @@ class DecodeLoop {
 
   std::vector<Row>::const_iterator first_free() const;
   bool wants_step() const;
+  bool wants_piece();
   bool has_room_for_step();
   void launch();
   void launch_piece();
+  void run_to_the_end(std::vector<Sequence> sequences);
 
   DecodeSteps steps_;
   std::vector<Row> rows_;
   std::deque<Unread> unread_;
+  int64_t waited_ = 0;  // steps times prompts that waited meanwhile, since the last piece
   bool between_steps_ = true;  // no piece was launched since the last step
 };
 

@@ -56,7 +56,7 @@ class DecodeSteps {
 
   // The prompts that enter by pieces, where DecodeOptions::mixed.
   PromptPieces& pieces() { return *pieces_; }
-  bool has_pieces() const { return pieces_ != nullptr && !pieces_->empty(); }
+  bool has_pieces() const { return pieces_ != nullptr && pieces_->waiting() > 0; }
   // Launches a piece and returns the prompts that are in with it, whose rows become active if they
   // want tokens. Unless there are none, a read() in the order of launches gives the first tokens.
   std::vector<PromptPieces::Prompt> launch_piece();

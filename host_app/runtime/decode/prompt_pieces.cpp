@@ -20,7 +20,7 @@ constexpr int64_t kMaxPromptsTogether = 16;
 constexpr int64_t kFewPrompts = 4;
 constexpr int64_t kIgnored = -100;
 
-int64_t most_together(int64_t tokens) {
+int64_t most_prompts(int64_t tokens) {
   return std::min(kMaxTokensTogether / tokens, kMaxPromptsTogether);
 }
 
@@ -59,23 +59,32 @@ int64_t PromptPieces::padded(int64_t tokens) const {
   return std::min(tokens <= kShortPiece ? kShortPiece : kPieceTokens, model_.spec().context);
 }
 
-// How many of the waiting prompts the next piece takes in.
-size_t PromptPieces::together() const {
+// How many prompts like the first one a piece takes in.
+size_t PromptPieces::most_together() const {
   const Prompt& front = waiting_.front();
   const auto length = static_cast<int64_t>(front.sequence.ids.size());
   if (!with_graphs_ || front.taken > 0 || length > kPieceTokens || front.sequence.prompt_scored) {
     return 1;
   }
-  const int64_t tokens = padded(length);
-  const auto most = static_cast<size_t>(most_together(tokens));
+  return static_cast<size_t>(most_prompts(padded(length)));
+}
+
+// How many of the waiting prompts the next piece takes in.
+size_t PromptPieces::together() const {
+  const size_t most = std::min(most_together(), waiting_.size());
+  const int64_t tokens = padded(static_cast<int64_t>(waiting_.front().sequence.ids.size()));
   const auto fits = [&](const Prompt& each) {
     return static_cast<int64_t>(each.sequence.ids.size()) <= tokens && !each.sequence.prompt_scored;
   };
   size_t count = 1;
-  while (count < std::min(most, waiting_.size()) && fits(waiting_[count])) {
+  while (count < most && fits(waiting_[count])) {
     ++count;
   }
   return count;
+}
+
+bool PromptPieces::has_room() const {
+  return together() == waiting_.size() && waiting_.size() < most_together();
 }
 
 PromptPieces::Shape PromptPieces::fill_input(size_t prompts) {
@@ -87,7 +96,7 @@ PromptPieces::Shape PromptPieces::fill_input(size_t prompts) {
       .prompts = count, .tokens = tokens, .slots = 0, .scored = front.sequence.prompt_scored};
   if (count > 1) {
     // Few counts occur; the places of prompts that are not there take in token 0.
-    shape.prompts = count <= kFewPrompts ? kFewPrompts : most_together(tokens);
+    shape.prompts = count <= kFewPrompts ? kFewPrompts : most_prompts(tokens);
   }
   const auto size = static_cast<size_t>(shape.prompts * tokens);
   std::vector<int64_t> input(3 * size + static_cast<size_t>(shape.prompts));
@@ -191,7 +200,7 @@ void PromptPieces::prepare() {
         prepare({.prompts = 1, .tokens = tokens, .slots = model_.slots_for(end), .scored = scored});
       }
     }
-    for (const int64_t prompts : std::set{kFewPrompts, most_together(tokens)}) {
+    for (const int64_t prompts : std::set{kFewPrompts, most_prompts(tokens)}) {
       prepare({.prompts = prompts,
                .tokens = tokens,
                .slots = model_.slots_for(tokens),

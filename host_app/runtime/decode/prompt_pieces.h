@@ -44,7 +44,9 @@ class PromptPieces {
 
   void add(int64_t row, const Sequence& sequence) { waiting_.push_back({row, sequence}); }
   void remove(int64_t sequence);
-  bool empty() const { return waiting_.empty(); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // Whether a prompt that may still come could be in the next piece, too.
+  bool has_room() const;
 
   // Launches the next piece, and the copies of prompts that are in with it.
   Done next(const Cache& cache);
@@ -63,6 +65,7 @@ class PromptPieces {
   };
 
   int64_t padded(int64_t tokens) const;
+  size_t most_together() const;
   size_t together() const;
   Shape fill_input(size_t prompts);
   void compute(const Shape& shape);
