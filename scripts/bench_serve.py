@@ -109,11 +109,20 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
-    def tokens(self) -> tuple[float, float]:
-        """A time, and the tokens that were generated until then."""
+    def metric(self, name: str) -> float:
+        """One of its figures."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
             text = answer.read().decode()
-        return time.perf_counter(), float(re.search(r"^warpfuse_tokens_total (\S+)$", text, re.M)[1])
+        return float(re.search(rf"^warpfuse_{re.escape(name)} (\S+)$", text, re.M)[1])
+
+    def tokens(self) -> tuple[float, float]:
+        """A time, and the tokens that were generated until then."""
+        return time.perf_counter(), self.metric("tokens_total")
+
+    def gaps(self) -> dict[str, float]:
+        """Times between tokens so far, as the model's thread had them: how many up to a limit in ms, and all."""
+        limits = {"0.5": 'bucket{le="0.0005"}', "1": 'bucket{le="0.001"}', "2": 'bucket{le="0.002"}', "all": "count"}
+        return {limit: self.metric(f"time_per_token_seconds_{name}") for limit, name in limits.items()}
 
     def rate_while(self, seconds: float, warm_up: float) -> float:
         """Tokens per second in a stretch of time."""
@@ -186,7 +195,7 @@ class Run:
     def by_clients(self, server: Server, clients: int, prompt: int, stream: bool) -> dict[str, Any]:
         """A load by own clients, with the times between tokens if they read streams."""
         seconds = self.arguments.seconds
-        before = server.tokens()
+        before, gaps = server.tokens(), server.gaps()
         seen = load(server.port, self.bodies(prompt, stream), clients, seconds, seconds / 3, self.load_cores)
         after = server.tokens()
         result = {"tokens_per_s": (after[1] - before[1]) / (after[0] - before[0]), "requests": len(seen.latencies),
@@ -194,7 +203,13 @@ class Run:
         if stream:
             result["between_tokens_ms"] = spread(seen.between)
             result["first_token_ms"] = spread(seen.first)
+            since = {limit: count - gaps[limit] for limit, count in server.gaps().items()}
+            result["between_tokens_within_ms_at_server"] = {limit: count / since["all"] for limit, count in since.items()}
         return result
+
+    def first_burst(self, server: Server, clients: int) -> dict[str, float]:
+        """The first answers of a server, to clients that come at once."""
+        return spread(load(server.port, self.bodies(self.arguments.prompt, False), clients, 0, 0, self.load_cores).latencies)
 
     def row(self, server: Server, clients: int, stream: bool) -> dict[str, Any]:
         """One load."""
@@ -230,10 +245,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rows, first = [], None
     for clients in levels:
         with Server(run, clients) as server:
+            burst = run.first_burst(server, clients)
+            say(f"{clients} clients, the first answers: p50 {burst['p50']:.1f} ms, the last one after {burst['max']:.1f} ms")
             for stream in (False, True):
                 say(f"{clients} clients, {'streamed' if stream else 'in one piece'}")
                 found = run.row(server, clients, stream)
-                rows.append({"clients": clients, "stream": stream, "generate_tokens_per_s": rates[clients], **found})
+                rows.append({"clients": clients, "stream": stream, "generate_tokens_per_s": rates[clients],
+                             "first_answers_ms": burst, **found})  # fmt: skip
                 say(f"  {found['tokens_per_s']:,.0f} tokens/s, {found['tokens_per_s'] / rates[clients]:.2f}x of generate")
             if clients == 1:
                 say("first token of a lone request")
@@ -248,7 +266,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             long = {"clients": arguments.long_clients, "prompt": arguments.long_prompt}
             long |= run.by_clients(server, arguments.long_clients, arguments.long_prompt, True)
         between = long["between_tokens_ms"]
-        say(f"  p50 {between['p50']:.3f} ms, p99 {between['p99']:.3f} ms, {long['tokens_per_s']:,.0f} tokens/s")
+        say(f"  p50 {between['p50']:.3f} ms, p99 {between['p99']:.3f} ms, {long['tokens_per_s']:,.0f} tokens/s; at the server "
+            f"{long['between_tokens_within_ms_at_server']['1']:.2%} within 1 ms")  # fmt: skip
     return {
         "format": SERVE, "date": time.strftime("%Y-%m-%d"), "command": arguments.command or " ".join(sys.argv),
         "versions": generated["versions"], "device": generated["device"],

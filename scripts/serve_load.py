@@ -82,17 +82,21 @@ class Client:
 
 
 def run_clients(port: int, bodies: list[dict[str, Any]], count: int, ends: float, measures: float) -> Seen:
-    """Clients until a time of the monotonic clock; what they see counts from another one on."""
+    """Clients until a time of the monotonic clock, and until each has an answer; what they see counts from another one on."""
     seen, ignored = Seen(), Seen()
     waiting = selectors.DefaultSelector()
+    new = set()  # clients without an answer yet
     for i in range(count):
         client = Client(port, bodies[i % len(bodies) :] + bodies[: i % len(bodies)])
         waiting.register(client.socket, selectors.EVENT_READ, client)
         client.send()
-    while (now := time.monotonic()) < ends:
+        new.add(client)
+    while (now := time.monotonic()) < ends or new:
         for key, _ in waiting.select(timeout=0.1):
             if key.data.read(seen if now >= measures else ignored):
-                key.data.send()
+                new.discard(key.data)
+                if now < ends:
+                    key.data.send()
     return seen
 
 

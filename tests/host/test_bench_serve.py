@@ -38,6 +38,12 @@ class BenchServe(HostTestCase):
             self.assertGreater(row["tokens_per_s"], 0)
             self.assertGreater(row["requests"], 0)
             self.assertEqual(row["failed"], 0)
+        for row in run["rows"]:
+            self.assertEqual(row["first_answers_ms"]["count"], row["clients"])
+        within = run["between_tokens"]["between_tokens_within_ms_at_server"]
+        self.assertLessEqual(0, within["0.5"])
+        self.assertLessEqual(within["0.5"], within["2"])
+        self.assertEqual(within["all"], 1)
         between = run["between_tokens"]["between_tokens_ms"]
         # A token of each answer is its first.
         self.assertAlmostEqual(between["count"] / run["between_tokens"]["first_token_ms"]["count"], 3, delta=0.5)
@@ -64,7 +70,7 @@ class BenchServe(HostTestCase):
 
 class Targets(unittest.TestCase):
     def test_a_target_just_missed_is_not_met(self):
-        row = {"generate_tokens_per_s": 1000, "latency_ms": {"p50": 1, "p99": 2}, "clients": 32}
+        row = {"generate_tokens_per_s": 1000, "latency_ms": {"p50": 1, "p99": 2}, "first_answers_ms": {"max": 3}, "clients": 32}
         rows = [row | {"stream": False, "tokens_per_s": 899.9}, row | {"stream": True, "tokens_per_s": 750}]
         run = {"rows": rows, "device": {"type": "cuda"}}
         self.assertIn("| 899 | 0.89x ✗ | 750 | 0.75x ✓ |", serving.rows_table(run))

@@ -83,9 +83,8 @@ bool DecodeLoop::wants_step() const {
 bool DecodeLoop::wants_piece() {
   const auto running =
       std::ranges::count_if(rows_, [](const Row& row) { return row.to_launch > 0; });
-  return steps_.has_pieces() &&
-         (running == 0 ||
-          (between_steps_ && (!steps_.pieces().has_room() || 2 * waited_ >= running)));
+  return steps_.has_pieces() && (running == 0 || (between_steps_ && (!steps_.pieces().has_room() ||
+                                                                     2 * waited_ >= running)));
 }
 
 bool DecodeLoop::has_room_for_step() {

@@ -76,7 +76,7 @@ class DecodeLoop {
   DecodeSteps steps_;
   std::vector<Row> rows_;
   std::deque<Unread> unread_;
-  int64_t waited_ = 0;  // steps times prompts that waited meanwhile, since the last piece
+  int64_t waited_ = 0;         // steps times prompts that waited meanwhile, since the last piece
   bool between_steps_ = true;  // no piece was launched since the last step
 };
 
