@@ -88,6 +88,17 @@ class Limits(HostTestCase):
         self.assertEqual(server.process.wait(30), 0)
         server.process.communicate()
 
+    def test_requests_that_take_too_long_after_sigterm_are_failed(self):
+        server = Server(fused, "--batch", "1", "--timeout-s", "1")
+        connection = server.post({"prompt": "x", "max_tokens": 250, "n": 128, "temperature": 0})
+        server.wait_for("rows_in_use", 1)
+        server.process.send_signal(signal.SIGTERM)
+        answer = read_all(connection)
+        self.assertTrue(answer.startswith(b"HTTP/1.1 500"), answer)
+        self.assertIn(b"the server is shutting down", answer)
+        self.assertEqual(server.process.wait(30), 0)
+        server.process.communicate()
+
     def test_a_second_sigterm_ends_at_once(self):
         server = Server(fused, "--batch", "1")
         connection = server.post({"prompt": "x", "max_tokens": 250, "n": 128, "temperature": 0})
