@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import unittest
 
-from cli_bundles import folder, fused
+from cli_bundles import baseline, folder, fused
 from host_program import HostTestCase, run_with_plugin
 from serve_client import ServeTestCase, Server, generated
 from toy_bundles import CONTEXT
@@ -124,10 +124,16 @@ class Answers(ServeTestCase):
 
     @unittest.skipIf(text_string_to_metric_families is None, "prometheus_client is not installed")
     def test_metrics_by_prometheus_parser(self):
-        self.server.texts(prompt="Hello", max_tokens=3)
-        text = self.server.request("GET", "/metrics")[1].decode()
-        families = {family.name: family for family in text_string_to_metric_families(text)}
-        self.assertEqual(families["warpfuse_time_per_token_seconds"].type, "histogram")
+        counts = []
+        for _ in range(2):
+            self.server.texts(prompt="Hello", max_tokens=3, temperature=0)
+            text = self.server.request("GET", "/metrics")[1].decode()
+            families = {family.name: family for family in text_string_to_metric_families(text)}
+            counts.append([])
+            for name in ("warpfuse_time_to_first_token_seconds", "warpfuse_time_per_token_seconds"):
+                self.assertEqual(families[name].type, "histogram")
+                counts[-1] += [sample.value for sample in families[name].samples if sample.name == f"{name}_count"]
+        self.assertEqual([after - before for before, after in zip(*counts)], [1, 2])
 
     def test_metrics_count(self):
         tokens, calls = self.server.metric("tokens_total"), self.server.metric("softmax_calls_total")
@@ -143,8 +149,14 @@ class Answers(ServeTestCase):
         expected = generated(fused, "Hello", "-n", 10)
         said = client.completions.create(model="fused", prompt="Hello", max_tokens=10, temperature=0, logprobs=1)
         self.assertEqual(said.choices[0].text, expected)
-        stream = client.completions.create(model="fused", prompt="Hello", max_tokens=10, temperature=0, stream=True)
-        self.assertEqual("".join(piece.choices[0].text for piece in stream), expected)
+        self.assertEqual(len(said.choices[0].logprobs.token_logprobs), 10)
+        both = {"model": "fused", "prompt": ["Hello", "zz"], "n": 2, "max_tokens": 10, "temperature": 0}
+        texts = [text for text in (expected, generated(fused, "zz", "-n", 10)) for _ in range(2)]
+        self.assertEqual([choice.text for choice in client.completions.create(**both).choices], texts)
+        streamed = [""] * 4
+        for piece in client.completions.create(**both, stream=True):
+            streamed[piece.choices[0].index] += piece.choices[0].text
+        self.assertEqual(streamed, texts)
         self.assertEqual([model.id for model in client.models.list()], ["fused"])
         with self.assertRaises(openai.NotFoundError):
             client.chat.completions.create(model="fused", messages=[{"role": "user", "content": "Hello"}])
@@ -157,6 +169,17 @@ class Answers(ServeTestCase):
         command = ["curl", "-sS", f"http://127.0.0.1:{self.server.port}/v1/completions", "-d", body]
         answer = json.loads(subprocess.check_output(command))
         self.assertEqual(answer["choices"][0]["text"], generated(fused, "Hello", "-n", 4))
+
+
+class Rewritten(HostTestCase):
+    def test_softmax_becomes_the_plugins(self):
+        expected = generated(baseline, "Hello", "-n", 5)
+        for option, by_plugin in (((), 0), (("--rewrite",), 10)):
+            server = Server(baseline, *option)
+            self.assertEqual(server.texts(prompt="Hello", max_tokens=5, temperature=0), [expected])
+            self.assertEqual(server.metric("softmax_calls_by_plugin_total"), by_plugin)
+            self.assertEqual(server.metric("softmax_calls_total"), 10)  # two layers
+            self.assertEqual(server.end()[0], 0)
 
 
 class Docs(HostTestCase):

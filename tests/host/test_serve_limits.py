@@ -80,11 +80,16 @@ class Limits(HostTestCase):
         self.assertEqual(server.end(), (0, b""))
 
     def test_sigterm_lets_requests_end(self):
-        server = Server(fused)
-        connection = server.post({"prompt": "x", "max_tokens": 200, "n": 4, "temperature": 0}, "Connection: close\r\n")
+        server = Server(fused, "--batch", "4")
+        connection = server.post({"prompt": "x", "max_tokens": 200, "n": 128, "temperature": 0}, "Connection: close\r\n")
         server.wait_for("rows_in_use", 4)
         server.process.send_signal(signal.SIGTERM)
-        self.assertIn(b'"completion_tokens":800', read_all(connection))
+        deadline = time.monotonic() + 30
+        while server.request("GET", "/health")[0].status == 200:
+            self.assertLess(time.monotonic(), deadline)
+        status, answer = server.complete(prompt="x")
+        self.assertEqual((status, answer["error"]["message"]), (503, "the server is shutting down"))
+        self.assertIn(b'"completion_tokens":25600', read_all(connection))
         self.assertEqual(server.process.wait(30), 0)
         server.process.communicate()
 
