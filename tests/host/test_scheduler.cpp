@@ -145,6 +145,26 @@ TEST_CASE("a prompt is scored between the steps of others", "[serve]") {
   CHECK(served.read(*beside).first.size() > 900);  // some of the bytes are no text
 }
 
+TEST_CASE("a row that nobody waits for is free within a step", "[serve]") {
+  load_plugin_under_test();
+  Served served(1, 4);
+  const auto metric = [&](const std::string& name) {
+    const std::string text = served.scheduler.metrics_text();
+    return std::stod(text.substr(text.find("\nwarpfuse_" + name + " ") + name.size() + 11));
+  };
+  const auto left = served.scheduler.submit(request_of("A", 900));
+  while (metric("tokens_total") == 0) {
+    std::this_thread::yield();
+  }
+  left->cancel();
+  const double before = metric("tokens_total");
+  while (metric("rows_in_use") > 0) {
+    std::this_thread::yield();
+  }
+  CHECK(metric("tokens_total") <= before + 1);
+  CHECK(served.read(*served.scheduler.submit(request_of("A", 3))).first == "BCD");
+}
+
 // Not a test of something: says how long the model's thread works per step for 128 readers.
 // build/cpu-only/bin/warpfuse_host_tests "[cost]"
 TEST_CASE("the cost of a step at 128 rows", "[.cost]") {
