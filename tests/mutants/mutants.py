@@ -5,7 +5,6 @@
     mutants.py --list                   only shows them
     mutants.py --only 3,17              these again
     mutants.py --again                  all that were killed again, by the tests as they are now
-    mutants.py --cuda                   prints mutants of CUDA code as JSON, for cuda_mutants.sh
 
 Changes the sources of its own checkout, which must be clean, and puts them back: work in a clone. May be
 interrupted, and goes on where it was. Exit code 1: a mutant survives that is not marked as equivalent in
@@ -22,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("mutants.json")
-COUNT, CUDA_COUNT, SEED, TIMEOUT = 40, 8, 20, 300
+COUNT, SEED, TIMEOUT = 40, 20, 300
 
 # The ctest entries of a folder; the first that fits.
 SUITES = (
@@ -118,11 +117,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", help="numbers, separated by commas")
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--cuda", action="store_true")
     arguments = parser.parse_args()
-    if arguments.cuda:
-        print(json.dumps(draw(r"^ops/.*\.cuh?$", 2 * CUDA_COUNT, SEED), indent=1))
-        return 0
     if not RESULTS.exists():
         write(draw(CPU_FILES, 2 * COUNT, SEED))  # more than are asked for, since some do not compile
     mutants = json.loads(RESULTS.read_text(encoding="utf-8"))
