@@ -56,7 +56,7 @@ WARPFUSE_DEVICE_TEST("every operator's saved model loads and gives what it gave"
   for (const std::string& name : registered_operators()) {
     INFO(name);
     if (!std::filesystem::exists(model_path(name))) {
-      FAIL_CHECK("no tests/saved_models/" << name << ".pt: add the operator to make.py and run it");
+      FAIL_CHECK("no tests/saved_models/" << name << ".pt: run tests/saved_models/make.py");
       continue;
     }
     torch::jit::Module module = torch::jit::load(model_path(name), device);
