@@ -1,7 +1,6 @@
 // The sizes that are proved behind a layer are those that it gives.
 
 #include "../rewrite/facts.h"
-
 #include "rewrite/rewritten.h"
 #include "support/catch.h"
 
