@@ -209,6 +209,7 @@ host_and_modules() {
     "$python" "$ROOT/tests/host/test_serve_example.py"
   entry "Python, dropout on CUDA" "$python" "$ROOT/tests/python/test_dropout.py" --device cuda
   entry "Python, drawing tokens on CUDA" "$python" "$ROOT/tests/python/test_sampling.py" --device cuda
+  entry "Python, compiled for CUDA" "$python" "$ROOT/tests/python/test_compiled.py" --device cuda
 }
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.

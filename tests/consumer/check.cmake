@@ -23,19 +23,18 @@ foreach(file ${installed})
     message(FATAL_ERROR "${file} looks for libraries in its own tree last, or not at all:\n${text}")
   endif()
 endforeach()
-run(${PYTHON} ${SOURCE}/examples.py ${WORK}/examples.cpp ${DOCUMENTS})
+run(${PYTHON} ${SOURCE}/examples.py ${WORK}/examples.inc ${DOCUMENTS})
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G Ninja
     -DCMAKE_MAKE_PROGRAM=${NINJA}
     -DCMAKE_PREFIX_PATH=${WORK}/install
     -DCMAKE_CXX_COMPILER=${COMPILER}
     -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed
-    -DEXAMPLES=${WORK}/examples.cpp)
+    -DEXAMPLES=${WORK})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(readelf -d ${WORK}/build/consumer)
 if(NOT text MATCHES "NEEDED[^\n]*libwarpfuse\\.so")
   message(FATAL_ERROR "the linker dropped libwarpfuse.so:\n${text}")
 endif()
-run(${WORK}/build/examples)
 run(${WORK}/build/consumer)
 message("${text}")

@@ -1,7 +1,7 @@
-"""Writes the C++ examples of the documents as one program: what they include first, then a function each, all of which
-main() calls but those that open files.
+"""Writes the C++ examples of the documents as a file for main.cpp: what they include first, then a function each, all of
+which run_examples() calls but those that open files.
 
-    examples.py OUTPUT.cpp DOCUMENT.md...
+    examples.py OUTPUT.inc DOCUMENT.md...
 """
 
 import pathlib
@@ -27,7 +27,7 @@ def main(output, *documents):
             calls.append(f"  example_{number}();")
         if "at::" in body and not re.search(r"#include <(ATen/ATen|torch/script)\.h>", example):
             sys.exit(f"no ATen header in an example that needs it:\n{example}")
-    pathlib.Path(output).write_text("\n".join([*dict.fromkeys(includes), *functions, "int main() {", *calls, "}\n"]))
+    pathlib.Path(output).write_text("\n".join([*dict.fromkeys(includes), *functions, "void run_examples() {", *calls, "}\n"]))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@
 
 #include <iostream>
 
+#include "examples.inc"
+
 int main() {
+  run_examples();
   const at::Tensor output = warpfuse::softmax(at::zeros({2, 4}), 1);
   const at::Tensor causal =
       warpfuse::scaled_masked_softmax(at::zeros({2, 2}), 0.5, {}, "upper_left");

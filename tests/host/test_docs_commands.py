@@ -35,6 +35,7 @@ SMALLER = {
     "15496 995": "1416 11",
     "--set steps=200 --set batch=4 --set context=128":
         "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
+    "warpfuse selftest": "warpfuse selftest --operators sample_tokens",  # test_cli_selftest.py runs it whole
     "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
     "-m gpt2.pt --tokenizer gpt2": "-m small.pt --tokenizer gpt2",  # whose ids the tokenizer has
     "--batch 1,4 --lengths 64,256": "--batch 1 --lengths 8 --rounds 1",

@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "support/compare.h"
@@ -23,7 +24,7 @@ std::vector<std::string> registered_operators() {
   std::vector<std::string> names;
   const std::string prefix = "warpfuse::";
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (name.name.rfind(prefix, 0) == 0) {
+    if (name.name.starts_with(prefix)) {
       names.push_back(name.name.substr(prefix.size()));
     }
   }
@@ -45,7 +46,7 @@ void check_result(const c10::IValue& result, const torch::jit::Module& module) {
     CHECK((result.isString() || result.isInt()));
     return;
   }
-  const at::Tensor output = result.toTensor();
+  const at::Tensor& output = result.toTensor();
   CHECK(output.device() == module.attr("expected").toTensor().device());
   CHECK(far_apart(output, module.attr("expected").toTensor(), 1e-6) == "");
 }
@@ -56,7 +57,7 @@ WARPFUSE_DEVICE_TEST("every operator's saved model loads and gives what it gave"
   for (const std::string& name : registered_operators()) {
     INFO(name);
     if (!std::filesystem::exists(model_path(name))) {
-      FAIL_CHECK("no tests/saved_models/" << name << ".pt: add the operator to make.py and run it");
+      FAIL_CHECK("no tests/saved_models/" << name << ".pt: run tests/saved_models/make.py");
       continue;
     }
     torch::jit::Module module = torch::jit::load(model_path(name), device);
@@ -77,7 +78,7 @@ TEST_CASE("every saved model belongs to an operator that is still there", "[mode
     if (entry.path().extension() == ".pt") {
       ++models;
       INFO(entry.path());
-      CHECK(std::find(names.begin(), names.end(), entry.path().stem().string()) != names.end());
+      CHECK(std::ranges::find(names, entry.path().stem().string()) != names.end());
     }
   }
   CHECK(models == static_cast<int>(names.size()));

@@ -7,7 +7,8 @@
 // Prints one line and exits with 0 when an operator, its header and the C symbols all answer, and a
 // second copy says that it serves nothing.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <dlfcn.h>
 #include <warpfuse/info.h>
 #include <warpfuse/softmax.h>

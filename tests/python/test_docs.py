@@ -186,6 +186,17 @@ class Pages(unittest.TestCase):
         first_code = README.read_text(encoding="utf-8").split("```cpp")[0].count("\n")
         self.assertLess(first_code, 40)
 
+    def test_scripts_that_pages_name_take_what_pages_give_them(self):
+        named = 0
+        for path in (README, *DOCS.rglob("*.md")):
+            for script, rest in re.findall(r"`((?:scripts|tests|traced_models)/[\w/]+\.(?:sh|py))([^`]*)`", path.read_text(encoding="utf-8")):
+                with self.subTest(path.name, script=script, rest=rest):
+                    text = (ROOT / script).read_text(encoding="utf-8") + (ROOT / "scripts" / "common.sh").read_text(encoding="utf-8")
+                    for option in re.findall(r"--[a-z][\w-]*", rest):
+                        self.assertIn(option, text)
+                    named += 1
+        self.assertGreater(named, 20)
+
     def test_links_between_pages(self):
         anchor = lambda title: re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
         for path in (README, *DOCS.rglob("*.md")):

@@ -7,10 +7,8 @@ Exit code 77: the device is not there.
 """
 
 import argparse
-import importlib.util
 import os
 import sys
-import sysconfig
 import unittest
 
 import torch
@@ -32,13 +30,6 @@ def registered_operators():
 
 def operator(name):
     return getattr(torch.ops.warpfuse, name).default
-
-
-def has_inductor():
-    """Whether torch.compile can make machine code here."""
-    if DEVICE == "cuda" and importlib.util.find_spec("triton") is None:
-        return False
-    return os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
 
 
 def each_sample(differentiable_only=False, one_each=False):
@@ -153,26 +144,6 @@ class Operators(unittest.TestCase):
                     eager_output = eager_op(*sample.args, **sample.kwargs)
                 self.assert_same(output, eager_output)
 
-    def test_compile_to_machine_code(self):
-        # Inductor takes seconds a graph: one operator of each kind.
-        if not has_inductor():
-            self.skipTest("inductor needs Python.h (Debian: python3-dev), on a GPU triton too")
-        for function in (
-            lambda x: torch.ops.warpfuse.softmax(x * 2, -1) + 1,
-            lambda x: torch.ops.warpfuse.scaled_masked_softmax(x * 2, 0.5, causal="lower_right") + 1,
-            lambda x: torch.stack(
-                torch.ops.warpfuse.fused_logprob_entropy(
-                    x * 2, torch.zeros_like(x[..., 0], dtype=torch.long)
-                )
-            ),
-        ):
-            torch._dynamo.reset()
-            x = torch.randn(2, 3, 5, dtype=torch.float64, device=DEVICE, requires_grad=True)
-            compiled = torch.compile(function, fullgraph=True, dynamic=True)
-            got, expected = gradients(compiled, (x,)), gradients(function, (x,))
-            self.assert_same(got[0], expected[0])
-            self.assert_same(got[1], expected[1])
-
     def test_one_compilation_serves_all_sizes(self):
         for op in (
             lambda x: torch.ops.warpfuse.softmax(x, -1),
@@ -200,43 +171,30 @@ class Operators(unittest.TestCase):
                 )
                 return torch.ops.warpfuse.log_softmax(torch.ops.warpfuse.softmax(scaled, -1), 0)
 
-        def inputs(batch):
-            return (
-                torch.randn(batch, 2, 3, 5, device=DEVICE),
-                torch.arange(batch, device=DEVICE) % 6,
-                torch.rand(batch, 1, 1, 5, device=DEVICE) > 0.2,
-            )
-
-        batch = torch.export.Dim("batch", min=2, max=64)
-        program = torch.export.export(Attention(), inputs(4), dynamic_shapes=[{0: batch}] * 3)
-        targets = [str(node.target) for node in program.graph.nodes]
-        for name in ("scaled_masked_softmax", "softmax", "log_softmax"):
-            self.assertIn(f"warpfuse.{name}.default", targets)
-        for size in (2, 4, 9):
-            arguments = inputs(size)
-            self.assert_same(program.module()(*arguments), Attention()(*arguments))
-
-    def test_export_of_a_loss_with_a_dynamic_batch(self):
         class Loss(torch.nn.Module):
             def forward(self, logits, targets):
                 logprob, lse = torch.ops.warpfuse.fused_logprob_lse(logits[:, :-1], targets)
                 _, entropy = torch.ops.warpfuse.fused_logprob_entropy(logits[:, :-1], targets)
                 return (lse.square() * 1e-4 - logprob - entropy * 1e-2).mean(-1)
 
-        def inputs(batch):
-            return (
-                torch.randn(batch, 4, 33, device=DEVICE),
-                torch.randint(0, 33, (batch, 3), device=DEVICE),
-            )
+        def attention_inputs(batch):
+            scores, mask = torch.randn(batch, 2, 3, 5, device=DEVICE), torch.rand(batch, 1, 1, 5, device=DEVICE) > 0.2
+            return scores, torch.arange(batch, device=DEVICE) % 6, mask
 
-        batch = torch.export.Dim("batch", min=2, max=64)
-        program = torch.export.export(Loss(), inputs(4), dynamic_shapes=[{0: batch}] * 2)
-        targets = [str(node.target) for node in program.graph.nodes]
-        for name in ("fused_logprob_lse", "fused_logprob_entropy"):
-            self.assertIn(f"warpfuse.{name}.default", targets)
-        for size in (2, 4, 9):
-            arguments = inputs(size)
-            self.assert_same(program.module()(*arguments), Loss()(*arguments))
+        def loss_inputs(batch):
+            return torch.randn(batch, 4, 33, device=DEVICE), torch.randint(0, 33, (batch, 3), device=DEVICE)
+
+        for module, inputs, names in (
+            (Attention(), attention_inputs, ("scaled_masked_softmax", "softmax", "log_softmax")),
+            (Loss(), loss_inputs, ("fused_logprob_lse", "fused_logprob_entropy")),
+        ):
+            batch = torch.export.Dim("batch", min=2, max=64)
+            program = torch.export.export(module, inputs(4), dynamic_shapes=[{0: batch}] * len(inputs(4)))
+            targets = [str(node.target) for node in program.graph.nodes]
+            self.assertLessEqual({f"warpfuse.{name}.default" for name in names}, set(targets))
+            for size in (2, 4, 9):
+                arguments = inputs(size)
+                self.assert_same(program.module()(*arguments), module(*arguments))
 
     def test_activation_checkpointing(self):
         for name, op, sample in each_sample(differentiable_only=True):

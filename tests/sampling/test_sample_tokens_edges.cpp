@@ -162,11 +162,10 @@ WARPFUSE_DEVICE_TEST("what is said about bad input", "[sampling][errors]") {
   check(x, step, {.rows = at::zeros({6}, longs.dtype(at::kInt))}, "rows: expected int64, got Int");
   check(x, step, {.rows = at::zeros({1}, longs)},
         "rows: expected one element for each of 6 rows, got 1");
-  if (device.is_cuda()) {
-    check(x, step.cpu(), {}, "step: expected a tensor on cuda:0, got cpu");
-    check(x, step, {.rows = at::zeros({6}, at::kLong)},
-          "rows: expected a tensor on cuda:0, got cpu");
-  }
+  const at::Device other = device.is_cuda() ? at::kCPU : at::kMeta;
+  const std::string places = " expected a tensor on " + device.str() + ", got " + other.str();
+  check(x, step.to(other), {}, "step:" + places);
+  check(x, step, {.rows = at::zeros({6}, longs.device(other))}, "rows:" + places);
   for (const auto& [value, text] :
        std::vector<std::pair<double, std::string>>{{-0.5, "-0.5"}, {kNaN, "nan"}, {kInf, "inf"}}) {
     check(x, step, {.temperature = value},

@@ -1,81 +1,88 @@
 """Writes a tiny TorchScript model for each operator of the plugin that has none here yet.
 
-    python make.py .../libwarpfuse.so
+    python make.py .../libwarpfuse.so [FOLDER]
 
 A model that is here stays as it is: each must load and run with every later version of the plugin,
 so it is never made anew. `forward()` takes nothing and calls the operator on tensors kept in the
-file; `expected`, float64, is the result by plain formulas.
+file, those of tests/python/samples.py; `expected`, float64, is what it gave on that day. The models
+of the first operators were written from plain formulas instead.
 """
 
-import pathlib
 import sys
+import warnings
+from pathlib import Path
 
 import torch
 
-import decode_models
-import deform_models
-import dropout_models
-import info_models
-import logprob_models
-import sampling_models
-import softmax_models
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "python"))
 
-FOLDER = pathlib.Path(__file__).resolve().parent
+from samples import OTHER_OPERATORS, TENSOR_OPERATORS
 
-MODELS = {
-    "softmax": softmax_models.Softmax,
-    "log_softmax": softmax_models.LogSoftmax,
-    "scaled_masked_softmax": softmax_models.ScaledMaskedSoftmax,
-    "fused_logprob": logprob_models.FusedLogprob,
-    "fused_logprob_lse": logprob_models.FusedLogprobLse,
-    "fused_logprob_entropy": logprob_models.FusedLogprobEntropy,
-    "sample_tokens": sampling_models.SampleTokens,
-    "ms_deform_attn": deform_models.MsDeformAttn,
-    "ms_deform_attn_softmax": deform_models.MsDeformAttnSoftmax,
-    "norm_linear": decode_models.NormLinear,
-    "linear_residual": decode_models.LinearResidual,
-    "cached_attention_softmax": decode_models.CachedAttentionSoftmax,
-    "linear_argmax": decode_models.LinearArgmax,
-    "gpt2_step": decode_models.Gpt2Step,
-    "_ms_deform_attn_backward": deform_models.MsDeformAttnBackward,
-    "_softmax_algorithm": softmax_models.SoftmaxAlgorithm,
-    "_softmax_backward": softmax_models.SoftmaxBackward,
-    "_log_softmax_backward": softmax_models.LogSoftmaxBackward,
-    "_scaled_masked_softmax_backward": softmax_models.ScaledMaskedSoftmaxBackward,
-    "_fused_logprob": logprob_models.FusedLogprobStatistics,
-    "_fused_logprob_backward": logprob_models.FusedLogprobBackward,
-    "_fused_logprob_backward_": logprob_models.FusedLogprobBackwardInPlace,
-    "dropout_softmax": dropout_models.DropoutSoftmax,
-    "softmax_dropout": dropout_models.SoftmaxDropout,
-    "linear_dropout_softmax": dropout_models.LinearDropoutSoftmax,
-    "scaled_masked_softmax_dropout": dropout_models.ScaledMaskedSoftmaxDropout,
-    "_dropout_softmax": dropout_models.DropoutSoftmaxWithRng,
-    "_dropout_softmax_backward": dropout_models.DropoutSoftmaxBackward,
-    "_linear_dropout_softmax": dropout_models.LinearDropoutSoftmaxWithRng,
-    "_scaled_masked_softmax_dropout": dropout_models.ScaledMaskedSoftmaxDropoutWithRng,
-    "_scaled_masked_softmax_dropout_backward": dropout_models.ScaledMaskedSoftmaxDropoutBackward,
-    "_dropout_mask": dropout_models.DropoutMask,
-    "build_info": info_models.BuildInfo,
-    "device_info": info_models.DeviceInfo,
-    "call_count": info_models.CallCount,
-    "call_counts": info_models.CallCounts,
-    "reset_call_counts": info_models.ResetCallCounts,
-    "tuning": info_models.Tuning,
-    "_set_tuning": info_models.SetTuning,
-    "_launches": info_models.Launches,
-    "_record_launches": info_models.RecordLaunches,
-}
+
+def flat(result):
+    """All tensors of a result in one, float64."""
+    if isinstance(result, torch.Tensor):
+        return result.flatten().double()
+    return torch.cat([flat(part) for part in result or () if part is not None] or [torch.zeros(0).double()])
+
+
+class Calls(torch.nn.Module):
+    """One call for each sample, whose tensors are buffers."""
+
+    def __init__(self, op, samples):
+        super().__init__()
+        self.op = op
+        self.writes = any(argument.alias_info and argument.alias_info.is_write for argument in op._schema.arguments)
+        self.calls = [([self.kept(value) for value in sample.args], {name: self.kept(value) for name, value in sample.kwargs.items()}) for sample in samples]  # fmt: skip
+
+    def kept(self, value):
+        """What gives the value: a tensor is a buffer, also in a list."""
+        if isinstance(value, list):
+            parts = [self.kept(part) for part in value]
+            return lambda: [part() for part in parts]
+        if not isinstance(value, torch.Tensor):
+            return lambda: value
+        name = f"tensor_{len(self._buffers)}"
+        self.register_buffer(name, value.clone())
+        return lambda: getattr(self, name).clone() if self.writes else getattr(self, name)
+
+    def forward(self):
+        results = []
+        for arguments, named in self.calls:
+            values = [value() for value in arguments]
+            results.append(flat(self.op(*values, **{name: value() for name, value in named.items()})))
+            if self.writes:
+                results.append(flat([value for value in values if isinstance(value, torch.Tensor)]))
+        return torch.cat(results)
+
+
+def model_of(name):
+    op = getattr(torch.ops.warpfuse, name).default
+    if name in OTHER_OPERATORS:
+        arguments, result = OTHER_OPERATORS[name]
+        call = f"torch.ops.warpfuse.{name}({', '.join(map(repr, arguments))})".replace("'", '"')
+        model = torch.jit.script(type(f"Calls_{name}", (torch.nn.Module,), {})())
+        model.define(f"def forward(self):\n  x = {call}\n  return {'x' if result in (str, int) else '0'}\n")
+        return model
+    torch.manual_seed(11)
+    calls = Calls(op, TENSOR_OPERATORS[name]("cpu"))
+    expected = calls()
+    if not torch.equal(calls(), expected):
+        sys.exit(f"{name}: a sample draws random numbers")
+    calls.register_buffer("expected", expected)
+    return torch.jit.trace(calls.eval(), (), check_trace=False)
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: make.py LIBWARPFUSE.SO")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: make.py LIBWARPFUSE.SO [FOLDER]")
     torch.ops.load_library(sys.argv[1])
-    for name, model in MODELS.items():
-        path = FOLDER / f"{name}.pt"
+    warnings.simplefilter("ignore")  # torch.jit is deprecated
+    for name in (*TENSOR_OPERATORS, *OTHER_OPERATORS):
+        path = Path(sys.argv[2] if sys.argv[2:] else HERE) / f"{name}.pt"
         if not path.exists():
-            torch.manual_seed(11)
-            torch.jit.save(torch.jit.script(model().eval()), str(path))
+            model_of(name).save(str(path))
             print(path)
 
 

@@ -204,6 +204,9 @@ WARPFUSE_DEVICE_TEST("the first of equal largest outputs", "[skinny_linear][port
     for (const auto& [in, out] : std::vector<std::pair<int64_t, int64_t>>{
              {8, 3}, {37, 19}, {64, 24}, {64, 1000}, {64, 50'257}, {768, 9000}}) {
       for (const int64_t rows : {1, 2, 7, 8, 9, 16, 17}) {
+        if (in * out > 100'000 && rows % 8 != 1) {
+          continue;  // their references take seconds
+        }
         // Of the larger unit, outputs that are not equal are so once they are rounded.
         for (const double unit : {0.03125, 64.0}) {
           const LinearCall call = integer_linear(rows, in, out, dtype, device, unit);
