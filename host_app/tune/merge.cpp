@@ -20,12 +20,18 @@ bool within(const Range& inner, const Range& outer) {
 
 bool overlaps(int64_t up_to, const Range& range) { return up_to > range.above; }
 
-// A few numbers from the least to the most of a range.
-std::vector<int64_t> samples_of(const Range& range) {
+// Numbers of a range: its ends, where lines end, and some between.
+std::vector<int64_t> samples_of(const Range& range, const Lines& lines,
+                                int64_t TuningEntry::*border) {
   const int64_t last = range.up_to == kAny ? 2 * range.above + 1'000'000 : range.up_to;
   std::set<int64_t> samples{last};
-  for (int64_t step = 0; range.above + 1 + step < last; step += 1 + step / 2) {
+  for (int64_t step = 0; range.above + 1 + step < last; step = 2 * step + 1) {
     samples.insert(range.above + 1 + step);
+  }
+  for (const TuningEntry& line : lines) {
+    if (line.*border < last) {  // above the range's start, as each of its lines is
+      samples.insert({line.*border, line.*border + 1});
+    }
   }
   return {samples.begin(), samples.end()};
 }
@@ -42,9 +48,11 @@ Lines reached(const Cell& cell, const Tuning& table, const RowLimits& limits) {
       used[static_cast<size_t>(line - own.entries.data())] = true;
     }
   };
+  const std::vector<int64_t> lengths = samples_of(cell.packs, cell.lines, &TuningEntry::packs);
+  const std::vector<int64_t> numbers = samples_of(cell.rows, cell.lines, &TuningEntry::rows);
   for (const RowKind& kind : row_kinds(first.direction, first.element_bytes)) {
-    for (const int64_t packs : samples_of(cell.packs)) {
-      for (const int64_t rows : {cell.rows.above + 1, cell.rows.up_to}) {
+    for (const int64_t packs : lengths) {
+      for (const int64_t rows : numbers) {
         follow({kind, packs, 0, rows, false, 0});
         follow({kind, packs, most_edges, rows, false, kLinePacks - 1});
         follow({kind, packs, 0, rows, kind.masked && !kind.dropout && kind.element_bytes < 8, 0});
@@ -106,6 +114,16 @@ bool alike(const Lines& one, const Lines& other, int64_t TuningEntry::*number, i
   });
 }
 
+bool is_win(TuningEntry line, const std::vector<Win>& wins) {
+  return std::ranges::any_of(wins, [&](const Win& win) {
+    line.packs = win.run.packs;
+    line.rows = win.run.rows;
+    TuningEntry run = win.run;
+    run.functions = suffix_of(win.c.function);
+    return line == run;
+  });
+}
+
 // The lines of one direction and size of elements, of the tier column alone or of the others.
 Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, const Tuning& table,
              const RowLimits& limits) {
@@ -151,6 +169,10 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
     lines.insert(lines.end(), slab.begin(), slab.end());
     slab_before = slab;
     packs_before = packs;
+  }
+  // What follows the last win is in `start` too.
+  while (!lines.empty() && !is_win(lines.back(), wins)) {
+    lines.pop_back();
   }
   lines.insert(lines.end(), start.begin(), start.end());
   return lines;

@@ -23,6 +23,7 @@ constexpr std::array<int64_t, 7> kColumns{32, 128, 512, 1024, 2048, 4096, 8192};
 constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kShortPacks = 512;               // up to which rows that are not aligned are many
 constexpr int64_t kFewRowsPacks = 1024;            // from which a few rows are split over blocks
+constexpr int64_t kManyRowsPacks = 2048;           // from which many are
 constexpr int64_t kLeastBytes = int64_t{1} << 17;  // of a class that can gain from another kernel
 constexpr int64_t kProbeBytes = int64_t{1} << 26;  // of a tensor
 constexpr int64_t kMaxQueries = 8192;
@@ -79,7 +80,10 @@ std::vector<Range> rows_of(const RowClass& c, const std::vector<TuningEntry>& li
     return ranges_of({512});
   }
   const int64_t all = limits.multiprocessors;
-  std::set<int64_t> borders{all, 8 * all};
+  std::set<int64_t> borders{all};
+  if (c.packs.up_to <= kManyRowsPacks) {
+    borders.insert(8 * all);  // of long rows no more are needed to fill it
+  }
   if (c.packs.above >= kFewRowsPacks) {
     borders.insert({16, 64});
   }
@@ -101,6 +105,10 @@ std::vector<Range> rows_of(const RowClass& c, const std::vector<TuningEntry>& li
 }
 
 bool matters(const RowClass& c) {
+  if (c.element_bytes == 8) {
+    return c.rows.up_to == kAny &&
+           (c.function == Function::softmax || c.function == Function::columns);
+  }
   return c.rows.up_to == kAny || c.packs.up_to == kAny || c.packs.up_to >= kLongPacks ||
          c.packs.up_to * 16 * c.rows.up_to >= kLeastBytes;
 }
@@ -124,7 +132,7 @@ const bench::Benchmark* benchmark_of(Function function) {
 int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
   return c.rows.up_to != kAny
              ? c.rows.up_to
-             : std::max({kProbeBytes / bytes, c.rows.above + 1, int64_t{4} * multiprocessors});
+             : std::max({kProbeBytes / bytes, c.rows.above + 1, int64_t{2} * multiprocessors});
 }
 
 std::vector<RowShape> shapes_of(const RowClass& c) {
@@ -190,28 +198,30 @@ const std::vector<TuningEntry>& compiled(Direction direction, int element_bytes)
   return runs;
 }
 
-// Threads, packs a lane and blocks that hold the rows and are not half empty.
-bool is_sensible(const TuningEntry& run, int64_t packs) {
+// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
+bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
+  const int64_t packs = longest_of(c);
   const int64_t threads = int64_t{run.threads} * run.blocks;
   switch (run.tier) {
     case Tier::warp:
       return run.threads <= 128 && run.lane_packs > 0;
-    case Tier::chunk:
-    case Tier::span:
-      return run.threads >= 64;
-    case Tier::block:
     case Tier::cluster: {
-      constexpr int64_t kLeastOfBlock = 128;  // packs, in a cluster
-      if (run.blocks > 1 && packs < kLeastOfBlock * run.blocks) {
+      const bool many = c.rows.up_to > 2 * limits.multiprocessors;
+      if (packs < (many ? kManyRowsPacks : kShortPacks) || packs < 128 * run.blocks ||
+          run.threads < (many ? 256 : 128)) {
         return false;
       }
+      [[fallthrough]];
+    }
+    case Tier::block:
       return run.lane_packs > 0 ? threads * run.lane_packs < 2 * packs || run.threads == 64
                                 : run.threads >= 256 && threads <= packs;
-    }
     case Tier::stream:
-      return packs >= kFewRowsPacks * 4 && run.threads >= 256 && run.blocks == 0;
-    default:
+      return packs > kManyRowsPacks && run.threads >= 256 && run.blocks == 0;
+    case Tier::column:
       return run.threads >= 256 && (run.lane_packs > 0 || packs >= kColumns.back());
+    default:
+      return true;
   }
 }
 
@@ -342,13 +352,13 @@ std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limit
   std::vector<TuningEntry> found;
   std::vector<std::vector<RowPlan>> plans;
   for (const TuningEntry& run : compiled(c.direction, c.element_bytes)) {
-    if ((run.tier == Tier::column) != column || !is_sensible(run, packs)) {
+    if ((run.tier == Tier::column) != column || !is_sensible(run, c, limits)) {
       continue;
     }
     if (column) {
       const int64_t held = int64_t{run.threads} * run.lane_packs * run.blocks;
       if (run.blocks <= limits.cluster_blocks &&
-          (run.lane_packs == 0 || (held >= packs && held < 64 * packs))) {
+          (run.lane_packs == 0 || (held >= packs && held <= 128 * packs))) {
         found.push_back(run);
       }
       continue;

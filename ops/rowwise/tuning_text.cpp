@@ -242,7 +242,8 @@ std::string Tuning::to_string() const {
 }
 
 Tuning parse_tuning(const std::string& text) {
-  Tuning tuning{std::numeric_limits<size_t>::max(), 16, {}};
+  // No limit, as a number that a line can have.
+  Tuning tuning{size_t{std::numeric_limits<int64_t>::max()}, 16, {}};
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
