@@ -58,7 +58,7 @@ constexpr bench::Effort kQuickFine{
     .rounds = 9, .short_rounds = 1, .sample_us = 1000, .large_copy_bytes = 0};
 constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;
 constexpr double kBusyShare = 0.05;
-constexpr size_t kStaticSharedBytes = 4096;  // of a block, at most
+constexpr size_t kStaticSharedBytes = 2304;  // of a block, at most
 
 cxxopts::Options tune_options() {
   cxxopts::Options options("warpfuse tune", kTuneHelp);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "bench/check.h"
 #include "bench/plugin_tools.h"
@@ -17,6 +18,9 @@ using bench::Timing;
 
 // Candidates of a probe that are timed again, of those that were faster than the start at all.
 constexpr size_t kFinalists = 3;
+// Of a candidate that could not be timed again: it loses.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Percentiles kNever{kInfinity, kInfinity, kInfinity};
 
 }  // namespace
 
@@ -50,6 +54,7 @@ bool Meter::runs(const Probe& probe, const TuningEntry& run) {
   const bench::Json launches = bench::launches_during([&] { probe.variant.call(0); });
   return std::ranges::any_of(launches, [&](const bench::Json& launch) {
     return launch["tier"] == to_string(run.tier) && launch["threads"] == run.threads &&
+           (run.tier == Tier::warp || launch["lane_packs"] == run.lane_packs) &&
            launch["cluster"] == (run.tier == Tier::cluster || run.tier == Tier::column
                                      ? std::max(run.blocks, 1)
                                      : 1);
@@ -126,7 +131,8 @@ Outcome Meter::measure(const RowClass& c) {
       before.push_back(timings[0].call);
       for (size_t k = 0; k < own.size(); ++k) {
         const auto at = std::ranges::find(finalists, own[k]) - finalists.begin();
-        of_finalists[static_cast<size_t>(at)][p] = timings[k + 1].call;
+        const bool timed = timings[k + 1].failure.empty();
+        of_finalists[static_cast<size_t>(at)][p] = timed ? timings[k + 1].call : kNever;
       }
     }
     if (finalists.empty() || outcome.throttled) {
