@@ -11,7 +11,6 @@
 
 namespace {
 
-using warpfuse::Direction;
 using warpfuse::parse_tuning;
 using warpfuse::RowLimits;
 using warpfuse::RowPlan;
@@ -46,19 +45,20 @@ TuningEntry run_of(const std::string& line) {
   const Tuning table = parse_tuning(line + "\n" + stripped().to_string());
   const size_t space = line.find(' ');
   return table
-      .lines(line.starts_with("forward") ? Direction::forward : Direction::backward,
+      .lines(line.starts_with("forward") ? warpfuse::Direction::forward
+                                         : warpfuse::Direction::backward,
              std::stoi(line.substr(space + 1)))
       .front();
 }
 
 Win win(Function function, Range packs, Range rows, const std::string& run) {
   const TuningEntry entry = run_of("forward 4 * * " + run);
-  return {{function, Direction::forward, 4, packs, rows}, entry};
+  return {{function, warpfuse::Direction::forward, 4, packs, rows}, entry};
 }
 
-constexpr warpfuse::RowKind kPlain{Direction::forward, 4, true, false, false};
-constexpr warpfuse::RowKind kMasked{Direction::forward, 4, false, true, false};
-constexpr warpfuse::RowKind kDropout{Direction::forward, 4, false, false, true};
+constexpr warpfuse::RowKind kPlain{warpfuse::Direction::forward, 4, true, false, false};
+constexpr warpfuse::RowKind kMasked{warpfuse::Direction::forward, 4, false, true, false};
+constexpr warpfuse::RowKind kDropout{warpfuse::Direction::forward, 4, false, false, true};
 
 RowPlan plan(const warpfuse::RowKind& kind, int64_t packs, int64_t rows, const Tuning& table,
              int64_t edges = 0) {
@@ -139,7 +139,8 @@ TEST_CASE("classes cover all lengths without gaps, those with many rows first", 
     CHECK(classes.back().element_bytes == 8);
     bool few = false;
     for (const Function function : kAllFunctions) {
-      for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const warpfuse::Direction direction :
+           {warpfuse::Direction::forward, warpfuse::Direction::backward}) {
         for (const int bytes : {2, 4, 8}) {
           int64_t end = 0;
           for (const RowClass& c : classes) {
@@ -317,10 +318,11 @@ TEST_CASE("neighbours that run alike are one line", "[tune]") {
 
 TEST_CASE("wins of columns are lines of their tier", "[tune]") {
   const TuningEntry run = run_of("forward 4 * * column 512 16 2 1");
-  const Win found{{Function::columns, Direction::forward, 4, {512, 1024}, {512, kAny}}, run};
+  const Win found{{Function::columns, warpfuse::Direction::forward, 4, {512, 1024}, {512, kAny}},
+                  run};
   const Tuning tuned = with_wins(stripped(), {found}, kHopper);
   const auto plan = [&](int64_t columns, int64_t rows) {
-    return plan_columns({Direction::forward, 4, columns, rows, 64, 4}, kHopper, tuned);
+    return plan_columns({warpfuse::Direction::forward, 4, columns, rows, 64, 4}, kHopper, tuned);
   };
   CHECK(plan(1024, 100).ahead);
   CHECK_FALSE(plan(1024, 8).ahead);
