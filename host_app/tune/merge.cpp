@@ -22,7 +22,7 @@ bool overlaps(int64_t up_to, const Range& range) { return up_to > range.above; }
 
 // Numbers of a range: its ends, where lines end, and some between.
 std::vector<int64_t> samples_of(const Range& range, const Lines& lines,
-                                int64_t TuningEntry::*border) {
+                                int64_t TuningEntry::* border) {
   const int64_t last = range.up_to == kAny ? 2 * range.above + 1'000'000 : range.up_to;
   std::set<int64_t> samples{last};
   for (int64_t step = 0; range.above + 1 + step < last; step = 2 * step + 1) {
@@ -103,7 +103,7 @@ std::vector<Range> between(std::set<int64_t> borders) {
 }
 
 // Whether two neighbours run their rows alike; `border` is where each ends.
-bool alike(const Lines& one, const Lines& other, int64_t TuningEntry::*number, int64_t border_one,
+bool alike(const Lines& one, const Lines& other, int64_t TuningEntry::* number, int64_t border_one,
            int64_t border_other) {
   return std::ranges::equal(one, other, [&](TuningEntry a, TuningEntry b) {
     const bool ends = a.*number == border_one && b.*number == border_other;

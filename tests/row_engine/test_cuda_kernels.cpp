@@ -83,7 +83,7 @@ struct Kernel {
 };
 
 /// The packs a lane in registers that some function has such a kernel for.
-std::vector<int> lane_packs_of(LanePacks KernelSet::*kernels) {
+std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
   LanePacks all;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const int bytes : {2, 4, 8}) {
