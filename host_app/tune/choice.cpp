@@ -6,8 +6,8 @@
 namespace warpfuse::host::tune {
 namespace {
 
-constexpr double kLeastGain = 0.01;
-constexpr double kMostLoss = 0.005;
+constexpr double kMinGain = 0.01;
+constexpr double kMaxLoss = 0.005;
 constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
 
 double noise(const bench::Percentiles& time) { return (time.p95 - time.p5) / 2; }
@@ -15,11 +15,11 @@ double noise(const bench::Percentiles& time) { return (time.p95 - time.p5) / 2; 
 }  // namespace
 
 bool wins(const bench::Percentiles& time, const bench::Percentiles& before) {
-  return before.p50 - time.p50 > std::max({kLeastGain * before.p50, noise(time), noise(before)});
+  return before.p50 - time.p50 > std::max({kMinGain * before.p50, noise(time), noise(before)});
 }
 
 bool loses(const bench::Percentiles& time, const bench::Percentiles& before) {
-  return time.p50 > (1 + kMostLoss) * before.p50;
+  return time.p50 > (1 + kMaxLoss) * before.p50;
 }
 
 double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& candidate) {

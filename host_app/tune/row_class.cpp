@@ -24,7 +24,7 @@ constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kShortPacks = 512;               // up to which rows that are not aligned are many
 constexpr int64_t kFewRowsPacks = 1024;            // from which a few rows are split over blocks
 constexpr int64_t kManyRowsPacks = 2048;           // from which many are
-constexpr int64_t kLeastBytes = int64_t{1} << 17;  // of a class that can gain from another kernel
+constexpr int64_t kMinBytes = int64_t{1} << 17;    // of a class that can gain from another kernel
 constexpr int64_t kProbeBytes = int64_t{1} << 26;  // of a tensor
 constexpr int64_t kMaxQueries = 8192;
 
@@ -110,7 +110,7 @@ bool matters(const RowClass& c) {
            (c.function == Function::softmax || c.function == Function::columns);
   }
   return c.rows.up_to == kAny || c.packs.up_to == kAny || c.packs.up_to >= kLongPacks ||
-         c.packs.up_to * 16 * c.rows.up_to >= kLeastBytes;
+         c.packs.up_to * 16 * c.rows.up_to >= kMinBytes;
 }
 
 c10::ScalarType dtype_of(int element_bytes) {
