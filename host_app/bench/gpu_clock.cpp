@@ -15,6 +15,10 @@ using Device = struct NvmlDevice*;
 using Init = int();
 using FindDevice = int(const char* pci_bus_id, Device* device);
 using ReadClock = int(Device device, int clock, unsigned* megahertz);
+struct Utilization {  // percent
+  unsigned gpu, memory;
+};
+using ReadUtilization = int(Device device, Utilization* utilization);
 
 class Nvml : public GpuClock {
  public:
@@ -30,6 +34,8 @@ class Nvml : public GpuClock {
         reinterpret_cast<FindDevice*>(dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2"));
     const auto maximum = reinterpret_cast<ReadClock*>(dlsym(library, "nvmlDeviceGetMaxClockInfo"));
     current_ = reinterpret_cast<ReadClock*>(dlsym(library, "nvmlDeviceGetClockInfo"));
+    utilization_ =
+        reinterpret_cast<ReadUtilization*>(dlsym(library, "nvmlDeviceGetUtilizationRates"));
     return init != nullptr && find != nullptr && maximum != nullptr && current_ != nullptr &&
            init() == kSuccess && find(pci_bus_id.c_str(), &device_) == kSuccess &&
            maximum(device_, kClockOfMultiprocessors, &max_megahertz_) == kSuccess &&
@@ -44,8 +50,17 @@ class Nvml : public GpuClock {
     return static_cast<double>(megahertz) / max_megahertz_;
   }
 
+  std::optional<double> busy_share() override {
+    Utilization now{};
+    if (utilization_ == nullptr || utilization_(device_, &now) != kSuccess) {
+      return std::nullopt;
+    }
+    return now.gpu / 100.0;
+  }
+
  private:
   ReadClock* current_ = nullptr;
+  ReadUtilization* utilization_ = nullptr;
   Device device_ = nullptr;
   unsigned max_megahertz_ = 0;
 };

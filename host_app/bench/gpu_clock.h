@@ -13,6 +13,8 @@ class GpuClock {
   virtual ~GpuClock() = default;
   // Over the highest rate; nothing where it cannot be read.
   virtual std::optional<double> share() = 0;
+  // Share of the last moments, up to a second, in which any program's kernels ran.
+  virtual std::optional<double> busy_share() { return std::nullopt; }
 };
 
 // Of the GPU at this place on the PCI bus. Null where there is no NVML, or it does not know the

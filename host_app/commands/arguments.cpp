@@ -162,12 +162,15 @@ std::optional<int64_t> Arguments::threads() const {
   return has("threads") ? std::optional(integer("threads", 1, kMaxThreads)) : std::nullopt;
 }
 
-PluginOptions Arguments::plugin_options() const {
+PluginOptions Arguments::plugin_options(bool with_table) const {
   PluginOptions options;
   if (has("plugin")) {
     options.plugin = text("plugin");
   }
   options.op_libraries = texts("op-library");
+  if (with_table) {
+    options.tuning = optional_text("tuning");
+  }
   return options;
 }
 
@@ -195,6 +198,12 @@ void add_plugin_options(cxxopts::Options& options) {
       {"op-library", "PATH", "another operator library that a model needs; may be repeated",
        nullptr, true},
   };
+  add_options(options, kOptions);
+}
+
+void add_tuning_option(cxxopts::Options& options) {
+  static constexpr Option kOptions[] = {
+      {"tuning", "F", "a table of the plugin's kernels, as `warpfuse tune` writes it"}};
   add_options(options, kOptions);
 }
 

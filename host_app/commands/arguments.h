@@ -52,7 +52,8 @@ class Arguments {
   // True when --help was given; the text is then on stdout.
   bool help_shown(const std::string& examples) const;
 
-  PluginOptions plugin_options() const;
+  // with_table: --tuning, where the command has it, is for the library to take.
+  PluginOptions plugin_options(bool with_table = true) const;
   // --threads, where it was given.
   std::optional<int64_t> threads() const;
 
@@ -75,6 +76,8 @@ void add_options(cxxopts::Options& options, std::span<const Option> table,
 
 // The options that several commands have.
 void add_plugin_options(cxxopts::Options& options);
+// --tuning of commands that run with a table and do not measure one.
+void add_tuning_option(cxxopts::Options& options);
 void add_device_option(cxxopts::Options& options);
 void add_help_option(cxxopts::Options& options);
 

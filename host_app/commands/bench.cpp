@@ -168,7 +168,7 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
 }
 
 BenchDevice open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
-  BenchDevice bench = open_bench_device(arguments);
+  BenchDevice bench = open_bench_device(arguments, /*with_table=*/false);
   const auto tf32 = std::ranges::find_if(cases, &Case::tf32);
   if (tf32 != cases.end() && !bench.device.is_cuda()) {
     fail(ExitCode::usage, "--dtype: tf32 needs a GPU, for {}", text_of(*tf32));

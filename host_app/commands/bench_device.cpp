@@ -4,9 +4,9 @@
 
 namespace warpfuse::host {
 
-BenchDevice open_bench_device(const Arguments& arguments) {
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
-                                       {"warpfuse::build_info"});
+BenchDevice open_bench_device(const Arguments& arguments, bool with_table) {
+  const Session session = open_session(arguments.plugin_options(with_table),
+                                       arguments.text("device"), {}, {"warpfuse::build_info"});
   return {session.loaded_plugin(), session.device, open_cuda_runtime(session.device)};
 }
 

@@ -17,7 +17,7 @@ struct BenchDevice {
   std::unique_ptr<CudaRuntime> runtime;  // null on the CPU
 };
 
-// Loads the plugin and opens the device that the options name.
-BenchDevice open_bench_device(const Arguments& arguments);
+// Loads the plugin and opens the device that the options name. with_table: see plugin_options().
+BenchDevice open_bench_device(const Arguments& arguments, bool with_table = true);
 
 }  // namespace warpfuse::host

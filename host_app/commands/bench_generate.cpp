@@ -62,6 +62,7 @@ cxxopts::Options bench_generate_options() {
   add_options(options, kBenchGenerateOptions);
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

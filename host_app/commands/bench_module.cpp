@@ -50,6 +50,7 @@ cxxopts::Options bench_module_options() {
   add_options(options, kInputOptions, "Random inputs");
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

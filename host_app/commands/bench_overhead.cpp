@@ -51,6 +51,7 @@ cxxopts::Options bench_overhead_options() {
   add_options(options, kBenchOverheadOptions);
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

@@ -19,6 +19,7 @@ ExitCode run_perplexity(int argc, const char* const* argv);
 ExitCode run_rewrite(int argc, const char* const* argv);
 ExitCode run_selftest(int argc, const char* const* argv);
 ExitCode run_serve(int argc, const char* const* argv);
+ExitCode run_tune(int argc, const char* const* argv);
 ExitCode run_tokenize(int argc, const char* const* argv);
 ExitCode run_verify(int argc, const char* const* argv);
 
@@ -28,7 +29,7 @@ struct Command {
   ExitCode (*run)(int argc, const char* const* argv);
 };
 
-inline constexpr std::array<Command, 9> kCommands{{
+inline constexpr std::array<Command, 10> kCommands{{
     {"generate", "continue a prompt with a traced language model", run_generate},
     {"serve", "answer requests of OpenAI's completions protocol", run_serve},
     {"perplexity", "score a text with a traced language model", run_perplexity},
@@ -36,6 +37,7 @@ inline constexpr std::array<Command, 9> kCommands{{
     {"verify", "compare the outputs of two models on the same inputs", run_verify},
     {"rewrite", "route a TorchScript file's softmax calls to the plugin", run_rewrite},
     {"bench", "time the operators against ATen and a copy of the same bytes", run_bench},
+    {"tune", "find the fastest kernels for this GPU, and write a table of them", run_tune},
     {"selftest", "compare the operators with this libtorch's, after an upgrade", run_selftest},
     {"info", "show versions, GPUs and the operators of the plugin", run_info},
 }};

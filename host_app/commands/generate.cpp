@@ -72,6 +72,7 @@ cxxopts::Options generate_options() {
   add_options(options, kExecutionOptions, "Execution");
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

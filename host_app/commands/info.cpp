@@ -98,6 +98,7 @@ json gather(const Plugin& plugin) {
             {"compiler", plugin.compiler}}},
           {"cpu", {{"capability", cpu_capability()}, {"threads", at::get_num_threads()}}},
           {"gpus", list_gpus()},
+          {"tuning", or_null(tuning_source())},
           {"operators", list_operators()}};
 }
 
@@ -138,6 +139,7 @@ void print_text(const json& info) {
                      gpu["multiprocessors"].get<int>(),
                      gpu["has_kernel"].get<bool>() ? "has kernels" : "NO KERNEL in this plugin"));
   }
+  line("tuning", text(info["tuning"]));
   print("\n");
   for (const json& op : info["operators"]) {
     print("{}\n    {}\n", text(op["schema"]), list(op["backends"]));
@@ -152,8 +154,8 @@ ExitCode run_info(int argc, const char* const* argv) {
     return ExitCode::ok;
   }
   // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.
-  const Session session =
-      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::build_info"});
+  const Session session = open_session(arguments.plugin_options(/*with_table=*/false), "cpu", {},
+                                       {"warpfuse::build_info"});
   if (arguments.has("tuning")) {
     const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
     print("{}", tuning.typed<std::string()>().call());

@@ -46,6 +46,7 @@ cxxopts::Options perplexity_options() {
   add_options(options, kPerplexityOptions);
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

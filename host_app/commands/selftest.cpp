@@ -249,6 +249,7 @@ cxxopts::Options selftest_options() {
       "each that is not.\n");
   add_options(options, kSelftestOptions);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

@@ -44,6 +44,7 @@ cxxopts::Options serve_options() {
   add_options(options, kServeOptions);
   add_device_option(options);
   add_plugin_options(options);
+  add_tuning_option(options);
   add_help_option(options);
   return options;
 }

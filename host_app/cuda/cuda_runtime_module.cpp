@@ -138,7 +138,10 @@ class Runtime : public CudaRuntime {
             .multiprocessors = properties.multiProcessorCount,
             .memory_bytes = static_cast<int64_t>(total_bytes),
             .free_bytes = static_cast<int64_t>(free_bytes),
-            .l2_bytes = properties.l2CacheSize};
+            .l2_bytes = properties.l2CacheSize,
+            .capability = 10 * properties.major + properties.minor,
+            .block_shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+            .cooperative = properties.cooperativeLaunch != 0};
   }
 
   std::unique_ptr<CudaGraph> capture(const std::function<void()>& work,

@@ -31,7 +31,8 @@ struct ExitCodeMeaning {
 inline constexpr std::array<ExitCodeMeaning, 8> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
-     "a check failed (verify: a difference; selftest, bench: a wrong result; bench: slower than "
+     "a check failed (verify: a difference; selftest, bench, tune: a wrong result; bench: slower "
+     "than "
      "the baseline), or an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,

@@ -59,6 +59,22 @@ std::string read_file(const fs::path& path, ExitCode code) {
   return text;
 }
 
+void require_replaceable(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
+    fail(ExitCode::output, "{}: cannot be written: a folder", path.string());
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return;  // a pipe, whose reader would see that it is opened
+  }
+  const fs::path tried = path.string() + ".part";
+  if (!std::ofstream(tried, std::ios::binary | std::ios::app)) {
+    fail(ExitCode::output, "{}: cannot be written: {}", path.string(), last_error());
+  }
+  fs::remove(tried, error);
+}
+
 void replace_file(const fs::path& path, std::string_view text) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -20,6 +20,9 @@ std::string read_model_file(const std::filesystem::path& path, std::string_view 
 // Error(code).
 std::string read_file(const std::filesystem::path& path, ExitCode code);
 
+// Throws Error(output) where replace_file() could not write; leaves no file.
+void require_replaceable(const std::filesystem::path& path);
+
 // Writes a regular file under another name first, so that a reader, or a crash, never finds half of
 // it; a device or a pipe is written as it is. Throws Error(output).
 void replace_file(const std::filesystem::path& path, std::string_view text);

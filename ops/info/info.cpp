@@ -46,9 +46,20 @@ std::string gpus_json() {
 #endif
 }
 
+// A JSON string; a path may hold anything.
+std::string quoted(const std::string& text) {
+  std::string json = "\"";
+  for (const char letter : text) {
+    const bool special = letter == '"' || letter == '\\';
+    json += special ? "\\" : "";
+    json += static_cast<unsigned char>(letter) < ' ' ? ' ' : letter;
+  }
+  return json + "\"";
+}
+
 std::string device_info() {
   return std::string("{\"cpu_capability\": \"") + to_string(cpu_capability()) +
-         "\", \"gpus\": " + gpus_json() + "}";
+         "\", \"gpus\": " + gpus_json() + ", \"tuning\": " + quoted(tuning_source()) + "}";
 }
 
 int64_t call_count(c10::string_view name) {
@@ -59,7 +70,7 @@ int64_t call_count(c10::string_view name) {
 
 void replace_tuning(c10::string_view text) {
   if (text.empty()) {
-    set_tuning(default_tuning());
+    reset_tuning();
     return;
   }
   try {

@@ -122,16 +122,22 @@ std::string RowPlan::to_string() const {
          std::to_string(shared_bytes) + " bytes shared";
 }
 
-RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
+const TuningEntry* plan_line(const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
+                             RowPlan* plan) {
   const RowLimits lowered = lower(limits, tuning);
   const KernelSet kernels = kernel_set(shape.kind);
-  RowPlan plan{};
   for (const TuningEntry& entry : tuning.lines(shape.kind.direction, shape.kind.element_bytes)) {
     if (shape.packs <= entry.packs && shape.rows <= entry.rows && entry.is_for(shape.kind) &&
-        plan_entry(entry, shape, kernels, lowered, &plan)) {
-      break;
+        plan_entry(entry, shape, kernels, lowered, plan)) {
+      return &entry;
     }
   }
+  return nullptr;
+}
+
+RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning) {
+  RowPlan plan{};
+  plan_line(shape, limits, tuning, &plan);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ struct TuningEntry {
   enum class Functions {
     all,
     plain,      // softmax and log_softmax
+    masked,     // attention without dropout
     no_tensor,  // without a mask tensor and dropout
     dropout,    // that draw random numbers
   };
@@ -56,6 +58,8 @@ struct TuningEntry {
     switch (functions) {
       case Functions::plain:
         return kind.plain;
+      case Functions::masked:
+        return kind.masked && !kind.dropout;
       case Functions::no_tensor:
         return !kind.tensor && !kind.dropout;
       case Functions::dropout:
@@ -88,14 +92,46 @@ struct Tuning {
 /// line is not an entry, no kernel is compiled for what it asks, or some shape has no entry.
 Tuning parse_tuning(const std::string& text);
 
-/// The table that the library comes with.
+/// A GPU as far as a table is chosen by it.
+struct GpuModel {
+  std::string name;
+  int capability = 0;  // 90 for 9.0
+  int multiprocessors = 0;
+
+  bool operator==(const GpuModel&) const = default;
+};
+
+/// The first line of a table's text says for which GPU it was measured, "# gpu 9.0 132 NVIDIA
+/// H200"; nothing where it does not.
+std::optional<GpuModel> parse_gpu_line(const std::string& text);
+std::string gpu_line(const GpuModel& gpu);
+
+struct ShippedTable {
+  GpuModel gpu;
+  Tuning tuning;
+};
+
+/// The tables that the library comes with, the files of tables/.
+const std::vector<ShippedTable>& shipped_tables();
+
+/// The one for a GPU of this name, else of the nearest capability, and of these with the nearest
+/// number of multiprocessors.
+const ShippedTable& shipped_for(const std::optional<GpuModel>& gpu,
+                                const std::vector<ShippedTable>& tables);
+
+/// The one of a machine without a GPU.
 Tuning default_tuning();
 
-/// The table in use: one atomic load, no lock. A table lives as long as the process, so a call
-/// under way keeps the one that it began with. Setting a table that was in use before takes no
-/// memory.
+/// The table in use: the last that was set, else that of the file WARPFUSE_TUNING, which is read at
+/// first use, else the shipped one for the current GPU. Atomic loads, no lock. A table lives as
+/// long as the process, so a call under way keeps the one that it began with. Setting a table that
+/// was in use before takes no memory.
 const Tuning& tuning();
 void set_tuning(Tuning tuning);
+/// Back to the shipped tables.
+void reset_tuning();
+/// Which table is in use, in words: "shipped for NVIDIA H200", "file F", ...
+std::string tuning_source();
 
 // --- plans ------------------------------------------------------------------------------------
 
@@ -133,6 +169,10 @@ struct RowLimits {
 
 /// The plan for rows of this shape.
 RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning);
+
+/// The line of the table that makes it, and the plan; null where there is none.
+const TuningEntry* plan_line(const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
+                             RowPlan* plan);
 
 /// The plan of one tier, by the first entry of that tier that can take the shape, whatever packs
 /// and rows the entry is for. Returns false where there is none. The tier warp takes any row: it

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 // Of a direction.
-constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 3> kSuffixes = {
+constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 4> kSuffixes = {
     {{TuningEntry::Functions::plain, "_plain"},
+     {TuningEntry::Functions::masked, "_masked"},
      {TuningEntry::Functions::no_tensor, "_no_tensor"},
      {TuningEntry::Functions::dropout, "_dropout"}}};
 constexpr std::array kTiers = {Tier::warp,    Tier::chunk,  Tier::span,  Tier::block,
@@ -179,10 +180,8 @@ TuningEntry parse_entry(std::istringstream& words, std::string direction) {
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward[_plain|_no_tensor|_dropout] bytes packs rows tier threads "
-        "lane_packs "
-        "blocks "
-        "ahead");
+        "expected: forward|backward[_plain|_masked|_no_tensor|_dropout] bytes packs rows tier "
+        "threads lane_packs blocks ahead");
   }
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
   entry.element_bytes = number<int>(bytes);
@@ -243,7 +242,8 @@ std::string Tuning::to_string() const {
 }
 
 Tuning parse_tuning(const std::string& text) {
-  Tuning tuning{std::numeric_limits<size_t>::max(), 16, {}};
+  // No limit, as a number that a line can have.
+  Tuning tuning{size_t{std::numeric_limits<int64_t>::max()}, 16, {}};
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -46,7 +46,7 @@ TEST_CASE("build_info", "[info]") {
 
 TEST_CASE("device_info", "[info]") {
   const auto info = nlohmann::json::parse(warpfuse::device_info());
-  CHECK(keys(info) == std::set<std::string>{"cpu_capability", "gpus"});
+  CHECK(keys(info) == std::set<std::string>{"cpu_capability", "gpus", "tuning"});
   const auto built = nlohmann::json::parse(warpfuse::build_info())["cpu_capabilities"]
                          .get<std::set<std::string>>();
   CHECK(built.contains(info["cpu_capability"].get<std::string>()));

@@ -57,11 +57,12 @@ TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a ki
 TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"sideways 4 256 * warp 128 8 1 0",
-       "expected: forward|backward[_plain|_no_tensor|_dropout] bytes packs rows tier"},
-      {"forward", "expected: forward|backward[_plain|_no_tensor|_dropout]"},
-      {"forward 4 256 * warp 128 8 1", "expected: forward|backward[_plain|_no_tensor|_dropout]"},
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout] bytes packs rows tier"},
+      {"forward", "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
+      {"forward 4 256 * warp 128 8 1",
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
       {"forward 4 256 * warp 128 8 1 0 0",
-       "expected: forward|backward[_plain|_no_tensor|_dropout]"},
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
       {"forward 3 256 * warp 128 8 1 0", "element bytes are 2, 4 or 8"},
       {"forward 4 0 * warp 128 8 1 0", "packs and rows are positive, or *"},
       {"forward 4 256 -1 warp 128 8 1 0", "packs and rows are positive, or *"},
@@ -134,13 +135,13 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * column 128 8 12 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * block 128 4 1 2", "ahead is 0 or 1"},
       {"_dropout 4 256 * block 128 4 1 0",
-       "expected: forward|backward[_plain|_no_tensor|_dropout]"},
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
       {"forward_dropout 4 256 * column 128 8 1 0", "lines for dropout have no tier span or column"},
       {"backward_dropout 4 256 * span 128 4 1 0", "lines for dropout have no tier span or column"},
       {"forward_dropout_plain 4 256 * warp 128 4 1 0",
-       "expected: forward|backward[_plain|_no_tensor|_dropout]"},
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
       {"forward_plain_dropout 4 256 * warp 128 4 1 0",
-       "expected: forward|backward[_plain|_no_tensor|_dropout]"},
+       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
       {"forward_dropout 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},
       {"backward 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 16"},
       {"forward 8 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},
@@ -197,14 +198,19 @@ TEST_CASE("the library's table is read and replaced by operators", "[tuning]") {
     const TuningInUse other(std::string("limit shared_bytes 4096\n") + kLastEntries);
     CHECK(parse_tuning(library_tuning()).shared_bytes == 4096);
     CHECK(parse_tuning(library_tuning()).entries.size() == 12);
-    set_library_tuning("");
-    CHECK(library_tuning() == default_tuning().to_string());
+    set_library_tuning("");  // that of this machine's GPU, or the default
+    const std::string shipped = library_tuning();
+    CHECK((has_gpu() || shipped == default_tuning().to_string()));
+    CHECK(std::ranges::any_of(warpfuse::shipped_tables(), [&](const auto& table) {
+      return table.tuning.to_string() == shipped;
+    }));
+    CHECK(library_tuning() == shipped);
     // What is refused changes nothing.
     CHECK(error_of([] { set_library_tuning("\nforward 4 256 * warp 512 8 1 0"); }) ==
           "Error: warpfuse::_set_tuning: text: expected a tuning table as warpfuse::tuning() gives "
           "it, got line 2, \"forward 4 256 * warp 512 8 1 0\": threads are a multiple of 32 up to "
           "256");
-    CHECK(library_tuning() == default_tuning().to_string());
+    CHECK(library_tuning() == shipped);
   }
   CHECK(library_tuning() == before);
 }

@@ -21,6 +21,9 @@ struct CudaDevice {
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
   int64_t l2_bytes = 0;
+  int capability = 0;              // 90 for 9.0
+  int64_t block_shared_bytes = 0;  // of shared memory, that a block may have
+  bool cooperative = false;        // all blocks of a kernel can be made to run at once
 };
 
 struct StepState;

@@ -66,6 +66,15 @@ std::vector<Gpu> list_gpus() {
   return nlohmann::json::parse(device_info()).at("gpus").get<std::vector<Gpu>>();
 }
 
+std::optional<std::string> tuning_source() {
+  if (!has_device_info()) {
+    return std::nullopt;
+  }
+  const auto info = nlohmann::json::parse(device_info());
+  const auto found = info.find("tuning");
+  return found == info.end() ? std::nullopt : std::optional(found->get<std::string>());
+}
+
 void load_cuda_if_wanted(const std::string& request) {
   // The plugin sees GPUs through the CUDA runtime alone; without one, "auto" need not wait.
   const bool wanted =

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Gpu, index, name, compute_capability, memory_
 
 // As the loaded plugin sees them; none without a plugin or when it was built without CUDA.
 std::vector<Gpu> list_gpus();
+
+// Which of the plugin's tables of tuning is in use, in words; nothing from a plugin that does not
+// say.
+std::optional<std::string> tuning_source();
 
 // Brings libtorch_cuda into the process if the request may need it: neither this program nor the
 // plugin links it, since it takes about a second to load. Call it after load_plugin, and before

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 #include <warpfuse/info.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -104,6 +105,9 @@ std::string major_minor(const std::string& version) {
 }
 
 std::optional<Plugin> load_plugin(const PluginOptions& options) {
+  if (options.tuning) {
+    setenv("WARPFUSE_TUNING", options.tuning->c_str(), /*overwrite=*/1);
+  }
   std::optional<fs::path> path;
   if (plugin_is_registered()) {
     path = path_of_registered_plugin(options.plugin);

@@ -10,6 +10,7 @@ namespace warpfuse::host {
 struct PluginOptions {
   std::optional<std::string> plugin;      // --plugin; by default beside the executable, then ../lib
   std::vector<std::string> op_libraries;  // --op-library
+  std::optional<std::string> tuning = {};  // --tuning: WARPFUSE_TUNING for this process
 };
 
 // The build_info of the loaded plugin, and its path.

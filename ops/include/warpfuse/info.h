@@ -15,8 +15,8 @@ inline std::string build_info() {
 }
 
 /// What it runs on, as JSON: cpu_capability in use, and gpus with index, name, compute_capability,
-/// memory_bytes, multiprocessors and has_kernel (whether the library was built for such a GPU).
-/// Takes no memory of any GPU.
+/// memory_bytes, multiprocessors and has_kernel (whether the library was built for such a GPU), and
+/// tuning, which table decides how rows run, in words. Takes no memory of any GPU.
 inline std::string device_info() {
   return detail::find_operator<std::string()>("warpfuse::device_info").call();
 }

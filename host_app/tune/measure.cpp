@@ -1,0 +1,167 @@
+#include "tune/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "bench/check.h"
+#include "bench/plugin_tools.h"
+#include "runtime/errors.h"
+#include "tune/choice.h"
+
+namespace warpfuse::host::tune {
+namespace {
+
+using bench::Percentiles;
+using bench::Timing;
+
+// Candidates of a probe that are timed again, of those that were faster than the start at all.
+constexpr size_t kFinalists = 3;
+// Of a candidate that could not be timed again: it loses.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Percentiles kNever{kInfinity, kInfinity, kInfinity};
+
+}  // namespace
+
+Meter::Meter(Tuning start, const RowLimits& limits, c10::Device device, bench::Timer& rough,
+             bench::Timer& fine)
+    : start_(std::move(start)),
+      start_text_(start_.to_string()),
+      limits_(limits),
+      device_(device),
+      rough_(rough),
+      fine_(fine) {}
+
+void Meter::use(const std::string& table) {
+  if (table != in_use_) {
+    bench::set_tuning(table, "of a candidate");
+    in_use_ = table;
+  }
+}
+
+bench::Work Meter::under(const Probe& probe, const std::string& table) {
+  return {[this, &probe, table](int64_t i) {
+            use(table);
+            return probe.variant.call(i).result;
+          },
+          probe.sets};
+}
+
+// Whether the candidate's kernel takes the probe's rows: else they went on to the last line.
+bool Meter::runs(const Probe& probe, const TuningEntry& run) {
+  use(table_of(run, start_));
+  const bench::Json launches = bench::launches_during([&] { probe.variant.call(0); });
+  return std::ranges::any_of(launches, [&](const bench::Json& launch) {
+    return launch["tier"] == to_string(run.tier) && launch["threads"] == run.threads &&
+           (run.tier == Tier::warp || launch["lane_packs"] == run.lane_packs) &&
+           launch["cluster"] == (run.tier == Tier::cluster || run.tier == Tier::column
+                                     ? std::max(run.blocks, 1)
+                                     : 1);
+  });
+}
+
+// The start's timing, then those of the chosen candidates.
+std::vector<Timing> Meter::time(bench::Timer& timer, const Probe& probe,
+                                const std::vector<TuningEntry>& candidates,
+                                const std::vector<size_t>& chosen) {
+  std::vector<bench::Work> works{under(probe, start_text_)};
+  for (const size_t i : chosen) {
+    works.push_back(under(probe, table_of(candidates[i], start_)));
+  }
+  return timer.time(works);
+}
+
+std::optional<std::string> Meter::fault_of(const Probe& probe, const TuningEntry& run) {
+  use(table_of(run, start_));
+  const bench::Checked checked = bench::check(
+      probe.variant, [&](const std::function<void()>& call) { return fine_.peak_bytes(call); });
+  return checked.status == bench::Checked::Status::ok
+             ? std::nullopt
+             : std::optional(
+                   fmt::format("{}, {}: {}", text_of(probe.c), run_text(run), checked.reason));
+}
+
+Outcome Meter::measure(const RowClass& c) {
+  Outcome outcome;
+  try {
+    use(start_text_);
+    std::vector<Probe> probes;
+    for (const bench::Case& row : probes_of(c, limits_.multiprocessors)) {
+      const int64_t sets = fine_.sets_for(row.op->bytes(row).inputs);
+      auto variants = row.op->variants(row, {.device = device_, .sets = sets});
+      probes.push_back({row, sets, std::move(variants.front())});
+    }
+    const std::vector<TuningEntry> candidates = candidates_of(c, limits_);
+    std::vector<std::vector<size_t>> running(probes.size());
+    std::vector<bool> again(candidates.size());
+    for (size_t p = 0; p < probes.size(); ++p) {
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        if (runs(probes[p], candidates[i])) {
+          running[p].push_back(i);
+        }
+      }
+      const std::vector<Timing> timings = time(rough_, probes[p], candidates, running[p]);
+      std::vector<std::pair<double, size_t>> faster;
+      for (size_t k = 0; k < running[p].size(); ++k) {
+        const Timing& timing = timings[k + 1];
+        if (timing.failure.empty() && timing.call.p50 < timings[0].call.p50) {
+          faster.emplace_back(timing.call.p50, running[p][k]);
+        }
+      }
+      std::ranges::sort(faster);
+      faster.resize(std::min(faster.size(), kFinalists));
+      for (const auto& [us, i] : faster) {
+        again[i] = true;
+      }
+    }
+    std::vector<size_t> finalists;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (again[i]) {
+        finalists.push_back(i);
+      }
+    }
+    std::vector<Percentiles> before;
+    std::vector<OfProbes> of_finalists(finalists.size(), OfProbes(probes.size()));
+    for (size_t p = 0; p < probes.size() && !finalists.empty(); ++p) {
+      std::vector<size_t> own;
+      std::ranges::set_intersection(finalists, running[p], std::back_inserter(own));
+      const std::vector<Timing> timings = time(fine_, probes[p], candidates, own);
+      outcome.throttled = outcome.throttled || std::ranges::any_of(timings, &Timing::throttled);
+      before.push_back(timings[0].call);
+      for (size_t k = 0; k < own.size(); ++k) {
+        const auto at = std::ranges::find(finalists, own[k]) - finalists.begin();
+        const bool timed = timings[k + 1].failure.empty();
+        of_finalists[static_cast<size_t>(at)][p] = timed ? timings[k + 1].call : kNever;
+      }
+    }
+    if (finalists.empty() || outcome.throttled) {
+      use(start_text_);
+      return outcome;
+    }
+    for (const size_t chosen : choose(before, of_finalists)) {
+      const TuningEntry& run = candidates[finalists[chosen]];
+      for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
+        if (of_finalists[chosen][p]) {
+          outcome.wrong = fault_of(probes[p], run);
+        }
+      }
+      outcome.wins.push_back({c, run});
+      outcome.gain = std::max(outcome.gain, gain_of(before, of_finalists[chosen]));
+    }
+    if (outcome.wrong) {
+      outcome.wins.clear();
+    }
+    use(start_text_);
+  } catch (...) {
+    in_use_.clear();  // whatever it was
+    if (!is_out_of_memory(std::current_exception())) {
+      throw;
+    }
+    outcome = {.out_of_memory = true};
+  }
+  rough_.release_memory();
+  return outcome;
+}
+
+}  // namespace warpfuse::host::tune

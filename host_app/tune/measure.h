@@ -1,0 +1,59 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark.h"
+#include "bench/timer.h"
+#include "tune/merge.h"
+
+namespace warpfuse::host::tune {
+
+// What the measurement of a class came to.
+struct Outcome {
+  std::vector<Win> wins = {};  // in the order of the table
+  double gain = 1;             // of the first, over the table before
+  bool throttled = false;      // the clock was down: nothing is concluded
+  bool out_of_memory = false;
+  std::optional<std::string> wrong = {};  // a run, and what was wrong with its result
+};
+
+// Measures classes of rows on the current GPU. The plugin's table is the start's again afterwards.
+class Meter {
+ public:
+  // `rough` times every candidate, `fine` those that may win and what they must beat.
+  Meter(Tuning start, const RowLimits& limits, c10::Device device, bench::Timer& rough,
+        bench::Timer& fine);
+
+  Outcome measure(const RowClass& c);
+
+ private:
+  struct Probe {
+    bench::Case c;
+    int64_t sets;
+    bench::Variant variant;
+  };
+
+  // The variant's calls under a table, which they set where another is in use.
+  bench::Work under(const Probe& probe, const std::string& table);
+  void use(const std::string& table);
+  bool runs(const Probe& probe, const TuningEntry& run);
+  std::vector<bench::Timing> time(bench::Timer& timer, const Probe& probe,
+                                  const std::vector<TuningEntry>& candidates,
+                                  const std::vector<size_t>& chosen);
+  std::optional<std::string> fault_of(const Probe& probe, const TuningEntry& run);
+
+  Tuning start_;
+  std::string start_text_;
+  std::string in_use_;
+  RowLimits limits_;
+  c10::Device device_;
+  bench::Timer& rough_;
+  bench::Timer& fine_;
+};
+
+}  // namespace warpfuse::host::tune

@@ -1,0 +1,383 @@
+#include "tune/row_class.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "bench/benchmark.h"
+
+namespace warpfuse::host::tune {
+namespace {
+
+using bench::Case;
+using bench::Mask;
+
+// Lengths of rows that tiers and natural sizes divide.
+constexpr std::array<int64_t, 14> kPacks{8,   16,   32,   64,   96,   128,   256,
+                                         512, 1024, 2048, 4096, 8192, 16384, 32768};
+constexpr std::array<int64_t, 7> kColumns{32, 128, 512, 1024, 2048, 4096, 8192};
+constexpr int64_t kLongPacks = 65536;
+constexpr int64_t kShortPacks = 512;               // up to which rows that are not aligned are many
+constexpr int64_t kFewRowsPacks = 1024;            // from which a few rows are split over blocks
+constexpr int64_t kManyRowsPacks = 2048;           // from which many are
+constexpr int64_t kMinBytes = int64_t{1} << 17;    // of a class that can gain from another kernel
+constexpr int64_t kProbeBytes = int64_t{1} << 26;  // of a tensor
+constexpr int64_t kMaxQueries = 8192;
+
+// Of a row that stands for the class.
+int64_t longest_of(const RowClass& c) {
+  return c.packs.up_to == kAny ? 2 * c.packs.above : c.packs.up_to;
+}
+
+bool is_column(const TuningEntry& entry) { return entry.tier == Tier::column; }
+
+// The lines that rows of the function may follow.
+std::vector<TuningEntry> lines_for(const RowClass& c, const Tuning& table) {
+  std::vector<TuningEntry> lines;
+  const std::vector<RowKind> kinds = kinds_of(c);
+  for (const TuningEntry& entry : table.lines(c.direction, c.element_bytes)) {
+    if (is_column(entry) == (c.function == Function::columns) &&
+        std::ranges::any_of(kinds, [&](const RowKind& kind) { return entry.is_for(kind); })) {
+      lines.push_back(entry);
+    }
+  }
+  return lines;
+}
+
+std::vector<Range> ranges_of(const std::set<int64_t>& borders) {
+  std::vector<Range> ranges;
+  int64_t above = 0;
+  for (const int64_t border : borders) {
+    ranges.push_back({above, border});
+    above = border;
+  }
+  ranges.push_back({above, kAny});
+  return ranges;
+}
+
+std::vector<Range> packs_of(const RowClass& c, const std::vector<TuningEntry>& lines) {
+  std::set<int64_t> borders(kPacks.begin(), kPacks.end());
+  borders.insert(kLongPacks);
+  if (c.function == Function::columns) {
+    borders = {kColumns.begin(), kColumns.end()};
+  }
+  for (const TuningEntry& line : lines) {
+    if (line.packs != kAny) {
+      borders.insert(line.packs);
+    }
+  }
+  return ranges_of(borders);
+}
+
+// Where lines that rows of this length reach end, and where a GPU fills.
+std::vector<Range> rows_of(const RowClass& c, const std::vector<TuningEntry>& lines,
+                           const RowLimits& limits, const Tuning& table) {
+  if (c.function == Function::columns) {
+    return ranges_of({512});
+  }
+  const int64_t all = limits.multiprocessors;
+  std::set<int64_t> borders{all};
+  if (c.packs.up_to <= kManyRowsPacks) {
+    borders.insert(8 * all);  // of long rows no more are needed to fill it
+  }
+  if (c.packs.above >= kFewRowsPacks) {
+    borders.insert({16, 64});
+  }
+  const int64_t packs = longest_of(c);
+  for (const TuningEntry& line : lines) {
+    const auto runs_alike = [&](const RowKind& kind) {
+      RowShape shape{kind, packs, 0, line.rows};
+      RowPlan before{}, after{};
+      plan_line(shape, limits, table, &before);
+      shape.rows = line.rows + 1;
+      plan_line(shape, limits, table, &after);
+      return before == after;
+    };
+    if (line.rows != kAny && line.packs >= packs && !std::ranges::all_of(kinds_of(c), runs_alike)) {
+      borders.insert(line.rows);
+    }
+  }
+  return ranges_of(borders);
+}
+
+bool matters(const RowClass& c) {
+  if (c.element_bytes == 8) {
+    return c.rows.up_to == kAny &&
+           (c.function == Function::softmax || c.function == Function::columns);
+  }
+  return c.rows.up_to == kAny || c.packs.up_to == kAny || c.packs.up_to >= kLongPacks ||
+         c.packs.up_to * 16 * c.rows.up_to >= kMinBytes;
+}
+
+c10::ScalarType dtype_of(int element_bytes) {
+  return element_bytes == 2 ? at::kBFloat16 : element_bytes == 4 ? at::kFloat : at::kDouble;
+}
+
+const bench::Benchmark* benchmark_of(Function function) {
+  switch (function) {
+    case Function::attention:
+      return bench::find_benchmark("scaled_masked_softmax");
+    case Function::dropout:
+      return bench::find_benchmark("softmax_dropout");
+    default:
+      return bench::find_benchmark("softmax");
+  }
+}
+
+// Rows of the class that are `bytes` long.
+int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
+  return c.rows.up_to != kAny
+             ? c.rows.up_to
+             : std::max({kProbeBytes / bytes, c.rows.above + 1, int64_t{2} * multiprocessors});
+}
+
+std::vector<RowShape> shapes_of(const RowClass& c) {
+  std::vector<RowShape> shapes;
+  const int64_t packs = longest_of(c);
+  const int64_t rows = c.rows.up_to == kAny ? c.rows.above + 1'000'000 : c.rows.up_to;
+  for (const RowKind& kind : kinds_of(c)) {
+    const bool span = kind.masked && !kind.tensor && kind.element_bytes < 8;
+    shapes.push_back({kind, packs, 0, rows, span, 0});
+    shapes.push_back(
+        {kind, packs - 1, 2 * (16 / c.element_bytes - 1), rows, false, kLinePacks - 1});
+  }
+  return shapes;
+}
+
+// What every table ends with.
+std::string last_lines() {
+  std::string text;
+  for (const char* direction : {"forward", "backward"}) {
+    for (const int bytes : {2, 4, 8}) {
+      text += fmt::format("{0} {1} * * stream 256 0 0 0\n{0} {1} * * column 512 0 1 0\n", direction,
+                          bytes);
+    }
+  }
+  return text;
+}
+
+// All runs that the table's parser takes, since a kernel is compiled for them.
+const std::vector<TuningEntry>& compiled(Direction direction, int element_bytes) {
+  static std::map<std::pair<Direction, int>, std::vector<TuningEntry>> known;
+  std::vector<TuningEntry>& runs = known[{direction, element_bytes}];
+  if (!runs.empty()) {
+    return runs;
+  }
+  const Tuning last = parse_tuning(last_lines());
+  for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
+                          Tier::stream, Tier::column}) {
+    for (const int threads : {64, 128, 256, 512, 1024}) {
+      for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 32}) {
+        for (const int blocks : {0, 1, 2, 4, 8, 16}) {
+          for (const bool ahead : {false, true}) {
+            const TuningEntry run{.direction = direction,
+                                  .functions = TuningEntry::Functions::all,
+                                  .element_bytes = element_bytes,
+                                  .packs = kAny,
+                                  .rows = kAny,
+                                  .tier = tier,
+                                  .threads = threads,
+                                  .lane_packs = lane_packs,
+                                  .blocks = blocks,
+                                  .ahead = ahead};
+            try {
+              parse_tuning(table_of(run, last));
+              runs.push_back(run);
+            } catch (const std::invalid_argument&) {
+              // There is no kernel for it.
+            }
+          }
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
+bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
+  const int64_t packs = longest_of(c);
+  const int64_t threads = int64_t{run.threads} * run.blocks;
+  switch (run.tier) {
+    case Tier::warp:
+      return run.threads <= 128 && run.lane_packs > 0;
+    case Tier::cluster: {
+      const bool many = c.rows.up_to > 2 * limits.multiprocessors;
+      if (packs < (many ? kManyRowsPacks : kShortPacks) || packs < 128 * run.blocks ||
+          run.threads < (many ? 256 : 128)) {
+        return false;
+      }
+      [[fallthrough]];
+    }
+    case Tier::block:
+      return run.lane_packs > 0 ? threads * run.lane_packs < 2 * packs || run.threads == 64
+                                : run.threads >= 256 && threads <= packs;
+    case Tier::stream:
+      return packs > kManyRowsPacks && run.threads >= 256 && run.blocks == 0;
+    case Tier::column:
+      return run.threads >= 256 && (run.lane_packs > 0 || packs >= kColumns.back());
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+std::string Range::text() const {
+  return fmt::format("({}, {}]", above, up_to == kAny ? "*" : std::to_string(up_to));
+}
+
+std::string RowClass::text() const {
+  return fmt::format("{} {} {} bytes, {} {}, rows {}", bench::name_in(kFunctionNames, function),
+                     direction == Direction::forward ? "forward" : "backward", element_bytes,
+                     function == Function::columns ? "columns" : "packs", packs.text(),
+                     rows.text());
+}
+
+std::vector<RowKind> kinds_of(const RowClass& c) {
+  std::vector<RowKind> kinds;
+  for (const RowKind& kind : row_kinds(c.direction, c.element_bytes)) {
+    const bool own = c.function == Function::attention ? kind.masked && !kind.dropout
+                     : c.function == Function::dropout ? !kind.masked && kind.dropout
+                                                       : kind.plain;
+    if (own) {
+      kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
+TuningEntry::Functions suffix_of(Function function) {
+  switch (function) {
+    case Function::softmax:
+      return TuningEntry::Functions::plain;
+    case Function::attention:
+      return TuningEntry::Functions::masked;
+    case Function::dropout:
+      return TuningEntry::Functions::dropout;
+    default:
+      return TuningEntry::Functions::all;
+  }
+}
+
+std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
+                                 const std::vector<Function>& functions) {
+  std::vector<RowClass> classes;
+  for (const Function function : functions) {
+    for (const int bytes : {2, 4, 8}) {
+      for (const Direction direction : {Direction::forward, Direction::backward}) {
+        RowClass c{function, direction, bytes, {0, kAny}, {0, kAny}};
+        const std::vector<TuningEntry> lines = lines_for(c, start);
+        for (const Range& packs : packs_of(c, lines)) {
+          c.packs = packs;
+          for (const Range& rows : rows_of(c, lines, limits, start)) {
+            c.rows = rows;
+            if (matters(c)) {
+              classes.push_back(c);
+            }
+          }
+        }
+      }
+    }
+  }
+  std::ranges::stable_sort(classes, {}, [](const RowClass& c) {
+    return std::tuple(c.element_bytes == 8, c.rows.up_to != kAny, c.function);
+  });
+  return classes;
+}
+
+std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
+  const int64_t pack = 16 / c.element_bytes;
+  const int64_t longest = longest_of(c);
+  std::vector<Case> probes;
+  const auto add = [&](std::vector<int64_t> sizes, int64_t dim, Mask mask) {
+    probes.push_back({.op = benchmark_of(c.function),
+                      .direction = c.direction == Direction::forward ? bench::Direction::forward
+                                                                     : bench::Direction::backward,
+                      .shape = {.sizes = std::move(sizes), .dim = dim},
+                      .dtype = dtype_of(c.element_bytes),
+                      .mask = mask});
+  };
+  if (c.function == Function::columns) {
+    for (const int64_t inner : {64, 77}) {  // the second is read element by element
+      const int64_t rows = number_of_rows(c, longest * c.element_bytes, multiprocessors);
+      add({std::max<int64_t>(rows / inner, 1), longest, inner}, 1, Mask::none);
+    }
+    return probes;
+  }
+  const int64_t rows = number_of_rows(c, longest * 16, multiprocessors);
+  const int64_t keys = longest * pack;
+  if (c.function == Function::attention) {
+    if (c.rows.up_to == kAny && keys <= kMaxQueries) {
+      for (const int64_t size : {keys, keys - 1}) {
+        add({std::max<int64_t>(rows / size, 1), size, size}, -1, Mask::causal);
+      }
+    } else {
+      add({1, rows, keys}, -1, Mask::none);
+    }
+    const int64_t queries = std::min(rows, keys);
+    add({rows / queries, queries, keys}, -1, Mask::boolean);
+    return probes;
+  }
+  add({rows, keys}, -1, Mask::none);
+  if (longest <= kShortPacks) {
+    add({rows, keys - 1}, -1, Mask::none);
+  }
+  add({rows, (c.packs.above + (longest - c.packs.above) / 2) * pack + 1}, -1, Mask::none);
+  return probes;
+}
+
+std::string run_text(const TuningEntry& run) {
+  return fmt::format("{} {} {} {} {}", to_string(run.tier), run.threads, run.lane_packs, run.blocks,
+                     run.ahead ? 1 : 0);
+}
+
+std::string table_of(const TuningEntry& run, const Tuning& start) {
+  Tuning table = start;
+  std::erase_if(table.entries, [](const TuningEntry& entry) {
+    return entry.packs != kAny || entry.rows != kAny || entry.ahead || entry.lane_packs != 0 ||
+           entry.functions != TuningEntry::Functions::all;
+  });
+  table.entries.insert(table.entries.begin(), run);
+  return table.to_string();
+}
+
+std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits) {
+  const int64_t packs = longest_of(c);
+  const bool column = c.function == Function::columns;
+  std::vector<TuningEntry> found;
+  std::vector<std::vector<RowPlan>> plans;
+  for (const TuningEntry& run : compiled(c.direction, c.element_bytes)) {
+    if ((run.tier == Tier::column) != column || !is_sensible(run, c, limits)) {
+      continue;
+    }
+    if (column) {
+      const int64_t held = int64_t{run.threads} * run.lane_packs * run.blocks;
+      if (run.blocks <= limits.cluster_blocks &&
+          (run.lane_packs == 0 || (held >= packs && held <= 128 * packs))) {
+        found.push_back(run);
+      }
+      continue;
+    }
+    const Tuning alone{limits.shared_bytes, limits.cluster_blocks, {run}};
+    std::vector<RowPlan> of_run;
+    bool any = false;
+    for (const RowShape& shape : shapes_of(c)) {
+      RowPlan plan{};
+      const bool taken = plan_line(shape, limits, alone, &plan) != nullptr;
+      of_run.push_back(taken ? plan : RowPlan{});
+      any = any || taken;
+    }
+    if (any && std::ranges::find(plans, of_run) == plans.end()) {
+      found.push_back(run);
+      plans.push_back(of_run);
+    }
+  }
+  return found;
+}
+
+}  // namespace warpfuse::host::tune

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <rowwise/tuning.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/case.h"
+
+namespace warpfuse::host::tune {
+
+inline constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  // `*` in a table
+
+// Functions that lines of their own can be for.
+enum class Function { softmax, attention, dropout, columns };
+inline constexpr bench::Names<Function, 4> kFunctionNames{{{Function::softmax, "softmax"},
+                                                           {Function::attention, "attention"},
+                                                           {Function::dropout, "dropout"},
+                                                           {Function::columns, "columns"}}};
+
+// Numbers above one limit, up to the other.
+struct Range {
+  int64_t above, up_to;
+
+  bool operator==(const Range&) const = default;
+  std::string text() const;  // "(512, 1024]"
+};
+
+// Rows that a line of the table can be for: of a function, by their length in packs (tier column:
+// in elements) and their number.
+struct RowClass {
+  Function function;
+  Direction direction;
+  int element_bytes;
+  Range packs, rows;
+
+  bool operator==(const RowClass&) const = default;
+  std::string text() const;  // "softmax forward 2 bytes, packs (512, 1024], rows (1056, *]"
+};
+
+// The kinds of row functions that the function's lines are for, and the suffix of these lines.
+std::vector<RowKind> kinds_of(const RowClass& c);
+TuningEntry::Functions suffix_of(Function function);
+
+// The classes that `start` and a grid of lengths and numbers divide rows into, those first that
+// matter most: many rows before few, softmax before others, double precision last. Classes of so
+// few bytes that a launch takes all of the time are left out, and those of double precision that
+// have the kernels of softmax's, or few rows.
+std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
+                                 const std::vector<Function>& functions);
+
+// Rows of the benchmark that stand for the class: aligned and not, with the masks that have kernels
+// of their own.
+std::vector<bench::Case> probes_of(const RowClass& c, int multiprocessors);
+
+// The runs that any kernel of the class's functions is compiled for and that can hold its rows,
+// each once, for any packs and rows. Left out is what leaves half of its threads idle.
+std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits);
+
+// "warp 64 4 1 0", as in a line.
+std::string run_text(const TuningEntry& run);
+
+// A table of the run and what every table ends with.
+std::string table_of(const TuningEntry& run, const Tuning& start);
+
+}  // namespace warpfuse::host::tune

@@ -1,0 +1,332 @@
+// warpfuse tune without a GPU: which rows are measured, how, what a measurement is worth, and the
+// table that comes of it.
+
+#include <tune/choice.h>
+#include <tune/merge.h>
+
+#include <algorithm>
+#include <set>
+
+#include "support/catch.h"
+
+namespace {
+
+using warpfuse::parse_tuning;
+using warpfuse::RowLimits;
+using warpfuse::RowPlan;
+using warpfuse::RowShape;
+using warpfuse::Tier;
+using warpfuse::Tuning;
+using warpfuse::TuningEntry;
+using warpfuse::host::bench::Case;
+using warpfuse::host::bench::Mask;
+using warpfuse::host::bench::Percentiles;
+using namespace warpfuse::host::tune;
+
+constexpr RowLimits kHopper{227 * 1024, 16, 132, true};
+constexpr RowLimits kAmpere{99 * 1024, 1, 84, true};
+const std::vector<Function> kAllFunctions{Function::softmax, Function::attention, Function::dropout,
+                                          Function::columns};
+
+// What every table ends with, alone.
+Tuning stripped() {
+  std::string text = "limit shared_bytes 232448\nlimit cluster_blocks 16\n";
+  for (const std::string start :
+       {"forward 2", "forward 4", "forward 8", "backward 2", "backward 4", "backward 8"}) {
+    text += start + " * * stream 256 0 0 0\n" + start + " * * column 512 0 1 0\n";
+  }
+  return parse_tuning(text);
+}
+
+Percentiles exact(double us) { return {us, us, us}; }
+Percentiles about(double us, double noise) { return {us - noise, us, us + noise}; }
+
+TuningEntry run_of(const std::string& line) {
+  const Tuning table = parse_tuning(line + "\n" + stripped().to_string());
+  const size_t space = line.find(' ');
+  return table
+      .lines(line.starts_with("forward") ? warpfuse::Direction::forward
+                                         : warpfuse::Direction::backward,
+             std::stoi(line.substr(space + 1)))
+      .front();
+}
+
+Win win(Function function, Range packs, Range rows, const std::string& run) {
+  const TuningEntry entry = run_of("forward 4 * * " + run);
+  return {{function, warpfuse::Direction::forward, 4, packs, rows}, entry};
+}
+
+constexpr warpfuse::RowKind kPlain{warpfuse::Direction::forward, 4, true, false, false};
+constexpr warpfuse::RowKind kMasked{warpfuse::Direction::forward, 4, false, true, false};
+constexpr warpfuse::RowKind kDropout{warpfuse::Direction::forward, 4, false, false, true};
+
+RowPlan plan(const warpfuse::RowKind& kind, int64_t packs, int64_t rows, const Tuning& table,
+             int64_t edges = 0) {
+  return plan_rows({kind, packs, edges, rows, false, edges > 0 ? 7 : 0}, kHopper, table);
+}
+
+}  // namespace
+
+// --- noise and choice -------------------------------------------------------------------------
+
+TEST_CASE("a time wins where it is less beyond noise", "[tune]") {
+  CHECK(wins(exact(98), exact(100)));
+  CHECK_FALSE(wins(exact(99.5), exact(100)));  // less than 1 %
+  CHECK_FALSE(wins(exact(100), exact(100)));
+  CHECK_FALSE(wins(exact(102), exact(100)));
+  CHECK_FALSE(wins(about(95, 6), exact(100)));  // its own samples lie further apart
+  CHECK_FALSE(wins(exact(95), about(100, 6)));
+  CHECK(wins(about(90, 6), about(100, 6)));
+  CHECK_FALSE(loses(exact(100.4), exact(100)));
+  CHECK(loses(exact(100.6), exact(100)));
+  CHECK(loses(about(101, 6), about(100, 6)));  // noise is no excuse
+}
+
+TEST_CASE("the fastest candidate that wins is chosen, and no other of the same rows", "[tune]") {
+  const std::vector<OfProbes> candidates{
+      {exact(97)}, {exact(80)}, {about(60, 50)}, {exact(79.9)}, {std::nullopt}};
+  CHECK(choose({exact(100)}, candidates) == std::vector<size_t>{3});
+  CHECK(choose({exact(80)}, candidates).empty());  // a tie changes nothing
+  CHECK(choose({exact(100)}, {}).empty());
+  CHECK(choose({exact(100)}, {{std::nullopt}}).empty());
+}
+
+TEST_CASE("a candidate that makes other rows of its class slower is left out", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  CHECK(choose(start, {{exact(50), exact(102)}, {exact(90), exact(100)}}) ==
+        std::vector<size_t>{1});
+  CHECK(choose(start, {{exact(50), exact(102)}}).empty());
+}
+
+TEST_CASE("lines for rows of other kinds add up, the last chosen first", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  // 0 takes all rows; 1 takes those that are not aligned alone, and is better for them.
+  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {std::nullopt, exact(70)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{1, 0});
+  // Where 1 is first, 0 must not take its rows away.
+  const std::vector<OfProbes> other{{exact(80), exact(80)}, {std::nullopt, exact(50)}};
+  CHECK(choose(start, other) == std::vector<size_t>{1});
+  CHECK(gain_of(start, other[1]) == 2);
+  CHECK(gain_of(start, {std::nullopt, std::nullopt}) == 1);
+}
+
+TEST_CASE("the budget holds: a class begins only if the longest so far would fit", "[tune]") {
+  double elapsed = 4;
+  size_t measured = 0;
+  Budget budget{.seconds = 120};
+  while (budget.allows_another(elapsed)) {
+    const double of_class = 0.5 + static_cast<double>(measured % 7);
+    elapsed += of_class;
+    budget.add(of_class);
+    ++measured;
+  }
+  CHECK(elapsed <= 120);
+  CHECK(elapsed > 110);
+  CHECK_FALSE(Budget{.seconds = 2}.allows_another(3));
+  CHECK(seconds_left({.seconds = 120}, 4, 0, 50) == 116);
+  CHECK(seconds_left({.seconds = 120}, 10, 10, 20) == 10);
+  CHECK(seconds_left({.seconds = 120}, 10, 1, 200) == 110);
+  CHECK(seconds_left({.seconds = 120}, 130, 10, 20) == 0);
+}
+
+// --- classes ----------------------------------------------------------------------------------
+
+TEST_CASE("classes cover all lengths without gaps, those with many rows first", "[tune]") {
+  for (const Tuning& table : {warpfuse::default_tuning(), stripped()}) {
+    const std::vector<RowClass> classes = classes_of(table, kHopper, kAllFunctions);
+    INFO(classes.size());
+    CHECK(classes.front().function == Function::softmax);
+    CHECK(classes.back().element_bytes == 8);
+    bool few = false;
+    for (const Function function : kAllFunctions) {
+      for (const warpfuse::Direction direction :
+           {warpfuse::Direction::forward, warpfuse::Direction::backward}) {
+        for (const int bytes : {2, 4, 8}) {
+          int64_t end = 0;
+          for (const RowClass& c : classes) {
+            if (c.function == function && c.direction == direction && c.element_bytes == bytes &&
+                c.rows.up_to == kAny) {
+              CHECK(c.packs.above == end);
+              end = c.packs.up_to;
+            }
+          }
+          CHECK((end == kAny || (bytes == 8 && end == 0)));
+        }
+      }
+    }
+    for (const RowClass& c : classes) {
+      few = few || c.rows.up_to != kAny;
+      CHECK((c.element_bytes == 8 || few == (c.rows.up_to != kAny)));
+    }
+  }
+  CHECK(classes_of(stripped(), kHopper, {Function::columns}).size() < 100);
+}
+
+TEST_CASE("no class mixes rows that the table runs by different lines", "[tune]") {
+  const Tuning table = warpfuse::default_tuning();
+  for (const RowClass& c : classes_of(table, kHopper, {Function::softmax, Function::dropout})) {
+    if (c.packs.up_to == kAny || c.rows.up_to == kAny) {
+      continue;
+    }
+    for (const warpfuse::RowKind& kind : kinds_of(c)) {
+      RowPlan some{}, other{};
+      const TuningEntry* const first =
+          plan_line({kind, c.packs.up_to, 0, c.rows.up_to}, kHopper, table, &some);
+      const TuningEntry* const last =
+          plan_line({kind, c.packs.up_to, 0, c.rows.above + 1}, kHopper, table, &other);
+      INFO(c.text());
+      CHECK(((first == last) || some.tier == Tier::stream || some == other));
+    }
+  }
+}
+
+TEST_CASE("probes lie in their class, aligned and not, with the masks of attention", "[tune]") {
+  for (const RowClass& c : classes_of(warpfuse::default_tuning(), kHopper, kAllFunctions)) {
+    std::set<Mask> masks;
+    bool odd = false;
+    for (const Case& probe : probes_of(c, 132)) {
+      INFO(c.text() << ": " << text_of(probe));
+      masks.insert(probe.mask);
+      const int64_t columns = probe.shape.columns(), rows = probe.shape.elements() / columns;
+      const int64_t length =
+          c.function == Function::columns ? columns : columns / (16 / c.element_bytes);
+      odd = odd || columns % 2 == 1 || probe.shape.sizes.back() % 2 == 1;
+      CHECK(length >= c.packs.above);
+      CHECK((c.function == Function::columns || length > c.packs.above ||
+             columns % (16 / c.element_bytes) > 0));
+      CHECK(length <= c.packs.up_to);
+      CHECK(rows <= c.rows.up_to);
+      CHECK((rows > c.rows.above || c.function == Function::columns ||
+             c.function == Function::attention));
+      CHECK(probe.shape.elements() * c.element_bytes <= int64_t{5} << 28);
+    }
+    CHECK((odd || c.function == Function::attention));
+    CHECK((c.function == Function::attention) == masks.contains(Mask::boolean));
+  }
+}
+
+TEST_CASE("candidates are compiled, hold their rows, and suit the GPU", "[tune]") {
+  size_t most = 0;
+  for (const RowClass& c : classes_of(warpfuse::default_tuning(), kHopper, kAllFunctions)) {
+    const std::vector<TuningEntry> candidates = candidates_of(c, kHopper);
+    INFO(c.text());
+    CHECK_FALSE(candidates.empty());
+    most = std::max(most, candidates.size());
+    for (const TuningEntry& run : candidates) {
+      INFO(run_text(run));
+      const Tuning table = parse_tuning(table_of(run, stripped()));  // throws where none is built
+      CHECK(table.entries.size() == 13);
+      CHECK(table.lines(c.direction, c.element_bytes).front() == run);
+    }
+    for (const TuningEntry& run : candidates_of(c, kAmpere)) {
+      CHECK(run.blocks <= 1);
+    }
+  }
+  CHECK(most < 40);
+}
+
+TEST_CASE("the shipped table's runs are among the candidates", "[tune]") {
+  const Tuning table = warpfuse::default_tuning();
+  int64_t known = 0, all = 0;
+  for (const RowClass& c : classes_of(table, kHopper, {Function::softmax})) {
+    const std::vector<TuningEntry> candidates = candidates_of(c, kHopper);
+    if (c.packs.up_to == kAny) {
+      continue;
+    }
+    const int64_t rows = c.rows.up_to == kAny ? 1'000'000 : c.rows.up_to;
+    const RowShape shape{kinds_of(c).front(), c.packs.up_to, 0, rows};
+    const RowPlan shipped = plan_rows(shape, kHopper, table);
+    all += 1;
+    known += std::ranges::any_of(candidates, [&](const TuningEntry& run) {
+      return plan_rows(shape, kHopper, parse_tuning(table_of(run, stripped()))) == shipped;
+    });
+  }
+  INFO(known << " of " << all);
+  CHECK(known * 100 >= all * 90);
+}
+
+// --- the table --------------------------------------------------------------------------------
+
+TEST_CASE("without a win the table is the start", "[tune]") {
+  for (const Tuning& start : {warpfuse::default_tuning(), stripped()}) {
+    CHECK(with_wins(start, {}, kHopper) == start);
+  }
+}
+
+TEST_CASE("a win runs its class, and no other row otherwise than before", "[tune]") {
+  const Tuning start = warpfuse::default_tuning();
+  const std::vector<Win> all{
+      win(Function::softmax, {512, 1024}, {1056, kAny}, "block 128 8 1 1"),
+      win(Function::softmax, {512, 1024}, {0, 132}, "cluster 256 1 4 0"),
+      win(Function::dropout, {128, 256}, {132, kAny}, "block 128 2 1 0"),
+      win(Function::attention, {4096, 8192}, {0, 64}, "cluster 512 4 4 0"),
+      win(Function::softmax, {65536, kAny}, {1056, kAny}, "stream 512 0 0 0")};
+  for (const Tuning& table : {start, stripped()}) {
+    const Tuning tuned = with_wins(table, all, kHopper);
+    CHECK(parse_tuning(tuned.to_string()) == tuned);
+    int64_t changed = 0;
+    for (const warpfuse::RowKind& kind : {kPlain, kMasked, kDropout}) {
+      for (int64_t packs = 1; packs < 200'000; packs += 1 + packs / 9) {
+        for (const int64_t rows : {1, 64, 65, 132, 133, 1056, 1057, 1'000'000}) {
+          for (const int64_t edges : {0, 6}) {
+            const Win* found = nullptr;
+            for (const Win& each : all) {
+              const auto kinds = kinds_of(each.c);
+              const bool own = std::ranges::any_of(kinds, [&](const warpfuse::RowKind& known) {
+                return known.plain == kind.plain && known.masked == kind.masked &&
+                       known.dropout == kind.dropout;
+              });
+              found = own && packs > each.c.packs.above && packs <= each.c.packs.up_to &&
+                              rows > each.c.rows.above && rows <= each.c.rows.up_to
+                          ? &each
+                          : found;
+            }
+            RowPlan expected = plan(kind, packs, rows, table, edges);
+            if (found != nullptr) {
+              const Tuning alone{table.shared_bytes, table.cluster_blocks, {found->run}};
+              RowPlan by_win{};
+              if (plan_line({kind, packs, edges, rows, false, edges > 0 ? 7 : 0}, kHopper, alone,
+                            &by_win) != nullptr) {
+                expected = by_win;
+                ++changed;
+              }
+            }
+            INFO(packs << " packs, " << rows << " rows, " << edges << " edges");
+            CHECK(plan(kind, packs, rows, tuned, edges) == expected);
+          }
+        }
+      }
+    }
+    CHECK(changed > 100);
+  }
+}
+
+TEST_CASE("neighbours that run alike are one line", "[tune]") {
+  const Tuning start = stripped();
+  const auto lines = [&](const std::vector<Win>& all) {
+    return with_wins(start, all, kHopper).entries.size() - start.entries.size();
+  };
+  CHECK(lines({win(Function::softmax, {0, 64}, {0, kAny}, "warp 64 4 1 0")}) == 1);
+  CHECK(lines({win(Function::softmax, {0, 64}, {0, 132}, "warp 64 4 1 0"),
+               win(Function::softmax, {0, 64}, {132, kAny}, "warp 64 4 1 0"),
+               win(Function::softmax, {64, 128}, {0, 132}, "warp 64 4 1 0"),
+               win(Function::softmax, {64, 128}, {132, kAny}, "warp 64 4 1 0")}) == 1);
+  // Below a win's rows the lines of the start come first.
+  CHECK(lines({win(Function::softmax, {0, 64}, {132, kAny}, "warp 64 4 1 0")}) == 2);
+  CHECK(lines({win(Function::softmax, {64, 128}, {0, kAny}, "warp 64 4 1 0")}) == 2);
+}
+
+TEST_CASE("wins of columns are lines of their tier", "[tune]") {
+  const TuningEntry run = run_of("forward 4 * * column 512 16 2 1");
+  const Win found{{Function::columns, warpfuse::Direction::forward, 4, {512, 1024}, {512, kAny}},
+                  run};
+  const Tuning tuned = with_wins(stripped(), {found}, kHopper);
+  const auto plan = [&](int64_t columns, int64_t rows) {
+    return plan_columns({warpfuse::Direction::forward, 4, columns, rows, 64, 4}, kHopper, tuned);
+  };
+  CHECK(plan(1024, 100).ahead);
+  CHECK_FALSE(plan(1024, 8).ahead);
+  CHECK_FALSE(plan(512, 100).ahead);
+  CHECK_FALSE(plan(1025, 100).ahead);
+  CHECK(plan_rows({kPlain, 700, 0, 10'000}, kHopper, tuned).tier == Tier::stream);
+}

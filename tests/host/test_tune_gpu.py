@@ -1,0 +1,89 @@
+"""warpfuse tune on a GPU: from a table without its lines for one function it writes one that is used, within its time."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from host_program import HOST, INTERRUPTED, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+
+temporary = tempfile.TemporaryDirectory()
+folder = pathlib.Path(temporary.name)
+
+
+def shipped():
+    return run_with_plugin("info", "--tuning").stdout.decode()
+
+
+def without_columns():
+    """The shipped table without what keeps columns in registers."""
+    lines = shipped().splitlines()
+    return "\n".join(line for line in lines if " column " not in line or line.split()[-3] == "0") + "\n"
+
+
+class OnAGpu(HostTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.start = folder / "start.txt"
+        cls.start.write_text(without_columns())
+        cls.table = folder / "tuned.txt"
+        begun = time.monotonic()
+        cls.result = run_with_plugin(
+            "tune", "--quick", "--minutes", "0.75", "--functions", "columns", "--tuning", cls.start, "--out", cls.table
+        )
+        cls.seconds = time.monotonic() - begun
+
+    def test_it_finds_lines_that_are_faster_in_its_time(self):
+        self.assert_ok(self.result)
+        self.assertLess(self.seconds, 50)
+        text = self.table.read_text()
+        self.assertRegex(text, r"\A# gpu \d+\.\d \d+ " + gpu_names()[0] + r"\n# warpfuse tune: \d+ of \d+ classes of rows ")
+        self.assertGreater(sum(" column " in line and line.split()[5] != "0" for line in text.splitlines() if line[0] != "#"), 1)
+
+    def test_the_table_is_used(self):
+        os.environ["WARPFUSE_TUNING"] = str(self.table)
+        try:
+            info = json.loads(self.assert_ok(run_with_plugin("info", "--json")).stdout)
+        finally:
+            del os.environ["WARPFUSE_TUNING"]
+        self.assertEqual(info["tuning"], f"file {self.table}")
+
+    def test_columns_are_faster_with_it(self):
+        times = {}
+        for name in (self.start, self.table):
+            path = folder / "bench.json"
+            self.assert_ok(run_with_plugin(
+                "bench", "softmax", "--shapes", "64x1024x512@1", "--quick", "--algorithms", "none", "--tuning", name, "--json", path
+            ))  # fmt: skip
+            times[name] = json.loads(path.read_text())["rows"][0]["variants"][0]["p50_us"]
+        self.assertLess(times[self.table], 0.95 * times[self.start])
+
+    def test_ctrl_c_keeps_what_was_found(self):
+        out = folder / "interrupted.txt"
+        process = subprocess.Popen(
+            [HOST, "tune", "--functions", "columns", "--out", out, "--tuning", self.start, "--plugin", PLUGIN],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        time.sleep(12)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED, stderr.decode())
+        self.assertRegex(stderr.decode(), r"warpfuse: error: interrupted after \d+ of \d+ classes of rows; ")
+        self.assertRegex(out.read_text(), r"\A# gpu ")
+
+    def test_a_bad_start_is_refused(self):
+        bad = folder / "bad.txt"
+        bad.write_text("no table\n")
+        self.assert_fails(run_with_plugin("tune", "--tuning", bad), USAGE, f"--tuning {bad}: line 1")
+
+
+if __name__ == "__main__":
+    if not gpu_names():
+        print("skipped: no GPU")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

@@ -1,0 +1,63 @@
+// The tables that the library comes with, and which GPU gets which.
+
+#include <rowwise/tuning.h>
+
+#include <set>
+
+#include "support/pch.h"
+#include "support/row_engine.h"
+
+namespace {
+
+using warpfuse::GpuModel;
+using warpfuse::parse_gpu_line;
+using warpfuse::shipped_for;
+using warpfuse::shipped_tables;
+using warpfuse::ShippedTable;
+
+/// The name of the table's GPU that a GPU gets.
+std::string table_for(const GpuModel& gpu, const std::vector<ShippedTable>& tables) {
+  return shipped_for(gpu, tables).gpu.name;
+}
+
+}  // namespace
+
+TEST_CASE("each shipped table is of a GPU of its own, and the usual one is the default",
+          "[tuning]") {
+  std::set<std::string> names;
+  for (const ShippedTable& table : shipped_tables()) {
+    CHECK(names.insert(table.gpu.name).second);
+    CHECK(table.gpu.capability >= 70);
+    CHECK(table.gpu.multiprocessors > 0);
+    CHECK(shipped_for(table.gpu, shipped_tables()).tuning == table.tuning);
+  }
+  CHECK(names.contains("NVIDIA H200"));
+  CHECK(warpfuse::default_tuning() ==
+        shipped_for(GpuModel{"NVIDIA H200", 90, 132}, shipped_tables()).tuning);
+}
+
+TEST_CASE("a table is chosen by name, else by capability, else by multiprocessors", "[tuning]") {
+  std::vector<ShippedTable> tables;
+  for (const GpuModel& gpu : {GpuModel{"small", 80, 108}, GpuModel{"large", 90, 132},
+                              GpuModel{"half", 90, 66}, GpuModel{"new", 100, 148}}) {
+    tables.push_back({gpu, warpfuse::default_tuning()});
+  }
+  CHECK(table_for({"half", 80, 108}, tables) == "half");  // whatever a part of it reports
+  CHECK(table_for({"other", 90, 114}, tables) == "large");
+  CHECK(table_for({"other", 90, 60}, tables) == "half");
+  CHECK(table_for({"other", 90, 99}, tables) == "large");  // a tie: the first
+  CHECK(table_for({"other", 86, 148}, tables) == "large");
+  CHECK(table_for({"other", 75, 40}, tables) == "small");
+  CHECK(table_for({"other", 120, 40}, tables) == "new");
+}
+
+TEST_CASE("a table's first line says for which GPU it was measured", "[tuning]") {
+  const GpuModel gpu{"NVIDIA H100 80GB HBM3", 90, 132};
+  CHECK(gpu_line(gpu) == "# gpu 9.0 132 NVIDIA H100 80GB HBM3\n");
+  CHECK(parse_gpu_line(gpu_line(gpu) + "# more\n") == gpu);
+  CHECK(parse_gpu_line("# gpu 12.1 48 A GPU") == GpuModel{"A GPU", 121, 48});
+  for (const char* other : {"", "\n# gpu 9.0 132 NVIDIA H200", "# gpu 9.0 132", "# gpu 9.0 many X",
+                            "forward 4 256 * block 128 4 1 0", "# a table"}) {
+    CHECK_FALSE(parse_gpu_line(other));
+  }
+}
