@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -51,11 +52,11 @@ constexpr Option kTuneOptions[] = {
 };
 
 constexpr bench::Effort kRough{
-    .rounds = 5, .short_rounds = 1, .sample_us = 500, .large_copy_bytes = 0};
+    .rounds = 3, .short_rounds = 1, .sample_us = 100, .large_copy_bytes = 0};
 constexpr bench::Effort kFine{
-    .rounds = 15, .short_rounds = 1, .sample_us = 2000, .large_copy_bytes = 0};
+    .rounds = 15, .short_rounds = 1, .sample_us = 1000, .large_copy_bytes = 0};
 constexpr bench::Effort kQuickFine{
-    .rounds = 9, .short_rounds = 1, .sample_us = 1000, .large_copy_bytes = 0};
+    .rounds = 9, .short_rounds = 1, .sample_us = 500, .large_copy_bytes = 0};
 constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;
 constexpr double kBusyShare = 0.05;
 constexpr size_t kStaticSharedBytes = 2304;  // of a block, at most
@@ -128,15 +129,19 @@ struct TuneRun {
   std::vector<std::string> notes = {};  // of each class that has a win
   std::vector<std::string> wrong = {};
   size_t measured = 0, throttled = 0, without_memory = 0;
+  std::deque<RowClass> left = {};  // to be measured
+
+  size_t all() const { return measured + left.size(); }
 };
 
 TuneRun measure_all(const std::vector<RowClass>& classes, tune::Meter& meter, tune::Budget budget,
                     std::chrono::steady_clock::time_point start) {
-  TuneRun run;
+  TuneRun run{.left = {classes.begin(), classes.end()}};
   const StatusLine line;
-  const size_t all = classes.size();
-  while (run.measured < all && !interrupted() && budget.allows_another(seconds_since(start))) {
-    const RowClass& c = classes[run.measured];
+  while (!run.left.empty() && !interrupted() && budget.allows_another(seconds_since(start))) {
+    const RowClass c = run.left.front();
+    const size_t all = run.all();
+    run.left.pop_front();
     const double begun = seconds_since(start);
     const auto left = static_cast<int>(tune::seconds_left(budget, begun, run.measured, all));
     line.show(fmt::format("[{}/{}] {}, {}:{:02} left", run.measured + 1, all, c.text(), left / 60,
@@ -146,6 +151,10 @@ TuneRun measure_all(const std::vector<RowClass>& classes, tune::Meter& meter, tu
     ++run.measured;
     run.throttled += outcome.throttled ? 1 : 0;
     run.without_memory += outcome.out_of_memory ? 1 : 0;
+    if (outcome.divided) {
+      const std::vector<RowClass> halves = tune::halves_of(c);
+      run.left.insert(run.left.begin(), halves.begin(), halves.end());
+    }
     if (outcome.wrong) {
       run.wrong.push_back(*outcome.wrong);
     }
@@ -153,8 +162,9 @@ TuneRun measure_all(const std::vector<RowClass>& classes, tune::Meter& meter, tu
       std::string runs;
       for (const tune::Win& win : outcome.wins) {
         runs += (runs.empty() ? "" : "; ") + tune::run_text(win.run);
-        run.wins.push_back(win);
       }
+      // Before those of a class that this is a half of.
+      run.wins.insert(run.wins.begin(), outcome.wins.begin(), outcome.wins.end());
       run.notes.push_back(fmt::format("{}: {}, {:.3f}x", c.text(), runs, outcome.gain));
     }
   }
@@ -170,7 +180,14 @@ std::string table_text(const TuneRun& run, const Tuning& table, const CudaDevice
   for (const std::string& note : run.notes) {
     text += fmt::format("# {}\n", note);
   }
-  return text + table.to_string();
+  text += table.to_string();
+  try {
+    parse_tuning(text);
+  } catch (const std::invalid_argument& error) {
+    fail(ExitCode::check_failed, "tune: internal error: no table is written, since its {}",
+         error.what());
+  }
+  return text;
 }
 
 void tell_left_out(const TuneRun& run) {
@@ -221,19 +238,18 @@ ExitCode run_tune(int argc, const char* const* argv) {
   const CudaDevice gpu = bench.runtime->device();
   const RowLimits limits = limits_of(gpu);
   tell_if_busy(bench::open_gpu_clock(gpu.pci_bus_id).get());
-  const auto timer = [&](const bench::Effort& effort) {
-    return make_cuda_timer(*bench.runtime, bench.device, effort,
-                           bench::open_gpu_clock(gpu.pci_bus_id));
-  };
-  const std::unique_ptr<bench::Timer> rough = timer(kRough);
-  const std::unique_ptr<bench::Timer> fine = timer(quick ? kQuickFine : kFine);
+  const std::unique_ptr<bench::Timer> rough =
+      make_cuda_timer(*bench.runtime, bench.device, kRough, nullptr);
+  const std::unique_ptr<bench::Timer> fine =
+      make_cuda_timer(*bench.runtime, bench.device, quick ? kQuickFine : kFine,
+                      bench::open_gpu_clock(gpu.pci_bus_id));
   tune::Meter meter(table, limits, bench.device, *rough, *fine);
   const std::vector<RowClass> classes = classes_of(table, limits, functions);
   const TuneRun run = measure_all(classes, meter, {.seconds = 60 * minutes}, start);
   tell_left_out(run);
   const std::string summary =
       fmt::format("{} of {} classes of rows measured in {:.0f} s, {} with faster lines",
-                  run.measured, classes.size(), seconds_since(start), run.notes.size());
+                  run.measured, run.all(), seconds_since(start), run.notes.size());
   const std::string text = table_text(run, tune::with_wins(table, run.wins, limits), gpu, summary);
   if (out) {
     replace_file(*out, text);
@@ -248,7 +264,7 @@ ExitCode run_tune(int argc, const char* const* argv) {
     fail(ExitCode::interrupted,
          "interrupted after {} of {} classes of rows; the table has what was "
          "found until then",
-         run.measured, classes.size());
+         run.measured, run.all());
   }
   return run.wrong.empty() ? ExitCode::ok : ExitCode::check_failed;
 }

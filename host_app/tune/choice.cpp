@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kMinGain = 0.01;
 constexpr double kMaxLoss = 0.005;
+constexpr double kMinGainOfPart = 0.02;
 constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
 
 double noise(const bench::Percentiles& time) { return (time.p95 - time.p5) / 2; }
@@ -65,6 +66,25 @@ std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
     }
   }
   return chosen;
+}
+
+bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
+             const std::vector<size_t>& chosen) {
+  for (size_t probe = 0; probe < start.size(); ++probe) {
+    bench::Percentiles now = start[probe];
+    const auto taker =
+        std::ranges::find_if(chosen, [&](size_t i) { return candidates[i][probe].has_value(); });
+    if (taker != chosen.end()) {
+      now = candidates[*taker][probe].value_or(now);
+    }
+    for (const OfProbes& candidate : candidates) {
+      const auto& time = candidate[probe];
+      if (time && wins(*time, now) && time->p50 < (1 - kMinGainOfPart) * now.p50) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all) {

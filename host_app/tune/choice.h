@@ -26,6 +26,11 @@ std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
 // Time over that before, in the geometric mean over the probes that a chosen candidate takes.
 double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& candidate);
 
+// Whether a candidate wins on a probe by more than 2 % over what the lines chosen come to: it loses
+// on another, and rows of a part of the class are better run by it.
+bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
+             const std::vector<size_t>& chosen);
+
 // Whether one more class can be measured: one as long as the longest so far.
 struct Budget {
   double seconds;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "bench/check.h"
 #include "bench/plugin_tools.h"
@@ -16,8 +17,15 @@ namespace {
 using bench::Percentiles;
 using bench::Timing;
 
-// Candidates of a probe that are timed again, of those that were faster than the start at all.
+// Candidates of a probe that are timed again: of those that were faster than the start at all, up
+// to so many that took little more than the fastest.
 constexpr size_t kFinalists = 3;
+constexpr double kFinalistShare = 1.05;
+// A candidate that takes longer than the fastest on the first probe by this is timed on no other.
+constexpr double kOutOfReach = 1.5;
+// Inputs of a sample, at least, of few short rows: a round of all candidates goes through all
+// inputs, so that none is in the cache when its turn comes again.
+constexpr int64_t kRoughSets = 64, kFineSets = 256;
 // Of a candidate that could not be timed again: it loses.
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Percentiles kNever{kInfinity, kInfinity, kInfinity};
@@ -40,12 +48,13 @@ void Meter::use(const std::string& table) {
   }
 }
 
-bench::Work Meter::under(const Probe& probe, const std::string& table) {
-  return {[this, &probe, table](int64_t i) {
+bench::Work Meter::under(const Probe& probe, const std::string& table, int64_t first,
+                         int64_t sets) {
+  return {[this, &probe, table, first](int64_t i) {
             use(table);
-            return probe.variant.call(i).result;
+            return probe.variant.call((first + i) % probe.sets).result;
           },
-          probe.sets};
+          sets};
 }
 
 // Whether the candidate's kernel takes the probe's rows: else they went on to the last line.
@@ -65,9 +74,14 @@ bool Meter::runs(const Probe& probe, const TuningEntry& run) {
 std::vector<Timing> Meter::time(bench::Timer& timer, const Probe& probe,
                                 const std::vector<TuningEntry>& candidates,
                                 const std::vector<size_t>& chosen) {
-  std::vector<bench::Work> works{under(probe, start_text_)};
+  const auto number = static_cast<int64_t>(chosen.size()) + 1;
+  const int64_t share = (probe.sets + number - 1) / number;
+  const int64_t sets =
+      std::min(std::max(share, &timer == &rough_ ? kRoughSets : kFineSets), probe.sets);
+  std::vector<bench::Work> works{under(probe, start_text_, 0, sets)};
   for (const size_t i : chosen) {
-    works.push_back(under(probe, table_of(candidates[i], start_)));
+    const int64_t first = static_cast<int64_t>(works.size()) * sets % probe.sets;
+    works.push_back(under(probe, table_of(candidates[i], start_), first, sets));
   }
   return timer.time(works);
 }
@@ -82,6 +96,39 @@ std::optional<std::string> Meter::fault_of(const Probe& probe, const TuningEntry
                    fmt::format("{}, {}: {}", text_of(probe.c), run_text(run), checked.reason));
 }
 
+std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
+                                        const std::vector<TuningEntry>& candidates,
+                                        std::vector<std::vector<size_t>>& running) {
+  std::set<size_t> found;
+  std::vector<bool> out_of_reach(candidates.size());
+  for (const Probe& probe : probes) {
+    std::vector<size_t>& own = running.emplace_back();
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!out_of_reach[i] && runs(probe, candidates[i])) {
+        own.push_back(i);
+      }
+    }
+    const std::vector<Timing> timings = time(rough_, probe, candidates, own);
+    const double start = timings[0].call.p50;
+    std::vector<std::pair<double, size_t>> timed;
+    for (size_t k = 0; k < own.size(); ++k) {
+      if (timings[k + 1].failure.empty()) {
+        timed.emplace_back(timings[k + 1].call.p50, own[k]);
+      }
+    }
+    std::ranges::sort(timed);
+    for (size_t k = 0; k < timed.size(); ++k) {
+      const auto& [us, i] = timed[k];
+      const double fastest = timed.front().first;
+      out_of_reach[i] = &probe == &probes.front() && us > kOutOfReach * fastest;
+      if (k < kFinalists && us < start && us < kFinalistShare * fastest) {
+        found.insert(i);
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
 Outcome Meter::measure(const RowClass& c) {
   Outcome outcome;
   try {
@@ -93,34 +140,8 @@ Outcome Meter::measure(const RowClass& c) {
       probes.push_back({row, sets, std::move(variants.front())});
     }
     const std::vector<TuningEntry> candidates = candidates_of(c, limits_);
-    std::vector<std::vector<size_t>> running(probes.size());
-    std::vector<bool> again(candidates.size());
-    for (size_t p = 0; p < probes.size(); ++p) {
-      for (size_t i = 0; i < candidates.size(); ++i) {
-        if (runs(probes[p], candidates[i])) {
-          running[p].push_back(i);
-        }
-      }
-      const std::vector<Timing> timings = time(rough_, probes[p], candidates, running[p]);
-      std::vector<std::pair<double, size_t>> faster;
-      for (size_t k = 0; k < running[p].size(); ++k) {
-        const Timing& timing = timings[k + 1];
-        if (timing.failure.empty() && timing.call.p50 < timings[0].call.p50) {
-          faster.emplace_back(timing.call.p50, running[p][k]);
-        }
-      }
-      std::ranges::sort(faster);
-      faster.resize(std::min(faster.size(), kFinalists));
-      for (const auto& [us, i] : faster) {
-        again[i] = true;
-      }
-    }
-    std::vector<size_t> finalists;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (again[i]) {
-        finalists.push_back(i);
-      }
-    }
+    std::vector<std::vector<size_t>> running;
+    const std::vector<size_t> finalists = finalists_of(probes, candidates, running);
     std::vector<Percentiles> before;
     std::vector<OfProbes> of_finalists(finalists.size(), OfProbes(probes.size()));
     for (size_t p = 0; p < probes.size() && !finalists.empty(); ++p) {
@@ -139,7 +160,9 @@ Outcome Meter::measure(const RowClass& c) {
       use(start_text_);
       return outcome;
     }
-    for (const size_t chosen : choose(before, of_finalists)) {
+    const std::vector<size_t> best = choose(before, of_finalists);
+    outcome.divided = divided(before, of_finalists, best);
+    for (const size_t chosen : best) {
       const TuningEntry& run = candidates[finalists[chosen]];
       for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
         if (of_finalists[chosen][p]) {

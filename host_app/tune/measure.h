@@ -17,6 +17,7 @@ namespace warpfuse::host::tune {
 struct Outcome {
   std::vector<Win> wins = {};  // in the order of the table
   double gain = 1;             // of the first, over the table before
+  bool divided = false;        // other runs are best for a part of its rows
   bool throttled = false;      // the clock was down: nothing is concluded
   bool out_of_memory = false;
   std::optional<std::string> wrong = {};  // a run, and what was wrong with its result
@@ -38,13 +39,18 @@ class Meter {
     bench::Variant variant;
   };
 
-  // The variant's calls under a table, which they set where another is in use.
-  bench::Work under(const Probe& probe, const std::string& table);
+  // The variant's calls on some of its inputs under a table, which they set where another is in
+  // use.
+  bench::Work under(const Probe& probe, const std::string& table, int64_t first, int64_t sets);
   void use(const std::string& table);
   bool runs(const Probe& probe, const TuningEntry& run);
   std::vector<bench::Timing> time(bench::Timer& timer, const Probe& probe,
                                   const std::vector<TuningEntry>& candidates,
                                   const std::vector<size_t>& chosen);
+  // The candidates that are worth to be timed again, and those that run each of the probes.
+  std::vector<size_t> finalists_of(const std::vector<Probe>& probes,
+                                   const std::vector<TuningEntry>& candidates,
+                                   std::vector<std::vector<size_t>>& running);
   std::optional<std::string> fault_of(const Probe& probe, const TuningEntry& run);
 
   Tuning start_;

@@ -14,10 +14,6 @@ struct Cell {
   Lines lines;
 };
 
-bool within(const Range& inner, const Range& outer) {
-  return inner.above >= outer.above && inner.up_to <= outer.up_to;
-}
-
 bool overlaps(int64_t up_to, const Range& range) { return up_to > range.above; }
 
 // Numbers of a range: its ends, where lines end, and some between.
@@ -72,9 +68,8 @@ Cell make_cell(const Lines& start, const std::vector<Win>& wins, const Range& pa
                const Range& rows) {
   Cell cell{packs, rows, {}};
   for (const Win& win : wins) {
-    if (within(packs, win.c.packs) && within(rows, win.c.rows)) {
+    if (packs.within(win.c.packs) && rows.within(win.c.rows)) {
       TuningEntry line = win.run;
-      line.functions = suffix_of(win.c.function);
       line.packs = packs.up_to;
       line.rows = rows.up_to;
       cell.lines.push_back(line);
@@ -118,9 +113,7 @@ bool is_win(TuningEntry line, const std::vector<Win>& wins) {
   return std::ranges::any_of(wins, [&](const Win& win) {
     line.packs = win.run.packs;
     line.rows = win.run.rows;
-    TuningEntry run = win.run;
-    run.functions = suffix_of(win.c.function);
-    return line == run;
+    return line == win.run;
   });
 }
 
@@ -142,7 +135,7 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
     }
     std::set<int64_t> of_slab;
     for (const Win& win : wins) {
-      if (within(packs, win.c.packs)) {
+      if (packs.within(win.c.packs)) {
         of_slab.insert({win.c.rows.above, win.c.rows.up_to});
       }
     }

@@ -1,14 +1,17 @@
 #include "tune/row_class.h"
 
 #include <fmt/format.h>
+#include <rowwise/refusal.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "bench/benchmark.h"
+#include "bench/plan.h"
 
 namespace warpfuse::host::tune {
 namespace {
@@ -26,7 +29,9 @@ constexpr int64_t kFewRowsPacks = 1024;            // from which a few rows are 
 constexpr int64_t kManyRowsPacks = 2048;           // from which many are
 constexpr int64_t kMinBytes = int64_t{1} << 17;    // of a class that can gain from another kernel
 constexpr int64_t kProbeBytes = int64_t{1} << 26;  // of a tensor
+constexpr int64_t kMaxProbeBytes = int64_t{1} << 29;  // of one with long rows
 constexpr int64_t kMaxQueries = 8192;
+constexpr int64_t kMinHalvedPacks = 8;  // of a class that can be halved
 
 // Of a row that stands for the class.
 int64_t longest_of(const RowClass& c) {
@@ -117,6 +122,47 @@ c10::ScalarType dtype_of(int element_bytes) {
   return element_bytes == 2 ? at::kBFloat16 : element_bytes == 4 ? at::kFloat : at::kDouble;
 }
 
+// The function whose lines a row of the benchmark follows.
+std::optional<Function> function_of(const Case& c) {
+  const std::string_view name = c.op->name;
+  return name == "softmax" ? (c.shape.dim < 0 ? Function::softmax : Function::columns)
+         : name == "scaled_masked_softmax" ? std::optional(Function::attention)
+         : name == "softmax_dropout" || name == "dropout_softmax" ? std::optional(Function::dropout)
+                                                                  : std::nullopt;
+}
+
+// Rows of the benchmark's presets, those of its tables first, as classes of one size.
+std::array<std::vector<RowClass>, 2> rows_of_presets() {
+  std::array<std::vector<RowClass>, 2> rows;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bench::Request preset{.op = "all",
+                                .shapes = i == 0 ? "table" : "sweep,dropout",
+                                .dtypes = {},
+                                .masks = {},
+                                .backward = true};
+    for (const Case& c : bench::plan(preset)) {
+      if (const auto function = function_of(c)) {
+        const auto bytes = static_cast<int>(c10::elementSize(c.dtype));
+        const int64_t columns = c.shape.columns();
+        const int64_t packs = *function == Function::columns ? columns : columns * bytes / 16;
+        const int64_t number = c.shape.elements() / columns;
+        rows[i].push_back({*function,
+                           c.is_forward() ? Direction::forward : Direction::backward,
+                           bytes,
+                           {packs - 1, packs},
+                           {number - 1, number}});
+      }
+    }
+  }
+  return rows;
+}
+
+bool covers(const RowClass& c, const RowClass& row) {
+  return c.function == row.function && c.direction == row.direction &&
+         c.element_bytes == row.element_bytes && row.packs.within(c.packs) &&
+         row.rows.within(c.rows);
+}
+
 const bench::Benchmark* benchmark_of(Function function) {
   switch (function) {
     case Function::attention:
@@ -130,9 +176,13 @@ const bench::Benchmark* benchmark_of(Function function) {
 
 // Rows of the class that are `bytes` long.
 int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
-  return c.rows.up_to != kAny
-             ? c.rows.up_to
-             : std::max({kProbeBytes / bytes, c.rows.above + 1, int64_t{2} * multiprocessors});
+  if (c.rows.up_to != kAny) {
+    return c.rows.up_to;
+  }
+  const int64_t some = 2 * int64_t{multiprocessors};
+  const int64_t many =
+      std::min(4 * some, kMaxProbeBytes / bytes);  // blocks that stay start up once
+  return std::max({kProbeBytes / bytes, c.rows.above + 1, some, many});
 }
 
 std::vector<RowShape> shapes_of(const RowClass& c) {
@@ -148,35 +198,22 @@ std::vector<RowShape> shapes_of(const RowClass& c) {
   return shapes;
 }
 
-// What every table ends with.
-std::string last_lines() {
-  std::string text;
-  for (const char* direction : {"forward", "backward"}) {
-    for (const int bytes : {2, 4, 8}) {
-      text += fmt::format("{0} {1} * * stream 256 0 0 0\n{0} {1} * * column 512 0 1 0\n", direction,
-                          bytes);
-    }
-  }
-  return text;
-}
-
-// All runs that the table's parser takes, since a kernel is compiled for them.
-const std::vector<TuningEntry>& compiled(Direction direction, int element_bytes) {
-  static std::map<std::pair<Direction, int>, std::vector<TuningEntry>> known;
-  std::vector<TuningEntry>& runs = known[{direction, element_bytes}];
+// All runs that a table can have in lines for the function, since a kernel is compiled for them.
+const std::vector<TuningEntry>& compiled(const RowClass& c) {
+  static std::map<std::tuple<Function, Direction, int>, std::vector<TuningEntry>> known;
+  std::vector<TuningEntry>& runs = known[{c.function, c.direction, c.element_bytes}];
   if (!runs.empty()) {
     return runs;
   }
-  const Tuning last = parse_tuning(last_lines());
   for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
                           Tier::stream, Tier::column}) {
     for (const int threads : {64, 128, 256, 512, 1024}) {
       for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 32}) {
         for (const int blocks : {0, 1, 2, 4, 8, 16}) {
           for (const bool ahead : {false, true}) {
-            const TuningEntry run{.direction = direction,
-                                  .functions = TuningEntry::Functions::all,
-                                  .element_bytes = element_bytes,
+            const TuningEntry run{.direction = c.direction,
+                                  .functions = suffix_of(c.function),
+                                  .element_bytes = c.element_bytes,
                                   .packs = kAny,
                                   .rows = kAny,
                                   .tier = tier,
@@ -184,11 +221,8 @@ const std::vector<TuningEntry>& compiled(Direction direction, int element_bytes)
                                   .lane_packs = lane_packs,
                                   .blocks = blocks,
                                   .ahead = ahead};
-            try {
-              parse_tuning(table_of(run, last));
+            if (refusal(run).empty()) {
               runs.push_back(run);
-            } catch (const std::invalid_argument&) {
-              // There is no kernel for it.
             }
           }
         }
@@ -284,10 +318,25 @@ std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
       }
     }
   }
-  std::ranges::stable_sort(classes, {}, [](const RowClass& c) {
-    return std::tuple(c.element_bytes == 8, c.rows.up_to != kAny, c.function);
+  const auto used = rows_of_presets();
+  std::ranges::stable_sort(classes, {}, [&](const RowClass& c) {
+    const auto rank = std::ranges::find_if(used, [&](const auto& of_preset) {
+      return std::ranges::any_of(of_preset, [&](const RowClass& row) { return covers(c, row); });
+    });
+    return std::tuple(c.element_bytes == 8, rank - used.begin(), c.rows.up_to != kAny, c.function);
   });
   return classes;
+}
+
+std::vector<RowClass> halves_of(const RowClass& c) {
+  const auto [above, up_to] = c.packs;
+  if (c.function == Function::columns || up_to == kAny || up_to < 2 * above ||
+      up_to - above < kMinHalvedPacks) {
+    return {};
+  }
+  RowClass shorter = c, longer = c;
+  shorter.packs.up_to = longer.packs.above = above + (up_to - above) / 2;
+  return {shorter, longer};
 }
 
 std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
@@ -311,9 +360,10 @@ std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
   }
   const int64_t rows = number_of_rows(c, longest * 16, multiprocessors);
   const int64_t keys = longest * pack;
+  const int64_t fewest_keys = (c.packs.above + 1) * pack + 1;
   if (c.function == Function::attention) {
     if (c.rows.up_to == kAny && keys <= kMaxQueries) {
-      for (const int64_t size : {keys, keys - 1}) {
+      for (const int64_t size : {keys, fewest_keys}) {
         add({std::max<int64_t>(rows / size, 1), size, size}, -1, Mask::causal);
       }
     } else {
@@ -327,7 +377,7 @@ std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
   if (longest <= kShortPacks) {
     add({rows, keys - 1}, -1, Mask::none);
   }
-  add({rows, (c.packs.above + (longest - c.packs.above) / 2) * pack + 1}, -1, Mask::none);
+  add({rows, fewest_keys}, -1, Mask::none);
   return probes;
 }
 
@@ -351,7 +401,7 @@ std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limit
   const bool column = c.function == Function::columns;
   std::vector<TuningEntry> found;
   std::vector<std::vector<RowPlan>> plans;
-  for (const TuningEntry& run : compiled(c.direction, c.element_bytes)) {
+  for (const TuningEntry& run : compiled(c)) {
     if ((run.tier == Tier::column) != column || !is_sensible(run, c, limits)) {
       continue;
     }

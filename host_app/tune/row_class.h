@@ -25,6 +25,7 @@ struct Range {
   int64_t above, up_to;
 
   bool operator==(const Range&) const = default;
+  bool within(const Range& outer) const { return above >= outer.above && up_to <= outer.up_to; }
   std::string text() const;  // "(512, 1024]"
 };
 
@@ -45,18 +46,22 @@ std::vector<RowKind> kinds_of(const RowClass& c);
 TuningEntry::Functions suffix_of(Function function);
 
 // The classes that `start` and a grid of lengths and numbers divide rows into, those first that
-// matter most: many rows before few, softmax before others, double precision last. Classes of so
+// matter most: of rows in the benchmark's tables, then in its other presets, then the rest; of each
+// many rows before few, softmax before others; double precision last. Classes of so
 // few bytes that a launch takes all of the time are left out, and those of double precision that
 // have the kernels of softmax's, or few rows.
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
                                  const std::vector<Function>& functions);
 
-// Rows of the benchmark that stand for the class: aligned and not, with the masks that have kernels
-// of their own.
+// The shorter and the longer rows of the class; none where it is not worth it.
+std::vector<RowClass> halves_of(const RowClass& c);
+
+// Rows of the benchmark that stand for the class: its longest and its shortest, aligned and not,
+// with the masks that have kernels of their own.
 std::vector<bench::Case> probes_of(const RowClass& c, int multiprocessors);
 
-// The runs that any kernel of the class's functions is compiled for and that can hold its rows,
-// each once, for any packs and rows. Left out is what leaves half of its threads idle.
+// The runs that a line for the class's function can have and that can hold its rows, each once, as
+// lines for any packs and rows. Left out is what leaves half of its threads idle.
 std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits);
 
 // "warp 64 4 1 0", as in a line.

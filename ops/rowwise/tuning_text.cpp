@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "rowwise/tuning.h"
+#include "rowwise/refusal.h"
 
 namespace warpfuse {
 namespace {
@@ -67,7 +67,8 @@ std::string refused_packs(const TuningEntry& entry) {
   return reason;
 }
 
-// Why no kernel can run this, or an empty string.
+}  // namespace
+
 std::string refusal(const TuningEntry& entry) {
   if (entry.element_bytes != 2 && entry.element_bytes != 4 && entry.element_bytes != 8) {
     return "element bytes are 2, 4 or 8";
@@ -148,6 +149,8 @@ std::string refusal(const TuningEntry& entry) {
   }
   return "the tier is warp, chunk, span, block, cluster, stream or column";
 }
+
+namespace {
 
 template <typename Number>
 Number number(const std::string& word) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "support/catch.h"
 
@@ -52,7 +53,8 @@ TuningEntry run_of(const std::string& line) {
 }
 
 Win win(Function function, Range packs, Range rows, const std::string& run) {
-  const TuningEntry entry = run_of("forward 4 * * " + run);
+  TuningEntry entry = run_of("forward 4 * * " + run);
+  entry.functions = suffix_of(function);
   return {{function, warpfuse::Direction::forward, 4, packs, rows}, entry};
 }
 
@@ -110,6 +112,19 @@ TEST_CASE("lines for rows of other kinds add up, the last chosen first", "[tune]
   CHECK(gain_of(start, {std::nullopt, std::nullopt}) == 1);
 }
 
+TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {exact(90), exact(70)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{0});
+  CHECK(divided(start, candidates, {0}));
+  CHECK(divided(start, candidates, {1}));
+  CHECK(divided(start, candidates, {}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), exact(79)}}, {0}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {std::nullopt, exact(70)}}, {1, 0}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), about(70, 11)}}, {0}));
+  CHECK_FALSE(divided(start, {}, {}));
+}
+
 TEST_CASE("the budget holds: a class begins only if the longest so far would fit", "[tune]") {
   double elapsed = 4;
   size_t measured = 0;
@@ -131,19 +146,20 @@ TEST_CASE("the budget holds: a class begins only if the longest so far would fit
 
 // --- classes ----------------------------------------------------------------------------------
 
-TEST_CASE("classes cover all lengths without gaps, those with many rows first", "[tune]") {
+TEST_CASE("classes cover all lengths without gaps, those of the presets' rows first", "[tune]") {
   for (const Tuning& table : {warpfuse::default_tuning(), stripped()}) {
     const std::vector<RowClass> classes = classes_of(table, kHopper, kAllFunctions);
     INFO(classes.size());
     CHECK(classes.front().function == Function::softmax);
     CHECK(classes.back().element_bytes == 8);
-    bool few = false;
+    std::vector<RowClass> by_length = classes;
+    std::ranges::sort(by_length, {}, [](const RowClass& c) { return c.packs.above; });
     for (const Function function : kAllFunctions) {
       for (const warpfuse::Direction direction :
            {warpfuse::Direction::forward, warpfuse::Direction::backward}) {
         for (const int bytes : {2, 4, 8}) {
           int64_t end = 0;
-          for (const RowClass& c : classes) {
+          for (const RowClass& c : by_length) {
             if (c.function == function && c.direction == direction && c.element_bytes == bytes &&
                 c.rows.up_to == kAny) {
               CHECK(c.packs.above == end);
@@ -154,12 +170,40 @@ TEST_CASE("classes cover all lengths without gaps, those with many rows first", 
         }
       }
     }
-    for (const RowClass& c : classes) {
-      few = few || c.rows.up_to != kAny;
-      CHECK((c.element_bytes == 8 || few == (c.rows.up_to != kAny)));
-    }
+    // Where rows of a table of docs/benchmarks are, of another preset, and of none.
+    const auto place = [&](Function function, int bytes, int64_t packs, int64_t rows) {
+      return std::ranges::find_if(classes,
+                                  [&](const RowClass& c) {
+                                    return c.function == function && c.element_bytes == bytes &&
+                                           c.packs.above < packs && packs <= c.packs.up_to &&
+                                           c.rows.above < rows && rows <= c.rows.up_to;
+                                  }) -
+             classes.begin();
+    };
+    const auto last_of_table =
+        std::max({place(Function::softmax, 4, 2048, 1024), place(Function::softmax, 2, 4096, 4096),
+                  place(Function::attention, 2, 128, 96 * 1024),
+                  place(Function::columns, 4, 4096, 64 * 64)});
+    const auto of_sweep = place(Function::softmax, 4, 8, 2097152);
+    const auto of_none = place(Function::softmax, 4, 96, 1'000'000);
+    CHECK(last_of_table < of_sweep);
+    CHECK(of_sweep < of_none);
+    CHECK(of_none < place(Function::softmax, 2, 64, 132));
   }
   CHECK(classes_of(stripped(), kHopper, {Function::columns}).size() < 100);
+}
+
+TEST_CASE("halves of a class are its shorter and its longer rows", "[tune]") {
+  const RowClass c{Function::softmax, warpfuse::Direction::forward, 2, {128, 256}, {132, kAny}};
+  const std::vector<RowClass> halves = halves_of(c);
+  REQUIRE(halves.size() == 2);
+  CHECK(halves[0].packs == Range{128, 192});
+  CHECK(halves[1].packs == Range{192, 256});
+  CHECK(halves[1].rows == c.rows);
+  CHECK(halves_of(halves[0]).empty());  // less than an octave
+  CHECK(halves_of({c.function, c.direction, 2, {0, 4}, {0, kAny}}).empty());
+  CHECK(halves_of({c.function, c.direction, 2, {65536, kAny}, {0, kAny}}).empty());
+  CHECK(halves_of({Function::columns, c.direction, 2, {128, 512}, {0, kAny}}).empty());
 }
 
 TEST_CASE("no class mixes rows that the table runs by different lines", "[tune]") {
@@ -223,6 +267,24 @@ TEST_CASE("candidates are compiled, hold their rows, and suit the GPU", "[tune]"
     }
   }
   CHECK(most < 40);
+}
+
+TEST_CASE("the parser takes the lines of every candidate", "[tune]") {
+  std::set<std::tuple<Function, warpfuse::Direction, int, std::string>> seen;
+  for (const Tuning& start : {warpfuse::default_tuning(), stripped()}) {
+    for (const RowClass& c : classes_of(start, kHopper, kAllFunctions)) {
+      for (const TuningEntry& run : candidates_of(c, kHopper)) {
+        if (seen.insert({c.function, c.direction, c.element_bytes, run_text(run)}).second) {
+          INFO(c.text() << ": " << run_text(run));
+          const Tuning tuned = with_wins(stripped(), {{c, run}}, kHopper);
+          CHECK(run.functions == suffix_of(c.function));
+          CHECK(tuned.entries.size() > stripped().entries.size());
+          CHECK(parse_tuning(tuned.to_string()) == tuned);
+        }
+      }
+    }
+  }
+  CHECK(seen.size() > 500);
 }
 
 TEST_CASE("the shipped table's runs are among the candidates", "[tune]") {
@@ -299,6 +361,20 @@ TEST_CASE("a win runs its class, and no other row otherwise than before", "[tune
     }
     CHECK(changed > 100);
   }
+}
+
+TEST_CASE("the lines of a half come before those of its class", "[tune]") {
+  const Tuning tuned =
+      with_wins(stripped(),
+                {win(Function::softmax, {192, 256}, {132, kAny}, "block 64 4 1 0"),
+                 win(Function::softmax, {128, 256}, {132, kAny}, "block 128 2 1 0")},
+                kHopper);
+  CHECK(plan(kPlain, 256, 1000, tuned).threads == 64);
+  CHECK(plan(kPlain, 193, 1000, tuned).threads == 64);
+  CHECK(plan(kPlain, 192, 1000, tuned).threads == 128);
+  CHECK(plan(kPlain, 129, 1000, tuned).threads == 128);
+  CHECK(plan(kPlain, 128, 1000, tuned).tier == Tier::stream);
+  CHECK(plan(kPlain, 256, 100, tuned).tier == Tier::stream);
 }
 
 TEST_CASE("neighbours that run alike are one line", "[tune]") {
