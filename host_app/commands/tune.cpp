@@ -21,6 +21,7 @@
 #include "runtime/output.h"
 #include "runtime/status_line.h"
 #include "runtime/threads.h"
+#include "tune/candidates.h"
 #include "tune/choice.h"
 #include "tune/measure.h"
 

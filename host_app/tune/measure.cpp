@@ -9,6 +9,7 @@
 #include "bench/check.h"
 #include "bench/plugin_tools.h"
 #include "runtime/errors.h"
+#include "tune/candidates.h"
 #include "tune/choice.h"
 
 namespace warpfuse::host::tune {

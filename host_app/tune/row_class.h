@@ -38,6 +38,7 @@ struct RowClass {
   Range packs, rows;
 
   bool operator==(const RowClass&) const = default;
+  int64_t longest() const;   // packs of a row that stands for it
   std::string text() const;  // "softmax forward 2 bytes, packs (512, 1024], rows (1056, *]"
 };
 
@@ -59,15 +60,5 @@ std::vector<RowClass> halves_of(const RowClass& c);
 // Rows of the benchmark that stand for the class: its longest and its shortest, aligned and not,
 // with the masks that have kernels of their own.
 std::vector<bench::Case> probes_of(const RowClass& c, int multiprocessors);
-
-// The runs that a line for the class's function can have and that can hold its rows, each once, as
-// lines for any packs and rows. Left out is what leaves half of its threads idle.
-std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits);
-
-// "warp 64 4 1 0", as in a line.
-std::string run_text(const TuningEntry& run);
-
-// A table of the run and what every table ends with.
-std::string table_of(const TuningEntry& run, const Tuning& start);
 
 }  // namespace warpfuse::host::tune

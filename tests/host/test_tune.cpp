@@ -1,6 +1,7 @@
 // warpfuse tune without a GPU: which rows are measured, how, what a measurement is worth, and the
 // table that comes of it.
 
+#include <tune/candidates.h>
 #include <tune/choice.h>
 #include <tune/merge.h>
 

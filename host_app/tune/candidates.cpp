@@ -1,0 +1,143 @@
+#include "tune/candidates.h"
+
+#include <fmt/format.h>
+#include <rowwise/refusal.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace warpfuse::host::tune {
+namespace {
+
+// Packs of a row from which a cluster may be best for few rows, and for many; these may be read
+// twice.
+constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 2048;
+constexpr int64_t kLongColumns = 8192;  // from which reading them twice may be best
+
+std::vector<RowShape> shapes_of(const RowClass& c) {
+  std::vector<RowShape> shapes;
+  const int64_t packs = c.longest();
+  const int64_t rows = c.rows.up_to == kAny ? c.rows.above + 1'000'000 : c.rows.up_to;
+  for (const RowKind& kind : kinds_of(c)) {
+    const bool span = kind.masked && !kind.tensor && kind.element_bytes < 8;
+    shapes.push_back({kind, packs, 0, rows, span, 0});
+    shapes.push_back(
+        {kind, packs - 1, 2 * (16 / c.element_bytes - 1), rows, false, kLinePacks - 1});
+  }
+  return shapes;
+}
+
+// All runs that a table can have in lines for the function, since a kernel is compiled for them.
+const std::vector<TuningEntry>& compiled(const RowClass& c) {
+  static std::map<std::tuple<Function, Direction, int>, std::vector<TuningEntry>> known;
+  std::vector<TuningEntry>& runs = known[{c.function, c.direction, c.element_bytes}];
+  if (!runs.empty()) {
+    return runs;
+  }
+  for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
+                          Tier::stream, Tier::column}) {
+    for (const int threads : {64, 128, 256, 512, 1024}) {
+      for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 32}) {
+        for (const int blocks : {0, 1, 2, 4, 8, 16}) {
+          for (const bool ahead : {false, true}) {
+            const TuningEntry run{.direction = c.direction,
+                                  .functions = suffix_of(c.function),
+                                  .element_bytes = c.element_bytes,
+                                  .packs = kAny,
+                                  .rows = kAny,
+                                  .tier = tier,
+                                  .threads = threads,
+                                  .lane_packs = lane_packs,
+                                  .blocks = blocks,
+                                  .ahead = ahead};
+            if (refusal(run).empty()) {
+              runs.push_back(run);
+            }
+          }
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
+bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
+  const int64_t packs = c.longest();
+  const int64_t threads = int64_t{run.threads} * run.blocks;
+  switch (run.tier) {
+    case Tier::warp:
+      return run.threads <= 128 && run.lane_packs > 0;
+    case Tier::cluster: {
+      const bool many = c.rows.up_to > 2 * limits.multiprocessors;
+      if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) || packs < 128 * run.blocks ||
+          run.threads < (many ? 256 : 128)) {
+        return false;
+      }
+      [[fallthrough]];
+    }
+    case Tier::block:
+      return run.lane_packs > 0 ? threads * run.lane_packs < 2 * packs || run.threads == 64
+                                : run.threads >= 256 && threads <= packs;
+    case Tier::stream:
+      return packs > kClusterPacksOfMany && run.threads >= 256 && run.blocks == 0;
+    case Tier::column:
+      return run.threads >= 256 && (run.lane_packs > 0 || packs >= kLongColumns);
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+std::string run_text(const TuningEntry& run) {
+  return fmt::format("{} {} {} {} {}", to_string(run.tier), run.threads, run.lane_packs, run.blocks,
+                     run.ahead ? 1 : 0);
+}
+
+std::string table_of(const TuningEntry& run, const Tuning& start) {
+  Tuning table = start;
+  std::erase_if(table.entries, [](const TuningEntry& entry) {
+    return entry.packs != kAny || entry.rows != kAny || entry.ahead || entry.lane_packs != 0 ||
+           entry.functions != TuningEntry::Functions::all;
+  });
+  table.entries.insert(table.entries.begin(), run);
+  return table.to_string();
+}
+
+std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits) {
+  const int64_t packs = c.longest();
+  const bool column = c.function == Function::columns;
+  std::vector<TuningEntry> found;
+  std::vector<std::vector<RowPlan>> plans;
+  for (const TuningEntry& run : compiled(c)) {
+    if ((run.tier == Tier::column) != column || !is_sensible(run, c, limits)) {
+      continue;
+    }
+    if (column) {
+      const int64_t held = int64_t{run.threads} * run.lane_packs * run.blocks;
+      if (run.blocks <= limits.cluster_blocks &&
+          (run.lane_packs == 0 || (held >= packs && held <= 128 * packs))) {
+        found.push_back(run);
+      }
+      continue;
+    }
+    const Tuning alone{limits.shared_bytes, limits.cluster_blocks, {run}};
+    std::vector<RowPlan> of_run;
+    bool any = false;
+    for (const RowShape& shape : shapes_of(c)) {
+      RowPlan plan{};
+      const bool taken = plan_line(shape, limits, alone, &plan) != nullptr;
+      of_run.push_back(taken ? plan : RowPlan{});
+      any = any || taken;
+    }
+    if (any && std::ranges::find(plans, of_run) == plans.end()) {
+      found.push_back(run);
+      plans.push_back(of_run);
+    }
+  }
+  return found;
+}
+
+}  // namespace warpfuse::host::tune
