@@ -23,7 +23,7 @@ std::vector<RowShape> shapes_of(const RowClass& c) {
     const bool span = kind.masked && !kind.tensor && kind.element_bytes < 8;
     shapes.push_back({kind, packs, 0, rows, span, 0});
     shapes.push_back(
-        {kind, packs - 1, 2 * (16 / c.element_bytes - 1), rows, false, kLinePacks - 1});
+        {kind, packs - 1, int64_t{2} * (16 / c.element_bytes - 1), rows, false, kLinePacks - 1});
   }
   return shapes;
 }
@@ -70,9 +70,9 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
     case Tier::warp:
       return run.threads <= 128 && run.lane_packs > 0;
     case Tier::cluster: {
-      const bool many = c.rows.up_to > 2 * limits.multiprocessors;
-      if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) || packs < 128 * run.blocks ||
-          run.threads < (many ? 256 : 128)) {
+      const bool many = c.rows.up_to > int64_t{2} * limits.multiprocessors;
+      if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) ||
+          packs < int64_t{128} * run.blocks || run.threads < (many ? 256 : 128)) {
         return false;
       }
       [[fallthrough]];

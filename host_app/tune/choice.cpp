@@ -27,8 +27,8 @@ double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& can
   double logarithm = 0;
   int count = 0;
   for (size_t i = 0; i < start.size(); ++i) {
-    if (candidate[i]) {
-      logarithm += std::log(start[i].p50 / candidate[i]->p50);
+    if (const auto& time = candidate[i]) {
+      logarithm += std::log(start[i].p50 / time->p50);
       ++count;
     }
   }

@@ -22,12 +22,12 @@ constexpr std::array<int64_t, 14> kPacks{8,   16,   32,   64,   96,   128,   256
                                          512, 1024, 2048, 4096, 8192, 16384, 32768};
 constexpr std::array<int64_t, 7> kColumns{32, 128, 512, 1024, 2048, 4096, 8192};
 constexpr int64_t kLongPacks = 65536;
-constexpr int64_t kShortPacks = 512;               // up to which rows that are not aligned are many
-constexpr int64_t kFewRowsPacks = 1024;            // from which a few rows are split over blocks
-constexpr int64_t kManyRowsPacks = 2048;           // from which many are
-constexpr int64_t kMinBytes = int64_t{1} << 17;    // of a class that can gain from another kernel
-constexpr int64_t kProbeBytes = int64_t{1} << 26;  // of a tensor
-constexpr int64_t kMaxProbeBytes = int64_t{1} << 29;  // of one with long rows
+constexpr int64_t kShortPacks = 512;      // up to which rows that are not aligned are many
+constexpr int64_t kFewRowsPacks = 1024;   // from which a few rows are split over blocks
+constexpr int64_t kManyRowsPacks = 2048;  // from which many are
+constexpr int64_t kMinBytes = int64_t{128} * 1024;  // of a class that can gain from another kernel
+constexpr int64_t kProbeBytes = int64_t{64} * 1024 * 1024;      // of a tensor
+constexpr int64_t kMaxProbeBytes = int64_t{512} * 1024 * 1024;  // of one with long rows
 constexpr int64_t kMaxQueries = 8192;
 constexpr int64_t kMinHalvedPacks = 8;  // of a class that can be halved
 
