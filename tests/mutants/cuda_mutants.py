@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Changes one place of the CUDA code at a time, and says whether the cases of its folder notice on a GPU.
 
-    cuda_mutants.py pack FILE.tar.xz   builds the mutants of cuda_mutants.json that survived; no such file: 8 that a seed
-                                       draws. Without a GPU, in a clean checkout (a clone: sources are changed and put
+    cuda_mutants.py pack FILE.tar.xz   builds those of cuda_mutants.json that survived or have no outcome; no such
+                                       file: 8 that a seed draws. Without a GPU, in a clean checkout (a clone: sources are changed and put
                                        back) whose build/release has warpfuse_tests
     cuda_mutants.py run FILE.tar.xz    on a GPU: writes outcomes to cuda_mutants.json beside this script, or to --output
 
@@ -77,8 +77,8 @@ def recorded() -> list[dict]:
 def mutants_to_build() -> list[dict]:
     if not RESULTS.exists():
         return draw(r"^ops/(?!.*/lab/).*\.cuh?$", 4 * COUNT, SEED)
-    survivors = [mutant for mutant in recorded() if mutant["outcome"] == "survived"]
-    return [{key: mutant[key] for key in ("file", "line", "from", "to")} for mutant in survivors]
+    open_ones = [mutant for mutant in recorded() if mutant.get("outcome", "survived") == "survived"]
+    return [{key: mutant[key] for key in ("file", "line", "from", "to")} for mutant in open_ones]
 
 
 def pack(archive: Path) -> None:
