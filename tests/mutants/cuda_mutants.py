@@ -2,8 +2,8 @@
 """Changes one place of the CUDA code at a time, and says whether the cases of its folder notice on a GPU.
 
     cuda_mutants.py pack FILE.tar.xz   builds those of cuda_mutants.json that survived or have no outcome; no such
-                                       file: 8 that a seed draws. Without a GPU, in a clean checkout (a clone: sources are changed and put
-                                       back) whose build/release has warpfuse_tests
+                                       file: 8 that a seed draws. Without a GPU, in a clean checkout (a clone: sources
+                                       are changed and put back) whose build/release has warpfuse_tests
     cuda_mutants.py run FILE.tar.xz    on a GPU: writes outcomes to cuda_mutants.json beside this script, or to --output
 
 A mutant is compiled where it changes at most 8 kernel files; others are passed over. Exit code 1: a mutant survives.
