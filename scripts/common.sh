@@ -2,6 +2,8 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# ccache: the builds with and without CUDA share objects that differ in their build folders' paths alone.
+export CCACHE_BASEDIR=$ROOT
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf '%s\n' "$*" >&2; exit 1; }

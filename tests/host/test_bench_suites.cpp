@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "bench/check.h"
 #include "bench/masks.h"
@@ -337,6 +338,29 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   CHECK(least("ms_deform_attn", backward, levels, Mask::none) == 2 * (value + points) + output);
   // 4 points, of 4 pixels each.
   CHECK(least("ms_deform_attn", forward, "1x1x2x8x1/6x4/3x5", Mask::none) == 256 + 48 + 32);
+}
+
+TEST_CASE("bytes of linear layers fused after a matmul and unfused, against sums by hand",
+          "[bench]") {
+  using Moved = std::pair<int64_t, int64_t>;
+  const auto moved = [](const char* op, Direction direction) {
+    const Case c = row(op, direction, "3x5x7", at::kBFloat16);
+    const Bytes bytes = c.op->bytes(c);
+    return Moved(bytes.fused, bytes.unfused);
+  };
+  using enum Direction;
+  // Operands of 15 and 35, a bias of 7, results of 21 and their mask of 1 byte each.
+  const int64_t forward_bytes = 2 * (57 + 5 * 21) + 21;
+  const Moved dropout = moved("linear_dropout_softmax", forward);
+  CHECK(dropout == Moved(2 * (57 + 3 * 21), forward_bytes));
+  CHECK(moved("linear_dropout_softmax", both) ==
+        Moved(dropout.first + 2 * (107 + 6 * 21), forward_bytes + 2 * (107 + 11 * 21) + 21));
+  // A pass over 15 for the norm, and one over 21 for activation, sum or largest.
+  const int64_t norm = 2 * (57 + 10 + 21), residual = 2 * (57 + 2 * 21), argmax = 2 * 67 + 24;
+  CHECK(moved("norm_linear", forward) == Moved(norm, norm + 2 * 30));
+  CHECK(moved("norm_linear_gelu", forward) == Moved(norm, norm + 2 * (30 + 42)));
+  CHECK(moved("linear_residual", forward) == Moved(residual, residual + 2 * 42));
+  CHECK(moved("linear_argmax", forward) == Moved(argmax, argmax + 2 * (30 + 42)));
 }
 
 TEST_CASE("padding reads the keys within the lengths, which are always the same", "[bench]") {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Changes one place of the CUDA code at a time, and says whether the cases of its folder notice on a GPU.
 
-    cuda_mutants.py pack FILE.tar.xz   builds 8 mutants that a seed draws, without a GPU, in a clean checkout (a clone:
-                                       sources are changed and put back) whose build/release has warpfuse_tests
+    cuda_mutants.py pack FILE.tar.xz   builds those of cuda_mutants.json that survived or have no outcome; no such
+                                       file: 8 that a seed draws. Without a GPU, in a clean checkout (a clone: sources
+                                       are changed and put back) whose build/release has warpfuse_tests
     cuda_mutants.py run FILE.tar.xz    on a GPU: writes outcomes to cuda_mutants.json beside this script, or to --output
 
 A mutant is compiled where it changes at most 8 kernel files; others are passed over. Exit code 1: a mutant survives.
@@ -69,12 +70,23 @@ def build_mutant(mutant: dict, copy: Path) -> bool:
         path.write_text(text, encoding="utf-8")
 
 
+def recorded() -> list[dict]:
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+
+
+def mutants_to_build() -> list[dict]:
+    if not RESULTS.exists():
+        return draw(r"^ops/(?!.*/lab/).*\.cuh?$", 4 * COUNT, SEED)
+    open_ones = [mutant for mutant in recorded() if mutant.get("outcome", "survived") == "survived"]
+    return [{key: mutant[key] for key in ("file", "line", "from", "to")} for mutant in open_ones]
+
+
 def pack(archive: Path) -> None:
     if run("git", "-C", ROOT, "status", "--porcelain").stdout:
         sys.exit("cuda_mutants.py: this checkout has changes, which it might overwrite")
     built: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
-        for mutant in draw(r"^ops/(?!.*/lab/).*\.cuh?$", 4 * COUNT, SEED):
+        for mutant in mutants_to_build():
             if len(built) < COUNT and build_mutant(mutant, Path(folder) / f"mutant{len(built)}.so"):
                 built.append(mutant)
                 print(f"{mutant['file']}:{mutant['line']}", file=sys.stderr)
@@ -136,7 +148,9 @@ def test(archive: Path, output: Path) -> int:
                     pool.submit(run_file, mutant, file, program, surroundings)
     for mutant in mutants:
         print(f"{mutant['file']}:{mutant['line']}: {mutant['outcome']} {mutant.get('too slow', '')}")
-    output.write_text(json.dumps(mutants, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    rerun = {(mutant["file"], mutant["from"], mutant["to"]): mutant for mutant in mutants}
+    kept = [rerun.pop((mutant["file"], mutant["from"], mutant["to"]), mutant) for mutant in recorded()]
+    output.write_text(json.dumps([*kept, *rerun.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return any(mutant["outcome"] == "survived" for mutant in mutants)
 
 

@@ -95,6 +95,16 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
   }
 }
 
+WARPFUSE_GPU_TEST("from 8,192 outputs on, warps stay and take tile after tile",
+                  "[skinny_linear][launches][portable]") {
+  const auto blocks = [&](int64_t outputs) {
+    const LinearCall call = random_linear({2}, 64, outputs, at::kBFloat16, device);
+    return launches_during([&] { call.run(); })[0]["grid"].get<int64_t>();
+  };
+  CHECK(blocks(8191) == 1024);  // a block per tile of 8 outputs
+  CHECK(blocks(8192) <= 128);   // 8 warps each
+}
+
 WARPFUSE_GPU_TEST("a chain of operators in a graph has the bits of calls one by one",
                   "[skinny_linear][cached_attention][portable]") {
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());

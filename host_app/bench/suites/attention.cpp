@@ -19,6 +19,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace attention_suite {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -252,18 +253,21 @@ Bytes bytes(const Case& c) {
           .inputs = inputs * pass + mask};
 }
 
-}  // namespace
+constexpr Benchmark kBenchmark{.name = "scaled_masked_softmax",
+                               .shapes = "2 to 4 sizes, and no other dim than the last,",
+                               .takes =
+                                   [](const Shape& shape) {
+                                     const size_t rank = shape.sizes.size();
+                                     return rank >= 2 && rank <= 4 && shape.dim == -1;
+                                   },
+                               .masks = kMasks,
+                               .operators = operators,
+                               .bytes = bytes,
+                               .variants = variants};
 
-constexpr Benchmark kScaledMaskedSoftmax{.name = "scaled_masked_softmax",
-                                         .shapes = "2 to 4 sizes, and no other dim than the last,",
-                                         .takes =
-                                             [](const Shape& shape) {
-                                               const size_t rank = shape.sizes.size();
-                                               return rank >= 2 && rank <= 4 && shape.dim == -1;
-                                             },
-                                         .masks = kMasks,
-                                         .operators = operators,
-                                         .bytes = bytes,
-                                         .variants = variants};
+}  // namespace
+}  // namespace attention_suite
+
+constexpr Benchmark kScaledMaskedSoftmax = attention_suite::kBenchmark;
 
 }  // namespace warpfuse::host::bench

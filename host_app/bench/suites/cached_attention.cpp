@@ -17,6 +17,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace cached_attention_suite {
 namespace {
 
 constexpr std::array kForward{Direction::forward};
@@ -173,9 +174,7 @@ Bytes bytes(const Case& c) {
           .inputs = 3 * tokens * slot + 2 * sizes.batch * sizes.slots * slot + positions};
 }
 
-}  // namespace
-
-constexpr Benchmark kCachedAttentionSoftmax{
+constexpr Benchmark kBenchmark{
     .name = "cached_attention_softmax",
     .shapes = "5 sizes, batch x heads x tokens x slots x channels with no more tokens than slots,",
     .takes =
@@ -188,5 +187,10 @@ constexpr Benchmark kCachedAttentionSoftmax{
     .operators = operators,
     .bytes = bytes,
     .variants = variants};
+
+}  // namespace
+}  // namespace cached_attention_suite
+
+constexpr Benchmark kCachedAttentionSoftmax = cached_attention_suite::kBenchmark;
 
 }  // namespace warpfuse::host::bench

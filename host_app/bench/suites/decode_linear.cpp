@@ -20,6 +20,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace decode_linear_suite {
 namespace {
 
 constexpr std::array kForward{Direction::forward};
@@ -188,10 +189,11 @@ constexpr Benchmark benchmark(std::string_view name) {
 }
 
 }  // namespace
+}  // namespace decode_linear_suite
 
-constexpr Benchmark kNormLinear = benchmark("norm_linear");
-constexpr Benchmark kNormLinearGelu = benchmark("norm_linear_gelu");
-constexpr Benchmark kLinearResidual = benchmark("linear_residual");
-constexpr Benchmark kLinearArgmax = benchmark("linear_argmax");
+constexpr Benchmark kNormLinear = decode_linear_suite::benchmark("norm_linear");
+constexpr Benchmark kNormLinearGelu = decode_linear_suite::benchmark("norm_linear_gelu");
+constexpr Benchmark kLinearResidual = decode_linear_suite::benchmark("linear_residual");
+constexpr Benchmark kLinearArgmax = decode_linear_suite::benchmark("linear_argmax");
 
 }  // namespace warpfuse::host::bench

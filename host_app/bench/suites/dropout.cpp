@@ -24,6 +24,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace dropout_suite {
 namespace {
 
 struct Set {
@@ -239,8 +240,9 @@ constexpr Benchmark benchmark(std::string_view name) {
 }
 
 }  // namespace
+}  // namespace dropout_suite
 
-constexpr Benchmark kDropoutSoftmax = benchmark("dropout_softmax");
-constexpr Benchmark kSoftmaxDropout = benchmark("softmax_dropout");
+constexpr Benchmark kDropoutSoftmax = dropout_suite::benchmark("dropout_softmax");
+constexpr Benchmark kSoftmaxDropout = dropout_suite::benchmark("softmax_dropout");
 
 }  // namespace warpfuse::host::bench

@@ -22,6 +22,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace linear_dropout_suite {
 namespace {
 
 constexpr std::array kDirections{Direction::forward, Direction::both};
@@ -223,9 +224,7 @@ Bytes bytes(const Case& c) {
           .inputs = forward.inputs + pass};
 }
 
-}  // namespace
-
-constexpr Benchmark kLinearDropoutSoftmax{
+constexpr Benchmark kBenchmark{
     .name = "linear_dropout_softmax",
     .shapes = "3 sizes, rows x in x out, and no other dim than the last,",
     .takes = [](const Shape& shape) { return shape.sizes.size() == 3 && shape.dim == -1; },
@@ -234,5 +233,10 @@ constexpr Benchmark kLinearDropoutSoftmax{
     .operators = operators,
     .bytes = bytes,
     .variants = variants};
+
+}  // namespace
+}  // namespace linear_dropout_suite
+
+constexpr Benchmark kLinearDropoutSoftmax = linear_dropout_suite::kBenchmark;
 
 }  // namespace warpfuse::host::bench

@@ -27,6 +27,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace logprob_suite {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -284,9 +285,7 @@ Bytes bytes(const Case& c) {
   }
 }
 
-}  // namespace
-
-constexpr Benchmark kFusedLogprob{
+constexpr Benchmark kBenchmark{
     .name = "fused_logprob",
     .shapes = "at least 2 sizes, and no other dim than the last,",
     .takes = [](const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; },
@@ -294,5 +293,10 @@ constexpr Benchmark kFusedLogprob{
     .operators = operators,
     .bytes = bytes,
     .variants = variants};
+
+}  // namespace
+}  // namespace logprob_suite
+
+constexpr Benchmark kFusedLogprob = logprob_suite::kBenchmark;
 
 }  // namespace warpfuse::host::bench

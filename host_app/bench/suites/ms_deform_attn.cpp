@@ -18,6 +18,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace ms_deform_attn_suite {
 namespace {
 
 constexpr const char* kAlgorithm = "warpfuse_lab::ms_deform_attn_algorithm";
@@ -213,8 +214,10 @@ constexpr Benchmark benchmark(std::string_view name) {
 }
 
 }  // namespace
+}  // namespace ms_deform_attn_suite
 
-constexpr Benchmark kMsDeformAttn = benchmark("ms_deform_attn");
-constexpr Benchmark kMsDeformAttnUniform = benchmark("ms_deform_attn_uniform");
+constexpr Benchmark kMsDeformAttn = ms_deform_attn_suite::benchmark("ms_deform_attn");
+constexpr Benchmark kMsDeformAttnUniform =
+    ms_deform_attn_suite::benchmark("ms_deform_attn_uniform");
 
 }  // namespace warpfuse::host::bench

@@ -14,6 +14,7 @@
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
+namespace softmax_suite {
 namespace {
 
 constexpr const char* kAlgorithm = "warpfuse::_softmax_algorithm";
@@ -141,8 +142,9 @@ constexpr Benchmark benchmark(std::string_view name) {
 }
 
 }  // namespace
+}  // namespace softmax_suite
 
-constexpr Benchmark kSoftmax = benchmark("softmax");
-constexpr Benchmark kLogSoftmax = benchmark("log_softmax");
+constexpr Benchmark kSoftmax = softmax_suite::benchmark("softmax");
+constexpr Benchmark kLogSoftmax = softmax_suite::benchmark("log_softmax");
 
 }  // namespace warpfuse::host::bench
