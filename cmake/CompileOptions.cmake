@@ -39,10 +39,10 @@ function(warpfuse_compile_as_one target unit)
   endif()
 endfunction()
 
-# The same, a unit for each folder.
+# The same, a unit for each folder and those in it: each unit pays seconds for the precompiled header.
 function(warpfuse_compile_by_folder target)
   foreach(source ${ARGN})
-    cmake_path(GET source PARENT_PATH folder)  # empty: beside the CMakeLists.txt
+    string(REGEX MATCH "^[^/]+/" folder ${source})  # empty: beside the CMakeLists.txt
     warpfuse_compile_as_one(${target} "all/${folder}" ${source})
   endforeach()
 endfunction()

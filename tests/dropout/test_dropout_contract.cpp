@@ -99,8 +99,9 @@ WARPFUSE_DEVICE_TEST("linear's shapes and dtypes", "[errors][dropout]") {
         says("weight: expected Float, got Double"));
   CHECK(error(zeros({2, 3}), zeros({5, 3}), zeros({5}, at::kHalf)) ==
         says("bias: expected Float, got Half"));
-  CHECK(error(zeros({2, 3}, at::kLong), zeros({5, 3}, at::kLong)) ==
-        says("input: expected float64, float32, float16 or bfloat16, got Long"));
+  const std::string floating = "expected float64, float32, float16 or bfloat16, got Long";
+  CHECK(error(zeros({2, 3}, at::kLong), zeros({5, 3}, at::kLong)) == says("input: " + floating));
+  CHECK(error(zeros({2, 3}), zeros({5, 3}), zeros({5}, at::kLong)) == says("bias: " + floating));
 }
 
 WARPFUSE_DEVICE_TEST("dtypes, dims and statistics", "[errors][dropout]") {

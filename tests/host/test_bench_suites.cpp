@@ -350,17 +350,22 @@ TEST_CASE("bytes of linear layers fused after a matmul and unfused, against sums
   };
   using enum Direction;
   // Operands of 15 and 35, a bias of 7, results of 21 and their mask of 1 byte each.
-  const int64_t forward_bytes = 2 * (57 + 5 * 21) + 21;
+  const int64_t rows = 15, operands = 50, bias = 7, results = 21, inputs = operands + bias;
+  const int64_t norm_vectors = 10, tokens = 24;
   const Moved dropout = moved("linear_dropout_softmax", forward);
-  CHECK(dropout == Moved(2 * (57 + 3 * 21), forward_bytes));
+  CHECK(dropout == Moved(2 * (inputs + 3 * results), 2 * (inputs + 5 * results) + results));
+  const int64_t backward_inputs = 2 * operands + bias;
   CHECK(moved("linear_dropout_softmax", both) ==
-        Moved(dropout.first + 2 * (107 + 6 * 21), forward_bytes + 2 * (107 + 11 * 21) + 21));
-  // A pass over 15 for the norm, and one over 21 for activation, sum or largest.
-  const int64_t norm = 2 * (57 + 10 + 21), residual = 2 * (57 + 2 * 21), argmax = 2 * 67 + 24;
-  CHECK(moved("norm_linear", forward) == Moved(norm, norm + 2 * 30));
-  CHECK(moved("norm_linear_gelu", forward) == Moved(norm, norm + 2 * (30 + 42)));
-  CHECK(moved("linear_residual", forward) == Moved(residual, residual + 2 * 42));
-  CHECK(moved("linear_argmax", forward) == Moved(argmax, argmax + 2 * (30 + 42)));
+        Moved(dropout.first + 2 * (backward_inputs + 6 * results),
+              dropout.second + 2 * (backward_inputs + 11 * results) + results));
+  // A pass over the rows for the norm, and one over results for activation, sum or largest.
+  const int64_t norm_inputs = 2 * (inputs + norm_vectors), norm = norm_inputs + 2 * results;
+  const int64_t residual = 2 * (inputs + 2 * results), argmax = norm_inputs + tokens;
+  const int64_t norm_pass = 4 * rows, pass = 4 * results;
+  CHECK(moved("norm_linear", forward) == Moved(norm, norm + norm_pass));
+  CHECK(moved("norm_linear_gelu", forward) == Moved(norm, norm + norm_pass + pass));
+  CHECK(moved("linear_residual", forward) == Moved(residual, residual + pass));
+  CHECK(moved("linear_argmax", forward) == Moved(argmax, argmax + norm_pass + pass));
 }
 
 TEST_CASE("padding reads the keys within the lengths, which are always the same", "[bench]") {

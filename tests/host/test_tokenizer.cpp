@@ -113,6 +113,10 @@ TEST_CASE("damaged tokenizer files are named", "[tokenizer]") {
   CHECK(failure_with("[1]", "") == "3: vocab.json: expected a JSON object of token -> id");
   CHECK(failure_with("{\"a\": -1}", "") ==
         "3: vocab.json: id of token \"a\": expected an integer of 0..10000000, got -1");
+  CHECK(failure_with("{\"a\": 10000001}", "") ==
+        "3: vocab.json: id of token \"a\": expected an integer of 0..10000000, got 10000001");
+  CHECK(failure_with("{\"a\": 10000000}", "") ==
+        "3: vocab.json: no token for byte 0x00; byte-level BPE needs all 256");
   CHECK(failure_with("{\"a\": 1, \"b\": 1}", "") == "3: vocab.json: id 1 stands for two tokens");
   CHECK(failure_with("{\"a\": 0}", "") ==
         "3: vocab.json: no token for byte 0x00; byte-level BPE needs all 256");

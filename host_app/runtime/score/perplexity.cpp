@@ -16,7 +16,7 @@
 namespace warpfuse::host {
 namespace {
 
-constexpr int64_t kIgnored = -100;
+constexpr int64_t kUnscored = -100;
 
 // The windows that the next call of the model takes: of one length, since they form one tensor.
 std::span<const ScoringWindow> next_batch(std::span<const ScoringWindow> windows, int64_t most) {
@@ -38,13 +38,13 @@ at::Tensor log_probs(const LanguageModel& model, const Cache& cache, const at::T
   const at::Tensor logits =
       model.forward(tokens.to(model.device()), positions, cache.rows(0, batch).slots(length));
   return translating_errors(ExitCode::model, "fused_logprob", [&] {
-    return fused_logprob(logits, targets.to(model.device()), kIgnored).to(at::kCPU, at::kDouble);
+    return fused_logprob(logits, targets.to(model.device()), kUnscored).to(at::kCPU, at::kDouble);
   });
 }
 
 struct Batch {
   at::Tensor tokens;   // i64[B, T]
-  at::Tensor targets;  // i64[B, T], kIgnored where the window before has scored
+  at::Tensor targets;  // i64[B, T], kUnscored where the window before has scored
 };
 
 Batch batch_of(const std::vector<int64_t>& ids, std::span<const ScoringWindow> windows) {
@@ -56,7 +56,7 @@ Batch batch_of(const std::vector<int64_t>& ids, std::span<const ScoringWindow> w
   for (const ScoringWindow& window : windows) {
     const auto first = ids.begin() + window.begin;
     token = std::copy_n(first, length, token);
-    target = std::fill_n(target, window.seen, kIgnored);
+    target = std::fill_n(target, window.seen, kUnscored);
     target = std::copy_n(first + 1 + window.seen, window.scored(), target);
   }
   return batch;
