@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cached_attention_softmax/attend_rows.cuh"
+#include "cached_attention_softmax/prompt_kernel.h"
 #include "rowwise/cuda/dispatch.cuh"
 
 namespace warpfuse {
@@ -304,9 +305,13 @@ bool is_aligned(const CachedAttentionArguments& a) {
 
 cudaError_t launch_cuda(const CachedAttentionArguments& a, Workspace& /*workspace*/,
                         cudaStream_t stream) {
+  const bool aligned = is_aligned(a);
+  if (aligned && takes_prompt(a)) {
+    return launch_prompt(a, stream);
+  }
   return dispatch_narrow(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return is_aligned(a) ? launch<T, true>(a, stream) : launch<T, false>(a, stream);
+    return aligned ? launch<T, true>(a, stream) : launch<T, false>(a, stream);
   });
 }
 

@@ -7,7 +7,7 @@
 namespace warpfuse::cuda {
 
 // Barriers in shared memory that asynchronous copies arrive at (PTX ISA: "mbarrier"). Compute
-// capability 9.0.
+// capability 9.0; 8.0 has those of one block without copies.
 
 /// An mbarrier object in shared memory. A phase completes when the expected arrivals and the
 /// expected bytes have come; the phases' parities are 0, 1, 0, 1 ..
@@ -63,7 +63,11 @@ class Mbarrier {
         "{\n"
         ".reg .pred done;\n"
         "again:\n"
+#if __CUDA_ARCH__ >= 900
         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+#else
+        "mbarrier.test_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+#endif
         "@!done bra again;\n"
         "}" ::"r"(address()),
         "r"(parity)

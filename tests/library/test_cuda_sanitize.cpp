@@ -199,7 +199,7 @@ WARPFUSE_GPU_TEST("linear layers of few rows, narrow and wide", "[sanitize]") {
 WARPFUSE_GPU_TEST("attention that writes its cache", "[sanitize]") {
   for (const at::ScalarType dtype : {at::kHalf, at::kFloat}) {
     for (const int64_t head_dim : {33, 64}) {
-      for (const int64_t tokens : {1, 5}) {
+      for (const int64_t tokens : {1, 5, 70}) {  // 70 by tiles, where heads are of whole packs
         const AttentionCall host = random_attention(
             {.batch = 2, .heads = 4, .tokens = tokens, .slots = 300, .head_dim = head_dim}, dtype,
             at::kCPU);

@@ -71,21 +71,37 @@ inline AttentionCall random_attention(const AttentionShape& s, at::ScalarType dt
 inline at::Tensor expected_cache(const AttentionCall& call) {
   at::Tensor cache = call.cache.cpu().clone();
   const at::Tensor positions = call.positions.cpu().to(at::kLong);
-  for (int64_t batch = 0; batch < positions.size(0); ++batch) {
-    for (int64_t token = 0; token < positions.size(1); ++token) {
-      const auto slot = positions[batch][token].item<int64_t>();
+  const auto slots = positions.accessor<int64_t, 2>();
+  const at::Tensor key = call.key.cpu(), value = call.value.cpu();
+  for (int64_t batch = 0; batch < slots.size(0); ++batch) {
+    const at::Tensor keys = cache[call.layer][0][batch], values = cache[call.layer][1][batch];
+    for (int64_t token = 0; token < slots.size(1); ++token) {
+      const int64_t slot = slots[batch][token];
       if (slot >= 0 && slot < cache.size(4)) {
-        cache[call.layer][0][batch].select(1, slot).copy_(call.key[batch].select(1, token));
-        cache[call.layer][1][batch].select(1, slot).copy_(call.value[batch].select(1, token));
+        keys.select(1, slot).copy_(key[batch].select(1, token));
+        values.select(1, slot).copy_(value[batch].select(1, token));
       }
     }
   }
   return cache;
 }
 
+/// What roundings to half precision cost, in units of 2^-24: tensor cores take the weights so, and
+/// then the result and the expected one are rounded.
+inline double half_roundings(const AttentionCall& call) {
+  constexpr int64_t kMinTokens = 16;
+  if (!call.query.is_cuda() || call.query.size(2) < kMinTokens) {
+    return 0;
+  }
+  const at::ScalarType dtype = call.query.scalar_type();
+  return dtype == at::kHalf       ? 3 * std::ldexp(1.0, 13)
+         : dtype == at::kBFloat16 ? 3 * std::ldexp(1.0, 16)
+                                  : 0;
+}
+
 inline Expected expected_attention(const AttentionCall& call) {
   const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
-  const at::Tensor cache = wide(expected_cache(call))[call.layer], query = wide(call.query);
+  const at::Tensor cache = wide(expected_cache(call)[call.layer]), query = wide(call.query);
   const int64_t group = query.size(1) / cache.size(2), slots = cache.size(3);
   const at::Tensor positions = call.positions.cpu().to(at::kLong).unsqueeze(-1);
   const at::Tensor slot = at::arange(slots, at::kLong);
@@ -108,7 +124,8 @@ inline Expected expected_attention(const AttentionCall& call) {
       (at::matmul(query.abs(), keys.abs().transpose(-1, -2)) * std::abs(call.scale))
           .masked_fill(hidden, 0)
           .amax(-1, true);
-  const at::Tensor error = at::matmul(p, values.abs()) * (16 + 8 * of_scores);
+  const at::Tensor error =
+      at::matmul(p, values.abs()) * (16 + half_roundings(call) + 8 * of_scores);
   const at::Device device = call.query.device();
   return {at::matmul(p, values).to(device), error.to(device)};
 }

@@ -94,6 +94,14 @@ __device__ __forceinline__ void copy_16_bytes_and_line(unsigned shared, const vo
                : "memory");
 }
 
+/// Zeros where it is not wanted: nothing is read then.
+__device__ __forceinline__ void copy_16_bytes_or_zeros(unsigned shared, const void* global,
+                                                       bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(wanted ? 16 : 0)
+               : "memory");
+}
+
 /// Closes the group of this thread's copies since the last call.
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

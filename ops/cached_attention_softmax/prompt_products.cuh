@@ -1,0 +1,285 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "cached_attention_softmax/prompt_slots.cuh"
+#include "skinny_linear/tile_product.cuh"
+
+namespace warpfuse::cuda {
+
+// The two products of attention on tensor cores. A warp has 16 queries: of each 8 columns of a
+// product a lane holds elements 2c and 2c + 1 of the rows g and g + 8, where g is its quad and c
+// its rank there. Scores come and weights go in that form, so they never leave the registers.
+
+/// A lane's first or second row among the block's queries.
+__device__ __forceinline__ int query_row(int i) {
+  return static_cast<int>(threadIdx.x) / 32 * 16 + quad() + 8 * i;
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/// An operand of wgmma by its shared address (PTX ISA: "matrix descriptor format"): rows of 128
+/// bytes, 16-byte chunk c at c ^ row % 8.
+inline constexpr int kOperandUnit = 16;  // of addresses
+__device__ __forceinline__ uint64_t wgmma_operand(unsigned shared) {
+  constexpr uint64_t kSwizzle128 = 1, kEightRows = 1024;
+  return kSwizzle128 << 62 | kEightRows / kOperandUnit << 32 | uint64_t{1} << 16 |
+         (shared & 0x3ffff) / kOperandUnit;
+}
+
+// clang-format off
+#define WARPFUSE_WGMMA_64X64X16(TYPE, CONSTRAINT, OPERANDS, ...) \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+               "}, " OPERANDS ";" \
+               : CONSTRAINT(d[0][0]), CONSTRAINT(d[0][1]), CONSTRAINT(d[0][2]), CONSTRAINT(d[0][3]), \
+                 CONSTRAINT(d[1][0]), CONSTRAINT(d[1][1]), CONSTRAINT(d[1][2]), CONSTRAINT(d[1][3]), \
+                 CONSTRAINT(d[2][0]), CONSTRAINT(d[2][1]), CONSTRAINT(d[2][2]), CONSTRAINT(d[2][3]), \
+                 CONSTRAINT(d[3][0]), CONSTRAINT(d[3][1]), CONSTRAINT(d[3][2]), CONSTRAINT(d[3][3]), \
+                 CONSTRAINT(d[4][0]), CONSTRAINT(d[4][1]), CONSTRAINT(d[4][2]), CONSTRAINT(d[4][3]), \
+                 CONSTRAINT(d[5][0]), CONSTRAINT(d[5][1]), CONSTRAINT(d[5][2]), CONSTRAINT(d[5][3]), \
+                 CONSTRAINT(d[6][0]), CONSTRAINT(d[6][1]), CONSTRAINT(d[6][2]), CONSTRAINT(d[6][3]), \
+                 CONSTRAINT(d[7][0]), CONSTRAINT(d[7][1]), CONSTRAINT(d[7][2]), CONSTRAINT(d[7][3]) \
+               : __VA_ARGS__)
+// clang-format on
+
+/// d = a b^T, or d += a b^T, of a warpgroup: 64 rows, of which each warp has 16, by 64 columns.
+template <typename T, bool kAdds>
+__device__ __forceinline__ void wgmma_scores(float (*d)[4], uint64_t a, uint64_t b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    if constexpr (kAdds) {
+      WARPFUSE_WGMMA_64X64X16("f16", "+f", "%32, %33, 1, 1, 1, 0, 0", "l"(a), "l"(b));
+    } else {
+      WARPFUSE_WGMMA_64X64X16("f16", "=f", "%32, %33, 0, 1, 1, 0, 0", "l"(a), "l"(b));
+    }
+  } else {
+    if constexpr (kAdds) {
+      WARPFUSE_WGMMA_64X64X16("bf16", "+f", "%32, %33, 1, 1, 1, 0, 0", "l"(a), "l"(b));
+    } else {
+      WARPFUSE_WGMMA_64X64X16("bf16", "=f", "%32, %33, 0, 1, 1, 0, 0", "l"(a), "l"(b));
+    }
+  }
+}
+
+/// d += a b, with a in registers.
+template <typename T>
+__device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[4], uint64_t b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    WARPFUSE_WGMMA_64X64X16("f16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
+                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else {
+    WARPFUSE_WGMMA_64X64X16("bf16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
+                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+}
+#undef WARPFUSE_WGMMA_64X64X16
+
+/// Keeps what is computed of registers before an instruction before it, and what after behind it.
+template <int kRows>
+__device__ __forceinline__ void pin(float (&values)[kRows][4]) {
+#pragma unroll
+  for (auto& row : values) {
+    asm volatile("" : "+f"(row[0]), "+f"(row[1]), "+f"(row[2]), "+f"(row[3])::"memory");
+  }
+}
+template <int kRows>
+__device__ __forceinline__ void pin(unsigned (&words)[kRows][4]) {
+#pragma unroll
+  for (auto& row : words) {
+    asm volatile("" : "+r"(row[0]), "+r"(row[1]), "+r"(row[2]), "+r"(row[3])::"memory");
+  }
+}
+
+__device__ __forceinline__ void wgmma_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_end() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+#endif
+
+template <bool kTransposed>
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned shared) {
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared));
+  }
+}
+
+/// Products of heads of up to kHeadDim elements: by warpgroups on Hopper, by warps elsewhere.
+template <typename Element, int kDim>
+class PromptProducts {
+ public:
+  using T = Element;
+  static constexpr int kHeadDim = kDim;
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  static constexpr bool kAsync = true;
+#else
+  static constexpr bool kAsync = false;
+#endif
+  /// Queries that take part in a tile together.
+  static constexpr int kGroupQueries = 64;
+  static constexpr int kRowBytes = 128;     // from row to row of a panel
+  static constexpr int kQueryBytes = kDim;  // of shared memory, per thread
+
+  __device__ explicit PromptProducts(unsigned memory)
+      : queries_(memory + static_cast<int>(threadIdx.x) / 128 * (128 * kQueryBytes)) {}
+
+  /// Where chunk `chunk` of 16 bytes of a row lies in a tile: panels of 64 elements, swizzled.
+  __device__ static int offset(int row, int chunk) {
+    return chunk / 8 * (kTileSlots * 128) + row * 128 + (chunk % 8 ^ row % 8) * 16;
+  }
+
+  /// Starts copies of the warp's rows of queries, of which `count` exist.
+  __device__ void load(const T* query, int64_t stride, int count, int elements) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = query_row(i);
+#pragma unroll
+      for (int chunk = quad_rank(); chunk < kDim / 8; chunk += 4) {
+        copy_16_bytes_or_zeros(queries_ + offset(row % 64, chunk), query + row * stride + chunk * 8,
+                               row < count && chunk * 8 < elements);
+      }
+    }
+  }
+
+  /// Makes what this thread has written to shared memory visible to the products.
+  __device__ static void fence_shared() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+  }
+
+  __device__ void scores(float (&s)[kTileSlots / 8][4], unsigned keys) const {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    const uint64_t a = wgmma_operand(queries_), b = wgmma_operand(keys);
+    wgmma_begin();
+    wgmma_scores<T, false>(s, a, b);
+#pragma unroll
+    for (int step = 1; step < kDim / 16; ++step) {
+      const int to = (step / 4 * (kTileSlots * 128) + step % 4 * 32) / kOperandUnit;
+      wgmma_scores<T, true>(s, a + to, b + to);
+    }
+    wgmma_end();
+    wgmma_wait();
+    pin(s);
+#else
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < kTileSlots / 8; ++i) {
+#pragma unroll
+      for (float& score : s[i]) {
+        score = 0;
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+      unsigned a[4];
+      load_matrices<false>(
+          a, queries_ + offset(static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane % 16,
+                               2 * step + lane / 16));
+#pragma unroll
+      for (int pair = 0; pair < kTileSlots / 16; ++pair) {
+        unsigned b[4];
+        load_matrices<false>(
+            b, keys + offset(16 * pair + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+        mma_16x8x16(s[2 * pair], a[0], a[1], a[2], a[3], b[0], b[1], T());
+        mma_16x8x16(s[2 * pair + 1], a[0], a[1], a[2], a[3], b[2], b[3], T());
+      }
+    }
+#endif
+  }
+
+  /// o = o by + p values, for each row its factor. May go on until wait().
+  __device__ void add_values(float (&o)[kDim / 8][4], const float (&by)[2],
+                             const float (&p)[kTileSlots / 8][4], unsigned values) const {
+    if (__any_sync(~0u, by[0] != 1 || by[1] != 1)) {  // seldom, after the first tiles
+#pragma unroll
+      for (auto& columns : o) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          columns[i] *= by[i / 2];
+        }
+      }
+    }
+    unsigned a[kTileSlots / 16][4];
+#pragma unroll
+    for (int step = 0; step < kTileSlots / 16; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        a[step][i] = pack_word(&p[2 * step + i / 2][i % 2 * 2], T());
+      }
+    }
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    const uint64_t b = wgmma_operand(values);
+    pin(o);
+    pin(a);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kTileSlots / 16; ++step) {
+#pragma unroll
+      for (int panel = 0; panel < kDim / 64; ++panel) {
+        wgmma_values<T>(o + 8 * panel, a[step],
+                        b + (panel * (kTileSlots * 128) + step * (16 * 128)) / kOperandUnit);
+      }
+    }
+    wgmma_end();
+#else
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int step = 0; step < kTileSlots / 16; ++step) {
+#pragma unroll
+      for (int pair = 0; pair < kDim / 16; ++pair) {
+        unsigned b[4];
+        load_matrices<true>(b, values + offset(16 * step + lane % 16, 2 * pair + lane / 16));
+        mma_16x8x16(o[2 * pair], a[step][0], a[step][1], a[step][2], a[step][3], b[0], b[1], T());
+        mma_16x8x16(o[2 * pair + 1], a[step][0], a[step][1], a[step][2], a[step][3], b[2], b[3],
+                    T());
+      }
+    }
+#endif
+  }
+
+  __device__ static void wait(float (&o)[kDim / 8][4]) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    wgmma_wait();
+    pin(o);
+#endif
+  }
+
+  /// Stores row `i` of this lane's two, times `factor`.
+  __device__ static void store(const float (&o)[kDim / 8][4], int i, float factor, T* row,
+                               int elements, bool wanted) {
+    // Neighbouring lanes exchange pairs of two groups of 8 columns: each then stores 8 bytes.
+    const int lane = quad_rank();
+    const bool odd = lane % 2 != 0;
+#pragma unroll
+    for (int group = 0; group < kDim / 8; group += 2) {
+      const float values[] = {o[group][2 * i] * factor, o[group][2 * i + 1] * factor,
+                              o[group + 1][2 * i] * factor, o[group + 1][2 * i + 1] * factor};
+      const unsigned low = pack_word(values, T()), high = pack_word(values + 2, T());
+      const unsigned other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+      const int column = 8 * group + lane % 2 * 8 + lane / 2 * 4;
+      if (wanted && column < elements) {
+        *reinterpret_cast<uint2*>(row + column) =
+            odd ? make_uint2(other, high) : make_uint2(low, other);
+      }
+    }
+  }
+
+ private:
+  unsigned queries_;  // of this group, in shared memory
+};
+
+}  // namespace warpfuse::cuda
