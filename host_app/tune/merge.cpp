@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tune/compact.h"
+
 namespace warpfuse::host::tune {
 namespace {
 
@@ -97,26 +99,6 @@ std::vector<Range> between(std::set<int64_t> borders) {
   return ranges;
 }
 
-// Whether two neighbours run their rows alike; `border` is where each ends.
-bool alike(const Lines& one, const Lines& other, int64_t TuningEntry::* number, int64_t border_one,
-           int64_t border_other) {
-  return std::ranges::equal(one, other, [&](TuningEntry a, TuningEntry b) {
-    const bool ends = a.*number == border_one && b.*number == border_other;
-    if (ends) {
-      a.*number = b.*number;
-    }
-    return a == b;
-  });
-}
-
-bool is_win(TuningEntry line, const std::vector<Win>& wins) {
-  return std::ranges::any_of(wins, [&](const Win& win) {
-    line.packs = win.run.packs;
-    line.rows = win.run.rows;
-    return line == win.run;
-  });
-}
-
 // The lines of one direction and size of elements, of the tier column alone or of the others.
 Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, const Tuning& table,
              const RowLimits& limits) {
@@ -127,8 +109,6 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
     last = std::max(last, win.c.packs.up_to);
   }
   Lines lines;
-  Lines slab_before;
-  Range packs_before{0, 0};
   for (const Range& packs : between(borders)) {
     if (packs.above >= last) {
       break;  // the lines of `start` follow
@@ -139,33 +119,13 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
         of_slab.insert({win.c.rows.above, win.c.rows.up_to});
       }
     }
-    Lines slab;
-    Lines before;
-    Range rows_before{0, 0};
     for (const Range& rows : between(of_slab)) {
       Cell cell = make_cell(start, wins, packs, rows);
       if (!column) {
         cell.lines = reached(cell, table, limits);
       }
-      if (!before.empty() &&
-          alike(before, cell.lines, &TuningEntry::rows, rows_before.up_to, rows.up_to)) {
-        slab.resize(slab.size() - before.size());
-      }
-      slab.insert(slab.end(), cell.lines.begin(), cell.lines.end());
-      before = cell.lines;
-      rows_before = rows;
+      lines.insert(lines.end(), cell.lines.begin(), cell.lines.end());
     }
-    if (!slab_before.empty() &&
-        alike(slab_before, slab, &TuningEntry::packs, packs_before.up_to, packs.up_to)) {
-      lines.resize(lines.size() - slab_before.size());
-    }
-    lines.insert(lines.end(), slab.begin(), slab.end());
-    slab_before = slab;
-    packs_before = packs;
-  }
-  // What follows the last win is in `start` too.
-  while (!lines.empty() && !is_win(lines.back(), wins)) {
-    lines.pop_back();
   }
   lines.insert(lines.end(), start.begin(), start.end());
   return lines;
@@ -194,7 +154,7 @@ Tuning with_wins(const Tuning& start, const std::vector<Win>& wins, const RowLim
       }
     }
   }
-  return table;
+  return compacted(table);
 }
 
 }  // namespace warpfuse::host::tune

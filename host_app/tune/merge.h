@@ -14,7 +14,7 @@ struct Win {
 
 // The table that runs rows of the wins' classes so, and all others as `start` does. A line is for
 // all rows up to its packs and its number, so that the lines of `start` for shorter and fewer rows
-// come before a win's, cut to its borders; neighbours that run alike become one.
+// come before a win's, cut to its borders; lines that change nothing are left out.
 Tuning with_wins(const Tuning& start, const std::vector<Win>& wins, const RowLimits& limits);
 
 }  // namespace warpfuse::host::tune
