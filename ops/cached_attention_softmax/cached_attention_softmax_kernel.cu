@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kAttendWarps * 32)
   constexpr int kWarpSlots = 32 / kLanes;
   constexpr int kLog2WarpSlots = kLanes == 32 ? 0 : kLanes == 16 ? 1 : 2;
   __shared__ AttendedPartial partials[kAttendWarps];
-  __shared__ AttendedPartial of_blocks[kMaxBlocks];  // of the cluster, in its first block
+  // Of the cluster, in its first block.
+  [[maybe_unused]] __shared__ AttendedPartial of_blocks[kMaxBlocks];
   if (continues_chain) {
     launch_dependents();
   }
