@@ -192,6 +192,10 @@ class Runtime : public CudaRuntime {
     C10_CUDA_CHECK(launch_advance_kernel(state, tokens, c10::cuda::getCurrentCUDAStream()));
   }
 
+  void launch_begin(const StepState& state, const FirstTokens& first) override {
+    C10_CUDA_CHECK(launch_begin_kernel(state, first, c10::cuda::getCurrentCUDAStream()));
+  }
+
   void start_profiler() override { C10_CUDA_CHECK(cudaProfilerStart()); }
   void stop_profiler() override { C10_CUDA_CHECK(cudaProfilerStop()); }
 

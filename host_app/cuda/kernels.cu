@@ -28,16 +28,30 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // One block, so that its barrier stands between the tokens and their publication.
-__global__ void __launch_bounds__(kThreads) advance_kernel(StepState state, const int64_t* tokens) {
-  const int64_t step = *state.count;
-  for (int64_t row = threadIdx.x; row < state.rows; row += blockDim.x) {
-    advance_row(state, step, row, tokens[row]);
-  }
+__device__ void publish(const StepState& state, int64_t step) {
   __threadfence_system();
   __syncthreads();
   if (threadIdx.x == 0) {
     *state.count = step + 1;
     *static_cast<volatile int64_t*>(state.published) = step + 1;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) advance_kernel(StepState state, const int64_t* tokens) {
+  const int64_t step = *state.count;
+  for (int64_t row = threadIdx.x; row < state.rows; row += blockDim.x) {
+    advance_row(state, step, row, tokens[row]);
+  }
+  publish(state, step);
+}
+
+__global__ void __launch_bounds__(kThreads) begin_kernel(StepState state, FirstTokens first) {
+  const int64_t step = *state.count;
+  for (int64_t i = threadIdx.x; i < first.count; i += blockDim.x) {
+    begin_row(state, step, first, i);
+  }
+  if (first.published) {
+    publish(state, step);
   }
 }
 
@@ -51,6 +65,12 @@ cudaError_t launch_empty_kernel(cudaStream_t stream) {
 cudaError_t launch_advance_kernel(const StepState& state, const int64_t* tokens,
                                   cudaStream_t stream) {
   advance_kernel<<<1, kThreads, 0, stream>>>(state, tokens);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_begin_kernel(const StepState& state, const FirstTokens& first,
+                                cudaStream_t stream) {
+  begin_kernel<<<1, kThreads, 0, stream>>>(state, first);
   return cudaGetLastError();
 }
 

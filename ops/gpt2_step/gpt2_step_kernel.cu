@@ -18,7 +18,7 @@ namespace {
 using namespace cuda;
 
 using Ranked = unsigned long long;
-constexpr Ranked kAbsentRanked = ~Ranked{0};  // no output ranks so high
+[[maybe_unused]] constexpr Ranked kAbsentRanked = ~Ranked{0};  // no output ranks so high
 constexpr size_t kStageBytes = size_t{WeightRing::kStages} * WeightRing::kStageBytes;
 
 size_t dynamic_bytes(const Gpt2StepArguments& a) {

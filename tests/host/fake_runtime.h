@@ -35,6 +35,12 @@ class FakeRuntime : public warpfuse::host::CudaRuntime {
       warpfuse::host::advance(state, tokens, state.rows);
     }
   }
+  void launch_begin(const warpfuse::host::StepState& state,
+                    const warpfuse::host::FirstTokens& first) override {
+    if (publishes) {
+      warpfuse::host::begin(state, first);
+    }
+  }
   void start_profiler() override {}
   void stop_profiler() override {}
 

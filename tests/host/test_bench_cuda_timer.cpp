@@ -72,6 +72,10 @@ class TimedRuntime : public CudaRuntime {
   void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
     warpfuse::host::advance(state, tokens, state.rows);
   }
+  void launch_begin(const warpfuse::host::StepState& state,
+                    const warpfuse::host::FirstTokens& first) override {
+    warpfuse::host::begin(state, first);
+  }
   void start_profiler() override {}
   void stop_profiler() override {}
 

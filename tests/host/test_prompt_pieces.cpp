@@ -282,3 +282,18 @@ TEST_CASE("a NaN does not outlive its sequence in the caches", "[decode]") {
     CHECK(client.said[1] == expected(next, 30));
   });
 }
+
+TEST_CASE("a sequence that gave NaN leaves a prompt that is half in alone", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
+    Client client(loop);
+    const Ids poisoned = prompt_of(4), entering = prompt_of(290);
+    loop.enter({.name = 0, .ids = poisoned, .tokens = 30});
+    client.take();
+    loop.enter({.name = 1, .ids = entering, .tokens = 5});
+    client.take();
+    loop.stop_poisoned(0);
+    client.take_all(2);
+    CHECK(client.said[1] == expected(entering, 5));
+  });
+}

@@ -27,6 +27,7 @@ struct CudaDevice {
 };
 
 struct StepState;
+struct FirstTokens;
 
 // Captured work; each replay uses the same addresses.
 class CudaGraph {
@@ -76,8 +77,10 @@ class CudaRuntime {
   // multiples of 16).
   virtual void launch_empty_kernel() = 0;
   virtual void launch_copy(void* to, const void* from, int64_t bytes) = 0;
-  // advance() of step_state.h as a kernel; `state.published` is host memory that the GPU can reach.
+  // advance() and begin() of step_state.h as kernels; `state.published` is host memory that the GPU
+  // can reach.
   virtual void launch_advance(const StepState& state, const int64_t* tokens) = 0;
+  virtual void launch_begin(const StepState& state, const FirstTokens& first) = 0;
 
   // Marks the region for `ncu --profile-from-start off`.
   virtual void start_profiler() = 0;

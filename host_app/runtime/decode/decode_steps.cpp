@@ -63,6 +63,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
   cache_ = model.make_cache(options.rows, model.spec().context);
   scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
                       at::TensorOptions(at::kFloat).device(model.device()));
+  no_draws_ = at::zeros({1}, at::TensorOptions(at::kLong).device(model.device()));
   rules_.resize(options.rows);
   if (options.mixed) {
     pieces_ = std::make_unique<PromptPieces>(model, graphs_, /*with_graphs=*/runtime != nullptr);
@@ -108,7 +109,8 @@ at::Tensor DecodeSteps::prefill(int64_t row, const std::vector<Sequence>& sequen
 }
 
 at::Tensor DecodeSteps::activate(const std::vector<int64_t>& rows,
-                                 const std::vector<Sequence>& sequences, const at::Tensor& logits) {
+                                 const std::vector<Sequence>& sequences, const at::Tensor& logits,
+                                 bool publish) {
   std::vector<std::optional<DrawRules>> rules;
   std::vector<int64_t> staged = rows;  // then positions, then names
   for (const Sequence& sequence : sequences) {
@@ -124,15 +126,20 @@ at::Tensor DecodeSteps::activate(const std::vector<int64_t>& rows,
     idle_.erase(rows[i]);
   }
   const auto count = static_cast<int64_t>(rows.size());
-  const at::Tensor columns = to_device(staged, model_.device()).view({3, count});
-  const at::Tensor names = columns[2];
+  const at::Tensor columns = to_device(staged, model_.device());
+  const auto* data = columns.const_data_ptr<int64_t>();
   const RowDraws how(rules, model_.device());
-  const at::Tensor tokens = how.tokens(logits, at::zeros({1}, names.options()), names);
-  memory_.activate(columns[0], tokens, columns[1], names);
+  const at::Tensor tokens = how.tokens(logits, no_draws_, columns.narrow(0, 2 * count, count));
+  memory_.begin({.count = count,
+                 .rows = data,
+                 .positions = data + count,
+                 .names = data + 2 * count,
+                 .tokens = tokens.const_data_ptr<int64_t>(),
+                 .published = publish});
   if (how.scored()) {
     const at::Tensor scores = at::zeros({count, scores_.size(1)}, scores_.options());
     how.score(logits, tokens, options_.top_logprobs.value_or(0), scores);
-    scores_.index_copy_(0, columns[0], scores);
+    scores_.index_copy_(0, columns.narrow(0, 0, count), scores);
   }
   return tokens;
 }
@@ -141,7 +148,8 @@ std::vector<Choice> DecodeSteps::start(int64_t row, const std::vector<Sequence>&
   const c10::InferenceMode inference;
   std::vector<int64_t> rows(sequences.size());
   std::iota(rows.begin(), rows.end(), row);
-  const at::Tensor tokens = activate(rows, sequences, prefill(row, sequences)).to(at::kCPU);
+  const at::Tensor tokens =
+      activate(rows, sequences, prefill(row, sequences), /*publish=*/false).to(at::kCPU);
   const auto* first = tokens.const_data_ptr<int64_t>();
   const std::vector<int64_t> ids(first, first + tokens.numel());
   return draws().scored() ? read_choices(scores_.narrow(0, row, tokens.numel()), ids)
@@ -163,9 +171,10 @@ std::vector<PromptPieces::Prompt> DecodeSteps::launch_piece() {
       sequences.push_back(prompt.sequence);
       unread.scored = unread.scored || prompt.sequence.draw.scored;
     }
-    activate(rows, sequences, done.logits);
+    activate(rows, sequences, done.logits, /*publish=*/true);
+  } else {
+    memory_.begin({.published = true});
   }
-  memory_.publish_first_tokens();
   memory_.count_launch();
   unread_.push_back(std::move(unread));
   return std::move(done.prompts);

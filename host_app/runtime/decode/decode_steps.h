@@ -88,9 +88,9 @@ class DecodeSteps {
   };
 
   at::Tensor prefill(int64_t row, const std::vector<Sequence>& sequences) const;
-  // Draws first tokens, and activates the rows.
+  // Draws first tokens, activates the rows, and publishes the tokens as those of a step.
   at::Tensor activate(const std::vector<int64_t>& rows, const std::vector<Sequence>& sequences,
-                      const at::Tensor& logits);
+                      const at::Tensor& logits, bool publish);
   void apply_idle();
   const RowDraws& draws();
   // A step of rows that are drawn alike, as a whole and without its end; a step up to its logits.
@@ -108,8 +108,9 @@ class DecodeSteps {
   std::unique_ptr<PromptPieces> pieces_;  // where sequences are mixed
   Cache cache_;
   StepMemory memory_;
-  at::Tensor logits_;  // [B, V], of the last step that was run to its logits
-  at::Tensor scores_;  // f32[B, columns], of the last step, and of the last piece
+  at::Tensor logits_;    // [B, V], of the last step that was run to its logits
+  at::Tensor no_draws_;  // i64[1], zero
+  at::Tensor scores_;    // f32[B, columns], of the last step, and of the last piece
   std::vector<std::optional<DrawRules>> rules_;  // by row, of those in use
   std::optional<RowDraws> row_draws_;            // of these, once needed
   RowDraws greedy_;

@@ -33,7 +33,7 @@ PromptPieces::PromptPieces(const LanguageModel& model, GraphCache& graphs, bool 
   several_ =
       model.make_cache(with_graphs ? kMaxPromptsTogether : 1, std::min(kPieceTokens, context));
   const at::TensorOptions integers = at::TensorOptions(at::kLong).device(model.device());
-  input_ = at::zeros({3 * kMaxTokensTogether + kMaxPromptsTogether}, integers);
+  input_ = at::zeros({3 * kMaxTokensTogether + 2 * kMaxPromptsTogether}, integers);
   prompt_scores_ = at::zeros({context}, integers.dtype(at::kFloat));
 }
 
@@ -45,11 +45,6 @@ int64_t PromptPieces::cache_bytes(const LanguageModel& model) {
 
 void PromptPieces::remove(int64_t sequence) {
   std::erase_if(waiting_, [=](const Prompt& each) { return each.sequence.name == sequence; });
-}
-
-void PromptPieces::clear() {
-  one_.entries.zero_();
-  several_.entries.zero_();
 }
 
 int64_t PromptPieces::padded(int64_t tokens) const {
@@ -99,7 +94,7 @@ PromptPieces::Shape PromptPieces::fill_input(size_t prompts) {
     shape.prompts = count <= kFewPrompts ? kFewPrompts : most_prompts(tokens);
   }
   const auto size = static_cast<size_t>(shape.prompts * tokens);
-  std::vector<int64_t> input(3 * size + static_cast<size_t>(shape.prompts));
+  std::vector<int64_t> input(3 * size + 2 * static_cast<size_t>(shape.prompts));
   int64_t end = tokens;
   for (size_t i = 0; i < static_cast<size_t>(shape.prompts); ++i) {
     int64_t* ids = input.data() + i * static_cast<size_t>(tokens);
@@ -118,6 +113,7 @@ PromptPieces::Shape PromptPieces::fill_input(size_t prompts) {
       std::ranges::copy(prompt.sequence.ids.subspan(begin + 1, std::min(taken, length - 1) - begin),
                         targets);
       input[3 * size + i] = taken - begin - 1;
+      input[3 * size + static_cast<size_t>(shape.prompts) + i] = prompt.row;
       prompt.taken = taken;
     }
     for (int64_t t = 0; t < tokens; ++t) {
@@ -164,6 +160,11 @@ GraphCache::Work PromptPieces::work_of(const Shape& shape) {
 }
 
 PromptPieces::Done PromptPieces::next(const Cache& cache) {
+  if (may_hold_nan_ && waiting_.front().taken == 0) {
+    one_.entries.zero_();
+    several_.entries.zero_();
+    may_hold_nan_ = false;
+  }
   const size_t count = together();
   const Shape shape = fill_input(count);
   graphs_.run(work_of(shape));
@@ -178,15 +179,19 @@ PromptPieces::Done PromptPieces::next(const Cache& cache) {
         {length - 1}, at::TensorOptions(at::kFloat).pinned_memory(model_.device().is_cuda()));
     done.prompt_scores.copy_(prompt_scores_.narrow(0, 0, length - 1), /*non_blocking=*/true);
   }
-  done.logits = logits_.narrow(0, 0, static_cast<int64_t>(count));
-  for (size_t i = 0; i < count; ++i) {
-    const Prompt& prompt = done.prompts.emplace_back(waiting_.front());
-    waiting_.pop_front();
-    const auto tokens = static_cast<int64_t>(prompt.sequence.ids.size());
-    cache.rows(prompt.row, 1)
-        .slots(tokens)
-        .entries.copy_(own_cache(shape).rows(static_cast<int64_t>(i), 1).slots(tokens).entries);
+  const auto prompts = static_cast<int64_t>(count);
+  done.logits = logits_.narrow(0, 0, prompts);
+  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
+  done.prompts.assign(waiting_.begin(), end);
+  waiting_.erase(waiting_.begin(), end);
+  int64_t longest = 0;
+  for (const Prompt& prompt : done.prompts) {
+    longest = std::max(longest, static_cast<int64_t>(prompt.sequence.ids.size()));
   }
+  const at::Tensor rows =
+      input_.narrow(0, 3 * shape.prompts * shape.tokens + shape.prompts, prompts);
+  cache.slots(longest).entries.index_copy_(
+      2, rows, own_cache(shape).rows(0, prompts).slots(longest).entries);
   return done;
 }
 

@@ -52,8 +52,8 @@ class PromptPieces {
   Done next(const Cache& cache);
   // Captures all graphs. No prompt is on its way in.
   void prepare();
-  // Forgets what prompts have left behind.
-  void clear();
+  // Forgets what prompts have left behind, before the next one.
+  void clear() { may_hold_nan_ = true; }
 
  private:
   // What a graph is captured for.
@@ -75,11 +75,13 @@ class PromptPieces {
   LanguageModel model_;
   GraphCache& graphs_;
   bool with_graphs_;
-  Cache one_;         // of one prompt, which may be long
-  Cache several_;     // of short ones
-  at::Tensor input_;  // i64: ids, positions and targets of all tokens, then the last tokens' places
-  at::Tensor logits_;         // [B, V], of the last piece
-  at::Tensor prompt_scores_;  // f32[context], of the prompt that is on its way in
+  Cache one_;      // of one prompt, which may be long
+  Cache several_;  // of short ones
+  at::Tensor
+      input_;  // i64: ids, positions and targets of all tokens, the last tokens' places, rows
+  at::Tensor logits_;          // [B, V], of the last piece
+  at::Tensor prompt_scores_;   // f32[context], of the prompt that is on its way in
+  bool may_hold_nan_ = false;  // the keys and values
   std::deque<Prompt> waiting_;
 };
 

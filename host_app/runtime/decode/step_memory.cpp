@@ -1,7 +1,5 @@
 #include "runtime/decode/step_memory.h"
 
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
@@ -25,7 +23,6 @@ StepMemory::StepMemory(int64_t rows, c10::Device device, CudaRuntime* runtime) :
   const at::TensorOptions integers = at::TensorOptions(at::kLong).device(device);
   const at::TensorOptions shared = at::TensorOptions(at::kLong).pinned_memory(device.is_cuda());
   columns_ = at::zeros({5, rows}, integers);
-  firsts_ = at::zeros({rows}, integers);
   count_ = at::zeros({1}, integers);
   ring_ = at::zeros({kRingSteps, rows}, shared);
   published_ = at::zeros({1}, shared);
@@ -34,17 +31,19 @@ StepMemory::StepMemory(int64_t rows, c10::Device device, CudaRuntime* runtime) :
             .ids = data(columns_[0]),
             .positions = data(columns_[1]),
             .draws = data(columns_[2]),
+            .names = data(columns_[3]),
             .active = data(columns_[4]),
             .count = data(count_),
             .ring = data(ring_),
             .published = data(published_)};
 }
 
-void StepMemory::activate(const at::Tensor& rows, const at::Tensor& tokens,
-                          const at::Tensor& positions, const at::Tensor& names) {
-  const at::Tensor ones = at::ones_like(names);  // a draw so far; active
-  columns_.index_copy_(1, rows, at::stack({tokens.clamp_min(0), positions, ones, names, ones}));
-  firsts_.index_copy_(0, rows, tokens);
+void StepMemory::begin(const FirstTokens& first) {
+  if (runtime_ != nullptr) {
+    runtime_->launch_begin(state_, first);
+  } else {
+    host::begin(state_, first);
+  }
 }
 
 void StepMemory::advance_by(const at::Tensor& tokens) {
@@ -54,13 +53,6 @@ void StepMemory::advance_by(const at::Tensor& tokens) {
   } else {
     advance(state_, sampled, tokens.size(0));
   }
-}
-
-// As advance_row() and what follows it do of a step.
-void StepMemory::publish_first_tokens() {
-  ring_.select(0, launched_ % kRingSteps).copy_(firsts_, /*non_blocking=*/true);
-  count_.add_(1);
-  published_.copy_(count_, /*non_blocking=*/true);
 }
 
 // Sleeps until the token may be there, then polls: a poll costs the host as much as launching a

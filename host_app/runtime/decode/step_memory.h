@@ -23,15 +23,11 @@ class StepMemory {
   at::Tensor draws(int64_t rows) const { return columns_[2].narrow(0, 0, rows); }
   at::Tensor names(int64_t rows) const { return columns_[3].narrow(0, 0, rows); }
 
-  // Activates rows i64[N], each with its first token, the position of that, and its name.
-  void activate(const at::Tensor& rows, const at::Tensor& tokens, const at::Tensor& positions,
-                const at::Tensor& names);
+  void begin(const FirstTokens& first);
   void deactivate(const at::Tensor& rows) { columns_.index_fill_(1, rows, 0); }
 
   // Takes the tokens of the first rows, and publishes them.
   void advance_by(const at::Tensor& tokens);
-  // Publishes the first tokens of the rows that were activated last.
-  void publish_first_tokens();
   // The host has launched what publishes; a replay of a graph does so too.
   void count_launch() { ++launched_; }
   // Waits for the oldest unread step, and returns its tokens by row.
@@ -42,7 +38,6 @@ class StepMemory {
 
   CudaRuntime* runtime_;
   at::Tensor columns_;    // i64[5, B]: ids, positions, draws, names, active
-  at::Tensor firsts_;     // i64[B], first tokens
   at::Tensor count_;      // i64[1]
   at::Tensor ring_;       // i64[kRingSteps, B], memory of the host
   at::Tensor published_;  // i64[1], memory of the host
