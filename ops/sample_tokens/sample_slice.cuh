@@ -5,10 +5,11 @@
 
 namespace warpfuse::cuda {
 
-/// A warp's part of a row: neighbouring tokens, so that warps in order have tokens in order. It is
-/// read in aligned packs of 16 bytes; the row's first and last pack may reach beyond the row and
+/// A warp's part of a row: neighbouring tokens, so that warps in order have tokens in order, or
+/// with kSpread 512 bytes in turn with the other parts, so that large neighbours are shared out. It
+/// is read in aligned packs of 16 bytes; the row's first and last pack may reach beyond the row and
 /// have -inf there. Each pass reads the part again, after the first pass from the L1 cache.
-template <typename Format>
+template <typename Format, bool kSpread = false>
 class WarpSlice {
  public:
   using Bits = typename Format::Bits;
@@ -33,8 +34,9 @@ class WarpSlice {
     head_ = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Bits) % kPack);
     const int packs = (head_ + columns + kPack - 1) / kPack;
     const int share = (packs + parts - 1) / parts;
-    begin_ = min(packs, part * share);
-    end_ = min(packs, begin_ + share);
+    begin_ = kSpread ? part * 32 : min(packs, part * share);
+    end_ = kSpread ? packs : min(packs, begin_ + share);
+    step_ = kSpread ? parts * 32 : 32;
   }
 
   /// Calls visit(pack) for each pack, in one lane, in any order. kPrefetch: loads the next pack
@@ -45,10 +47,11 @@ class WarpSlice {
     if (kPrefetch && begin_ + lane() < end_) {
       next = load(begin_ + lane());
     }
-    for (int at = begin_ + lane(); at < end_; at += 32) {
+    const int step = kSpread ? step_ : 32;
+    for (int at = begin_ + lane(); at < end_; at += step) {
       const Pack pack = kPrefetch ? next : load(at);
-      if (kPrefetch && at + 32 < end_) {
-        next = load(at + 32);
+      if (kPrefetch && at + step < end_) {
+        next = load(at + step);
       }
       visit(pack);
     }
@@ -58,6 +61,7 @@ class WarpSlice {
   /// a pack get one of -inf.
   template <typename Visit>
   __device__ __forceinline__ void each_in_order(const Visit& visit) const {
+    static_assert(!kSpread);
     for (int at = begin_; at < end_; at += 32) {
       if (visit(at + lane() < end_ ? load(at + lane()) : edge_pack(row_, 0, 0))) {
         return;
@@ -93,7 +97,7 @@ class WarpSlice {
   const Bits* row_;
   int columns_;
   int head_;  // elements from the first pack's start to the row's
-  int begin_, end_;
+  int begin_, end_, step_;
 };
 
 }  // namespace warpfuse::cuda

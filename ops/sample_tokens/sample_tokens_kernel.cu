@@ -5,6 +5,7 @@
 #include "sample_tokens/sample_group.cuh"
 #include "sample_tokens/sample_slice.cuh"
 #include "sample_tokens/sample_tokens.h"
+#include "sample_tokens/sample_top.cuh"
 
 namespace warpfuse {
 namespace {
@@ -19,9 +20,12 @@ class RowSampler {
  public:
   using Key = typename Format::Key;
 
-  struct Memory {
-    DigitFinder digits;
-    PartTable parts;
+  union Memory {
+    struct {
+      DigitFinder digits;
+      PartTable parts;
+    } search;
+    typename TopSampler<Format>::Memory top;
   };
 
   __device__ RowSampler(const SampleTokensArguments& arguments, BlockGroup& group, Memory& memory)
@@ -42,8 +46,15 @@ class RowSampler {
 
   __device__ void sample() {
     const SampleRule& rule = arguments_.rule;
-    memory_.digits.clear();
     const uint64_t bits = random_bits(arguments_, row_);  // loads before the first barrier
+    if (rule.top_k > 0 && rule.top_k <= kTopMost) {
+      TopSampler<Format> top(arguments_, group_, memory_.top);
+      if (top.sample(bits, [&](int token) { write(token); })) {
+        return;
+      }
+      __syncthreads();  // memory_.top was read
+    }
+    memory_.search.digits.clear();
     Extremes<Format> ends = extremes();
     if (!is_drawable(ends)) {
       if (group_.rank() == 0) {
@@ -101,7 +112,7 @@ class RowSampler {
                                const Target& target) {
     uint64_t wanted = 0;
     for (bool first = true; !search.done(); first = false) {
-      Histogram& histogram = memory_.digits.histogram(turn_);
+      Histogram& histogram = memory_.search.digits.histogram(turn_);
       slice_.template each<false>([&](const Pack& pack) {
         unsigned digits[kPack];
         bool any = false;
@@ -128,7 +139,7 @@ class RowSampler {
           }
         }
       });
-      memory_.digits.find(group_, turn_, first, target, wanted, search);
+      memory_.search.digits.find(group_, turn_, first, target, wanted, search);
       ++turn_;
     }
     return wanted;
@@ -155,11 +166,11 @@ class RowSampler {
         }
       }
     });
-    const PartSums total = memory_.parts.reduce(group_, sums);
+    const PartSums total = memory_.search.parts.reduce(group_, sums);
     const uint64_t tie_mass = kept.ties > 0 ? mass(kept.tie) : 0;
     const Draw draw(bits, total.mass, tie_mass >= min_mass ? kept.ties : 0, tie_mass);
     uint64_t position = draw.position;
-    if (memory_.parts.enter(group_, draw.is_tie, position)) {
+    if (memory_.search.parts.enter(group_, draw.is_tie, position)) {
       write_token_at(position, [&](Key key) {
         return draw.is_tie ? static_cast<uint64_t>(key == kept.tie) : kept_mass(key);
       });
@@ -207,8 +218,8 @@ template <typename Format, bool kGreedy>
 __global__ void __launch_bounds__(kSampleThreads, kSampleMinBlocks)
     sample_tokens_kernel(const __grid_constant__ SampleTokensArguments arguments, int blocks) {
   __shared__ typename RowSampler<Format>::Memory memory;
-  wait_for_previous_kernel();
   BlockGroup group(blocks);
+  wait_for_previous_kernel();
   RowSampler<Format> sampler(arguments, group, memory);
   if constexpr (kGreedy) {
     sampler.greedy();

@@ -21,7 +21,10 @@ const std::vector<SampleArguments> kRules = {
     {.seed = 2, .temperature = 0.9, .top_k = 50},
     {.seed = 3, .temperature = 0.8, .top_p = 0.95},
     {.seed = 4, .min_p = 0.03},
-    {.seed = 5, .temperature = 1.3, .top_k = 300, .top_p = 0.9, .min_p = 0.01}};
+    {.seed = 5, .temperature = 1.3, .top_k = 300, .top_p = 0.9, .min_p = 0.01},
+    {.seed = 6, .temperature = 0.8, .top_k = 50, .top_p = 0.95},
+    {.seed = 7, .temperature = 2.0, .top_k = 128, .top_p = 0.8, .min_p = 0.02},
+    {.seed = 8, .top_k = 1}};
 
 /// Steps of a call on `logits` in which every row has another one.
 at::Tensor steps_of(const at::Tensor& logits) {
@@ -68,6 +71,50 @@ WARPFUSE_GPU_TEST("every size of cluster gives the same tokens", "[sampling][lau
           INFO(describe(x) << ", " << describe(arguments) << ", clusters of " << blocks);
           CHECK(differing_tokens(x, arguments) == "");
         }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("as many candidates for a small top_k as there is room for, and more",
+                  "[sampling][launches][portable]") {
+  // The largest logits of a row: `ties` equal ones, all over the row or side by side, and above
+  // them 20 others.
+  constexpr int64_t kColumns = 50'257;
+  const std::vector<SampleArguments> rules = {
+      {.seed = 1, .top_k = 50},
+      {.seed = 2, .temperature = 3.0, .top_k = 40, .top_p = 0.7},
+      {.seed = 3, .top_k = 20, .top_p = 0.95},
+      {.seed = 4, .temperature = 2.0, .top_k = 128, .top_p = 0.99, .min_p = 0.01}};
+  for (const at::ScalarType dtype : kDtypes) {
+    at::Tensor x = random_tensor({18, kColumns}, dtype, at::kCPU).clamp_max_(2);
+    int64_t row = 0;
+    for (const int64_t ties : {0, 10, 60, 64, 65, 235, 236, 237, 1100}) {
+      for (const int64_t step : {1, 43}) {
+        x[row].slice(0, 300, 300 + ties * step, step).fill_(3);
+        x[row++].slice(0, 20'000, 20'020).copy_(at::linspace(3.5, 5.5, 20));
+      }
+    }
+    x = x.to(device);
+    for (const int64_t blocks : {1, 2, 4, 8, 16}) {
+      const TuningInUse limited(tuning_from(c10::str("cluster_blocks=", blocks)));
+      for (const SampleArguments& arguments : rules) {
+        INFO(describe(x) << ", " << describe(arguments) << ", clusters of " << blocks);
+        // Few rows at a time, for the largest clusters.
+        for (int64_t first = 0; first < x.size(0); first += 6) {
+          CHECK(differing_tokens(x.narrow(0, first, 6), arguments) == "");
+        }
+        CHECK(differing_tokens(std::get<0>(x.narrow(0, 2, 4).sort(1)), arguments) == "");
+      }
+    }
+    for (const double value : {kNaN, -kInf, kInf}) {
+      const at::Tensor odd = x.narrow(0, 2, 4).clone();
+      odd[1][kColumns - 1].fill_(value);
+      odd[2].fill_(value);
+      odd[3].slice(0, 30, kColumns).fill_(value);
+      for (const SampleArguments& arguments : rules) {
+        INFO(describe(x) << ", " << describe(arguments) << ", " << value);
+        CHECK(differing_tokens(odd, arguments) == "");
       }
     }
   }
