@@ -47,7 +47,7 @@ class RowSampler {
   __device__ void sample() {
     const SampleRule& rule = arguments_.rule;
     const uint64_t bits = random_bits(arguments_, row_);  // loads before the first barrier
-    if (rule.top_k > 0 && rule.top_k <= kTopMost) {
+    if (has_small_top_k(rule)) {
       TopSampler<Format> top(arguments_, group_, memory_.top);
       if (top.sample(bits, [&](int token) { write(token); })) {
         return;
@@ -246,10 +246,11 @@ template <typename Format, bool kGreedy>
 cudaError_t launch(const SampleTokensArguments& arguments, cudaStream_t stream) {
   const auto kernel = sample_tokens_kernel<Format, kGreedy>;
   LaunchShape shape{Tier::block, 0, arguments.rows, kSampleThreads};
-  // Greedy rows only wait for memory: a second block per multiprocessor gains less than a cluster
-  // costs.
-  const int64_t active =
-      kGreedy ? device_limits().rows.multiprocessors : max_active_clusters(kernel, shape);
+  // A second block per multiprocessor pays where all passes compute. Greedy rows and those with a
+  // small top_k mostly wait: it gains less than larger clusters cost.
+  const int64_t active = kGreedy || has_small_top_k(arguments.rule)
+                             ? device_limits().rows.multiprocessors
+                             : max_active_clusters(kernel, shape);
   shape.cluster =
       blocks_per_row(arguments.rows, arguments.columns / WarpSlice<Format>::kPack, active);
   shape.tier = shape.cluster > 1 ? Tier::cluster : Tier::block;

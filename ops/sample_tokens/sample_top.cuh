@@ -12,6 +12,10 @@ inline constexpr int kTopMost = 128;        // top_k
 inline constexpr int kTopCandidates = 256;  // of a row
 inline constexpr int kTopSlots = 1024;      // for the candidates of all blocks, shared out evenly
 
+__host__ __device__ inline bool has_small_top_k(const SampleRule& rule) {
+  return rule.top_k > 0 && rule.top_k <= kTopMost;
+}
+
 template <typename Format>
 class TopSampler {
  public:

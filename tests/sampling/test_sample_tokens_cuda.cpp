@@ -122,17 +122,24 @@ WARPFUSE_GPU_TEST("as many candidates for a small top_k as there is room for, an
 
 WARPFUSE_GPU_TEST("few long rows are clusters', many are blocks'",
                   "[sampling][launches][portable]") {
-  const auto tier = [&](int64_t rows, const SampleArguments& arguments) -> std::string {
+  const auto launch = [&](int64_t rows, const SampleArguments& arguments) -> nlohmann::json {
     const at::Tensor x = at::zeros({rows, 50'257}, at::TensorOptions(device).dtype(at::kHalf));
     const auto launches = launches_during([&] { sample(x, steps_of(x), arguments); });
     // The steps are launches too, but of ATen's kernels, which are not in the log.
     REQUIRE(launches.size() == 1);
-    return launches[0]["tier"];
+    return launches[0];
   };
   for (const SampleArguments& arguments : kRules) {
-    CHECK(tier(2000, arguments) == "block");
+    INFO(describe(arguments));
+    CHECK(launch(2000, arguments)["tier"] == "block");
     if (row_limits().cluster_blocks > 1) {
-      CHECK(tier(1, arguments) == "cluster");
+      CHECK(launch(1, arguments)["tier"] == "cluster");
+    }
+    if (arguments.temperature == 0 || (arguments.top_k > 0 && arguments.top_k <= 128)) {
+      for (const int64_t rows : {4, 32, 128}) {
+        const auto blocks = launch(rows, arguments)["cluster"].get<int64_t>();
+        CHECK((blocks == 1 || blocks * rows <= row_limits().multiprocessors));
+      }
     }
   }
 }
