@@ -4,13 +4,13 @@
 # random weights, in float16 on a GPU, else in float32. Writes docs/benchmarks/<gpu>-serve.json or cpu-serve.json, and
 # from it the tables and the plot. The load is wrk's (Debian's package, or WRK=path), on other cores than the server's
 # where there are four or more.
-#   --variant NAME  of the bundle (fused)
+#   --variant NAME  of the bundle (steps)
 #   --json-only     measure, and leave tables and plot alone
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"
 leave_out_kernels_without_gpu
-JSON_ONLY="" VARIANT=fused
+JSON_ONLY="" VARIANT=steps
 options=()
 set -- "${REST[@]}"
 while [ $# -gt 0 ]; do
