@@ -76,9 +76,16 @@ struct KernelSet {
   LanePacks span_warp;       // tier span, one warp per row
   LanePacks span_block;      // tier span, one block per row
   LanePacks block;           // tiers block and cluster, one row per block or cluster
-  LanePacks persistent;      // tiers block and cluster, double-buffered; 0: rows in shared memory
+  LanePacks persistent;      // tiers block and cluster, double-buffered
+  bool shared = false;       // tiers block and cluster, rows in shared memory: 0 packs a lane
   bool cooperative = false;  // tier stream, all blocks resident
   bool chunk = false;        // tier chunk
+
+  /// Packs per lane of the tiers block and cluster.
+  constexpr LanePacks block_packs(bool ahead) const {
+    const LanePacks packs = ahead ? persistent : block;
+    return shared ? packs | LanePacks{0} : packs;
+  }
 };
 
 /// float64 has one kernel per tier. Attention's rows need no persistent kernels: up to 512K keys
@@ -109,8 +116,10 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     }
     return set;
   }
-  set.block = {1, 2, 4};
-  set.persistent = forward && kind.element_bytes == 4 ? LanePacks{0, 8} : LanePacks{0, 4, 8};
+  const bool wide = forward && kind.element_bytes == 4;
+  set.block = wide && kind.plain ? LanePacks{1, 2, 4, 8} : LanePacks{1, 2, 4};
+  set.persistent = wide ? LanePacks{8} : LanePacks{4, 8};
+  set.shared = true;
   set.cooperative = kind.plain;
   return set;
 }

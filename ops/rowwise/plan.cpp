@@ -72,14 +72,14 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
     case Tier::block:
     case Tier::cluster: {
       if (plan->blocks > limits.cluster_blocks ||
-          !(entry.ahead ? kernels.persistent : kernels.block).contains(entry.lane_packs)) {
+          !kernels.block_packs(entry.ahead).contains(entry.lane_packs)) {
         return false;
       }
       const int64_t threads = int64_t{entry.threads} * plan->blocks;
       if (entry.lane_packs > 0 && shape.packs > threads * entry.lane_packs) {
         return false;
       }
-      if (entry.ahead) {
+      if (entry.ahead || entry.lane_packs == 0) {
         const int64_t slots =
             entry.lane_packs > 0
                 ? entry.lane_packs

@@ -39,8 +39,7 @@ LanePacks kernels_for(const TuningEntry& entry) {
       const KernelSet set = kernel_set(kind);
       found = found | (entry.tier == Tier::warp   ? set.warp
                        : entry.tier == Tier::span ? set.span_warp | set.span_block
-                       : entry.ahead              ? set.persistent
-                                                  : set.block);
+                                                  : set.block_packs(entry.ahead));
     }
   }
   return found;
@@ -49,8 +48,8 @@ LanePacks kernels_for(const TuningEntry& entry) {
 // Why none of them has the entry's packs a lane, or an empty string.
 std::string refused_packs(const TuningEntry& entry) {
   const LanePacks kernels = kernels_for(entry);
-  const bool in_registers = entry.lane_packs > 0 || entry.ahead;
-  if (kernels.contains(entry.lane_packs) && in_registers) {
+  const int least = entry.tier == Tier::warp ? 1 : 0;  // 0 of a warp: by an algorithm's name alone
+  if (entry.lane_packs >= least && kernels.contains(entry.lane_packs)) {
     return "";
   }
   std::string reason = "no kernel has " + std::to_string(entry.lane_packs) + " packs a lane:";
@@ -58,7 +57,7 @@ std::string refused_packs(const TuningEntry& entry) {
     return reason + " there are none";
   }
   const char* separator = " there are ";
-  for (int n = entry.ahead ? 0 : 1; n <= LanePacks::kMax; ++n) {
+  for (int n = least; n <= LanePacks::kMax; ++n) {
     if (kernels.contains(n)) {
       reason += separator + std::to_string(n);
       separator = ", ";
@@ -92,9 +91,8 @@ std::string refusal(const TuningEntry& entry) {
                            (registers && entry.tier == Tier::column) ||
                            (rows && !registers && entry.direction == Direction::backward) ||
                            (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
-  const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::chunk ||
-                           entry.tier == Tier::span ||
-                           (rows && !entry.ahead && entry.lane_packs > 4);
+  const bool at_most_256 =
+      entry.tier == Tier::warp || entry.tier == Tier::chunk || entry.tier == Tier::span;
   const int most = at_most_256 ? 256 : at_most_512 ? 512 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
@@ -116,9 +114,6 @@ std::string refusal(const TuningEntry& entry) {
                  : refused_packs(entry);
     case Tier::block:
     case Tier::cluster:
-      if (!registers && !entry.ahead) {
-        return "rows in shared memory are always on their way ahead";
-      }
       if (entry.tier == Tier::block && entry.blocks != 1) {
         return "the tier block has one block";
       }

@@ -45,10 +45,8 @@ struct Kernel {
   /// Whether the function has it.
   bool is_of(const RowFunction& function) const {
     const KernelSet set = kernel_set(function.kind);
-    return tier == Tier::stream || (tier == Tier::warp ? set.warp
-                                    : ahead            ? set.persistent
-                                                       : set.block)
-                                       .contains(lane_packs);
+    return tier == Tier::stream ||
+           (tier == Tier::warp ? set.warp : set.block_packs(ahead)).contains(lane_packs);
   }
 
   /// All row functions that have it, under a table that runs what it can so; each plan must be
@@ -165,19 +163,21 @@ WARPFUSE_GPU_TEST("blocks that copy the next row while they have one in register
 }
 
 WARPFUSE_GPU_TEST("rows in the shared memory of a block", "[kernels][portable]") {
-  const Kernel small{Tier::block, 64, 0, 1, true};
-  for (const int64_t slots : {1, 2, 3, 4, 5, 6, 9, 16, 17, 33}) {  // four at once, in four groups
-    small.check_packs(slots * 64, 1, 3, device);
-    small.check_packs(slots * 64 - 40, 1, 3, device);
-  }
-  const Kernel large{Tier::block, 512, 0, 1, true};
-  large.check_packs(512, 1, 3, device);
-  if (row_limits().shared_bytes >= size_t{112} * 1024) {  // a row may begin within a slot
-    large.check_packs(int64_t{6} * 512, 1, 3, device);
-  }
-  for (const at::ScalarType dtype : kDtypes) {
-    large.check({3, 5, 1}, {}, dtype, device);
-    large.check({1, 3, 777}, {}, dtype, device);
+  for (const bool ahead : {false, true}) {
+    const Kernel small{Tier::block, 64, 0, 1, ahead};
+    for (const int64_t slots : {1, 2, 3, 4, 5, 6, 9, 16, 17, 33}) {  // four at once, in four groups
+      small.check_packs(slots * 64, 1, 3, device);
+      small.check_packs(slots * 64 - 40, 1, 3, device);
+    }
+    const Kernel large{Tier::block, 512, 0, 1, ahead};
+    large.check_packs(512, 1, 3, device);
+    if (row_limits().shared_bytes >= size_t{112} * 1024) {  // a row may begin within a slot
+      large.check_packs(int64_t{6} * 512, 1, 3, device);
+    }
+    for (const at::ScalarType dtype : kDtypes) {
+      large.check({3, 5, 1}, {}, dtype, device);
+      large.check({1, 3, 777}, {}, dtype, device);
+    }
   }
 }
 
@@ -221,13 +221,13 @@ WARPFUSE_GPU_TEST("each kernel of the tier cluster", "[kernels][portable]") {
           kernel.check({3, 5, 19}, {}, dtype, device);  // all blocks but one have nothing
         }
       }
-    }
-    const Kernel shared{Tier::cluster, 128, 0, blocks, true};
-    for (const int64_t slots : {1, 3, 9}) {
-      shared.check_packs(slots * 128 * blocks, 1, 3, device);
-    }
-    for (const at::ScalarType dtype : kDtypes) {
-      shared.check({3, 5, 19}, {}, dtype, device);
+      const Kernel shared{Tier::cluster, 128, 0, blocks, ahead};
+      for (const int64_t slots : {1, 3, 9}) {
+        shared.check_packs(slots * 128 * blocks, 1, 3, device);
+      }
+      for (const at::ScalarType dtype : kDtypes) {
+        shared.check({3, 5, 19}, {}, dtype, device);
+      }
     }
     const Kernel large{Tier::cluster, 512, 0, blocks, true};
     large.check({1, 2, int64_t{512} * blocks * 8 + 33}, {}, at::kFloat, device);

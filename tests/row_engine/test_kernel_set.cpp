@@ -50,6 +50,10 @@ RowShape shape_of(const RowKind& kind, int64_t packs, int64_t rows) {
 void add(const RowPlan& plan, KernelSet& kernels) {
   kernels.cooperative |= plan.tier == Tier::stream && plan.ahead;
   kernels.chunk |= plan.tier == Tier::chunk;
+  if ((plan.tier == Tier::block || plan.tier == Tier::cluster) && plan.lane_packs == 0) {
+    kernels.shared = true;
+    return;
+  }
   LanePacks* const packs = plan.tier == Tier::warp ? &kernels.warp
                            : plan.tier == Tier::span
                                ? plan.lanes == 32 ? &kernels.span_warp : &kernels.span_block
@@ -104,6 +108,7 @@ void add(const KernelSet& more, KernelSet& kernels) {
   kernels.span_block = kernels.span_block | more.span_block;
   kernels.cooperative |= more.cooperative;
   kernels.chunk |= more.chunk;
+  kernels.shared |= more.shared;
 }
 
 std::string to_string(const LanePacks& packs) {
@@ -136,6 +141,7 @@ TEST_CASE("each kernel is one that a table of the library or a name launches", "
     CHECK(to_string(compiled.span_block) == to_string(used.span_block));
     CHECK(compiled.cooperative == used.cooperative);
     CHECK(compiled.chunk == used.chunk);
+    CHECK(compiled.shared == used.shared);
   }
 }
 

@@ -77,8 +77,8 @@ std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& l
       if (plan.lane_packs > 0 && plan.lane_packs < slots) {
         return "the row does not fit";
       }
-      return plan.ahead             ? (plan.shared_bytes < copied ? "no room for the next row" : "")
-             : plan.lane_packs == 0 ? "no place for the row"
+      return plan.ahead || plan.lane_packs == 0
+                 ? (plan.shared_bytes < copied ? "no room for the row" : "")
              : plan.shared_bytes > 0 ? "shared memory for nothing"
                                      : "";
     case Tier::stream:

@@ -136,22 +136,9 @@ __global__ void __launch_bounds__(256)
   row_in_registers<kLanePacks>(function, row, group);
 }
 
-/// The threads of a block at most and the blocks of a multiprocessor at least. They bound the
-/// registers of a thread: 64 with up to 4 packs a lane; with 8, 85 where fragments have the size of
-/// raw packs of one input, else 128.
-template <int kLanePacks, RowFunction F>
-struct BlockBounds {
-  static constexpr bool kFewPacks = kLanePacks <= 4;
-  static constexpr bool kSmall = sizeof(typename F::Fragment) == 16 && F::kInputs == 1;
-  static constexpr int kThreads = kFewPacks ? 1024 : 256;
-  static constexpr int kBlocks = kFewPacks ? 0 : kSmall ? 3 : 2;  // 0: the compiler chooses
-};
-
 /// Tiers block and cluster: `blocks` blocks share a row.
 template <int kLanePacks, RowFunction F, bool kDrawFirst = false>
-__global__ void __launch_bounds__(BlockBounds<kLanePacks, F>::kThreads,
-                                  BlockBounds<kLanePacks, F>::kBlocks)
-    block_kernel(F function, int blocks) {
+__global__ void __launch_bounds__(1024) block_kernel(F function, int blocks) {
   BlockGroup group(blocks);
   if constexpr (kDrawFirst) {
     auto row = function.row_before_wait(group.index());
@@ -159,7 +146,7 @@ __global__ void __launch_bounds__(BlockBounds<kLanePacks, F>::kThreads,
     row_in_registers<kLanePacks, true>(function, row, group);
   } else {
     auto row = first_row(function, group.index(), [&](const auto& first) {
-      if constexpr (BlockBounds<kLanePacks, F>::kFewPacks) {  // else 8 % slower, measured
+      if constexpr (kLanePacks <= 4) {  // else 8 % slower, measured
         prefetch_row(function, first, group);
       }
     });

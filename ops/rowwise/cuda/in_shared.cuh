@@ -56,8 +56,8 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
   }
 }
 
-/// Persistent blocks keep a row in shared memory, as fragments where these have the size of raw
-/// packs. Slot s of a thread holds the pack `rank` of the s-th run of as many packs as there are
+/// Blocks keep a row in shared memory, as fragments where these have the size of raw packs; as many
+/// as there are rows, or persistent ones. Slot s of a thread holds the pack `rank` of the s-th run of as many packs as there are
 /// threads. Runs start at a cache line wherever the row starts: warp accesses that straddle lines
 /// cost 6 %. As soon as a slot is read for the last time, the copy of the next row's pack starts
 /// there.

@@ -131,24 +131,26 @@ cudaError_t launch_span(const Function& function, int64_t rows, const RowPlan& p
   });
 }
 
-/// Launches as many blocks as run at once: they stay for all rows.
+/// Rows in shared memory, or double-buffered. `ahead`: as many blocks as run at once, which stay
+/// for all rows.
 template <typename Function>
-cudaError_t launch_ahead(const Function& function, int64_t steps, const RowPlan& plan,
-                         LaunchShape shape, cudaStream_t stream) {
+cudaError_t launch_staged(const Function& function, int64_t steps, const RowPlan& plan,
+                          LaunchShape shape, cudaStream_t stream) {
   const auto launch = [&](auto kernel, auto... more) {
-    const int64_t clusters = max_active_clusters(kernel, shape);
-    shape.blocks = std::min(steps, clusters) * plan.blocks;
+    if (plan.ahead) {
+      shape.blocks = std::min(steps, max_active_clusters(kernel, shape)) * plan.blocks;
+    }
     return launch_kernel(kernel, shape, stream, function, steps, plan.blocks, more...);
   };
-  return with_lane_packs<kKernels<Function>.persistent>(plan.lane_packs, [&](auto packs) {
-    if constexpr (packs == 0) {
+  if constexpr (kKernels<Function>.shared) {
+    if (plan.lane_packs == 0) {
       return launch(shared_kernel<Function>,
                     static_cast<int>(plan.shared_bytes / sizeof(RawPack<Function::kInputs>) /
                                      static_cast<size_t>(plan.threads)));
-    } else {
-      return launch(persistent_kernel<packs, Function>);
     }
-  });
+  }
+  return with_lane_packs<kKernels<Function>.persistent>(
+      plan.lane_packs, [&](auto packs) { return launch(persistent_kernel<packs, Function>); });
 }
 
 template <typename Function>
@@ -157,8 +159,8 @@ cudaError_t launch_block(Function function, int64_t rows, const RowPlan& plan,
   const int64_t steps = function.arrange(rows, 1);
   const LaunchShape shape{plan.tier,    plan.lane_packs, steps * plan.blocks,
                           plan.threads, plan.blocks,     plan.shared_bytes};
-  if (plan.ahead) {
-    return launch_ahead(function, steps, plan, shape, stream);
+  if (plan.ahead || plan.lane_packs == 0) {
+    return launch_staged(function, steps, plan, shape, stream);
   }
   const auto launch = [&](auto kernel) {
     return launch_kernel(kernel, shape, stream, function, plan.blocks);
