@@ -6,9 +6,9 @@ Exit code 77: the bundles were not built.
 """
 
 import json
-import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,7 +36,7 @@ SMALLER = {
     "--set steps=200 --set batch=4 --set context=128":
         "--set steps=2 --set batch=1 --set context=40 --set layers=1 --set width=32 --set vocab_size=300",
     "warpfuse selftest": "warpfuse selftest --operators sample_tokens",  # test_cli_selftest.py runs it whole
-    "-m MODEL": "-m bundles/wikitext-small/fused-float32 -n 4",
+    "-m MODEL": "-m build/release/bundles/wikitext-small/fused-float32 -n 4",
     "-m gpt2.pt --tokenizer gpt2": "-m small.pt --tokenizer gpt2",  # whose ids the tokenizer has
     "--batch 1,4 --lengths 64,256": "--batch 1 --lengths 8 --rounds 1",
     "--lengths 1,7,1024,1025": "--lengths 1,7,33,1025",
@@ -49,11 +49,17 @@ SMALLER = {
 
 
 def commands():
-    """Page and command of each line that begins with a prompt."""
+    """Page, command, and what the page exported before it, of each line that begins with a prompt."""
     for page in PAGES:
+        exports = []
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
-            lines = block.replace("\\\n", " ").splitlines()
-            yield from ((page, line[2:]) for line in lines if not language and line.startswith("$ "))
+            for line in block.replace("\\\n", " ").splitlines():
+                if language or not line.startswith("$ "):
+                    continue
+                if line.startswith("$ export "):
+                    exports.append(line[2:])
+                else:
+                    yield page, line[2:], exports
 
 
 class Commands(HostTestCase):
@@ -67,9 +73,8 @@ class Commands(HostTestCase):
         (cls.folder / "build").mkdir()
         (cls.folder / ".venv" / "bin").mkdir(parents=True)
         for name, target in {
-            "bundles/wikitext-small": bundles,
             "bundles/distilgpt2": bundles,
-            "build/release": pathlib.Path(HOST).parents[1],
+            "build/release": pathlib.Path(HOST).parents[1],  # of any preset
             "gpt2": ROOT / "traced_models" / "wikitext-small",  # a tokenizer
             "traced_models": ROOT / "traced_models",
             "t5.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
@@ -88,9 +93,9 @@ class Commands(HostTestCase):
             (cls.folder / "wikitext-2" / name).write_text(text)
 
     def test_every_command(self):
-        path = f"{pathlib.Path(HOST).parent}:{os.environ['PATH']}"
+        self.assertIsNone(shutil.which("warpfuse"))  # a page says itself how it is found
         used, ran = set(), 0
-        for page, command in commands():
+        for page, command, exports in commands():
             reason = next((why for pattern, why in EXCUSED.items() if re.search(pattern, command)), None)
             if reason:
                 used.add(reason)
@@ -100,9 +105,8 @@ class Commands(HostTestCase):
                     used.add(named)
                     command = command.replace(named, smaller)
             with self.subTest(page.name, command=command):
-                done = subprocess.run(
-                    ["bash", "-c", command], cwd=self.folder, env=os.environ | {"PATH": path}, capture_output=True, timeout=300
-                )
+                script = "\n".join(["set -e", *exports, command])
+                done = subprocess.run(["bash", "-c", script], cwd=self.folder, capture_output=True, timeout=300)
                 self.assertEqual(done.returncode, 0, done.stderr.decode())
                 self.assertTrue(done.stdout, command)
                 ran += 1

@@ -132,6 +132,19 @@ TEST_CASE("a step runs between two pieces of a prompt", "[decode]") {
   });
 }
 
+TEST_CASE("a row that has ended is drawn no more beside one of other rules", "[decode]") {
+  on_both([](FakeRuntime* runtime) {
+    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
+    Client client(loop);
+    const Ids prompt = prompt_of(5);
+    loop.enter({.name = 0, .ids = prompt, .tokens = 9});
+    loop.enter({.name = 1, .ids = prompt, .tokens = 2, .draw = {.sampling = {.temperature = 1}}});
+    client.take_all(2);
+    CHECK(client.said[0] == expected(prompt, 9));
+    CHECK(client.said[1].size() == 2);
+  });
+}
+
 TEST_CASE("short prompts that wait together enter together, in graphs that were made before",
           "[decode]") {
   load_plugin_under_test();

@@ -195,8 +195,10 @@ class Docs(HostTestCase):
     def test_commands_and_examples(self):
         root = pathlib.Path(__file__).resolve().parents[2]
         page = (root / "docs" / "serve.md").read_text()
-        serve, curl = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
-        self.assertIn(f"\n$ {serve}\n$ {curl}\n", (root / "README.md").read_text())
+        (commands,) = re.findall(r"^```\n((?:\$ .*\n)+)```$", page, re.MULTILINE)
+        self.assertIn(commands, (root / "README.md").read_text())
+        path, serve, curl = (line[2:] for line in commands.splitlines())
+        self.assertEqual(path, "export PATH=$PWD/build/release/bin:$PATH")
         words = shlex.split(serve)
         self.assertEqual(words[:3], ["warpfuse", "serve", "-m"])
         server = Server(fused, *words[4:])
