@@ -60,12 +60,11 @@ class Softmax(Suite):
 
     def plugin(self) -> Call:
         """Ours."""
-        ops, dim = torch.ops.warpfuse, self.case.dim
+        ops, dim = torch.ops.warpfuse, self.case.dim  # which are there when they are called
         if not self.masked:
-            forward, backward = (
-                (ops.log_softmax, ops._log_softmax_backward) if self.log else (ops.softmax, ops._softmax_backward)
-            )
-            return lambda *inputs: (forward if self.case.forward else backward)(*inputs, dim)
+            name = "log_softmax" if self.log else "softmax"
+            name = name if self.case.forward else f"_{name}_backward"
+            return lambda *inputs: getattr(ops, name)(*inputs, dim)
         rules = self.rules
         how = (SCALE, None, rules.causal, rules.query_positions, rules.key_lengths, 0, None)
         if self.case.forward:
