@@ -116,7 +116,7 @@ class Deform(Suite):
         return inputs_of(case.shape, case.levels, case.dtype, case.operator == UNIFORM, generator)
 
     def calls(self) -> dict[str, Call]:
-        return {"warpfuse": torch.ops.warpfuse.ms_deform_attn, "aten": self.to_compile()}
+        return {"warpfuse": lambda *inputs: torch.ops.warpfuse.ms_deform_attn(*inputs), "aten": self.to_compile()}
 
     def to_compile(self) -> Call:
         return lambda value, _, __, *points: by_grid_sample(self.case.levels, value, *points)
