@@ -103,6 +103,20 @@ class Pages(ReportCase):
         self.assertIn("default malloc us", page)
         self.assertIn("Not measured in this run.", page)  # generation
 
+    def test_geometric_means_and_the_largest_errors(self):
+        rows = [made_up.row((size, 8), share=0.8, aten=0.8 / factor) for size, factor in ((1, 2), (2, 8))]
+        rows[1]["variants"][0]["max_error"] = 1.5e-3
+        self.write(made_up.bench(rows), "nvidia-h200.json")
+        with contextlib.redirect_stderr(io.StringIO()):
+            lines = self.page("--allow-partial").splitlines()
+        header = next(line for line in lines if line.startswith("| shape")).split(" | ")
+        last, foot = (
+            dict(zip(header, next(line for line in lines if line.startswith(start)).split(" | "), strict=True))
+            for start in ("| 2 x 8", "| geometric mean")
+        )
+        self.assertEqual((foot["share"], foot["speed-up"], foot["ATen us"]), ("80.0 %", "4.00x", ""))
+        self.assertEqual((last["speed-up"], last["largest error"], last["ATen's"]), ("8.00x", "1.5e-03", "2.0e-07"))
+
     def test_a_wrong_result_is_named_first_and_has_no_time(self):
         raw = made_up.table()
         wrong = {"name": "warpfuse", "status": "wrong", "reason": "error 1"}
