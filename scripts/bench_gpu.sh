@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/benchmarks/<gpu>.md shows, on a machine with one: the presets
-# table, basic, sweep, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
+# table, basic, sweep, odd, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
 # traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
 # (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
@@ -44,7 +44,8 @@ measure() { # preset arguments...
 
 measure table all
 measure basic all --dtype float32,bfloat16 --backward
-measure sweep softmax
+measure sweep all
+measure odd all
 measure logprob fused_logprob
 measure dropout all
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
@@ -61,7 +62,7 @@ say "other implementations beside ours ($SECONDS s so far)"
 code=0
 commit=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["versions"]["commit"])' "$json")
 "$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --commit "$commit" \
-  --rows "$json" "${QUICK[@]}" || code=$?
+  --rows "$json" --presets table,odd,logprob,dropout "${QUICK[@]}" || code=$?
 case $code in
   0) ;;
   1) wrong=1 ;;

@@ -3,11 +3,11 @@
 
     bench_peers.py --plugin build/release/lib/libwarpfuse.so
 
-Takes the workloads of the preset `table`, and ms_deform_attn's forward rows, from docs/benchmarks/<gpu>.json and writes
+Takes the workloads of docs/benchmarks/<gpu>.json, or of any file of `warpfuse bench --json` (--rows), and writes
 docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/benchmarks/<gpu>.md. Peers are
 ATen (its chain of kernels where there is a mask; grid_sample for ms_deform_attn), torch.compile in its default and max-autotune
-modes, a Triton kernel after Triton's tutorial, and Liger-Kernel where it is installed
-(`pip install liger-kernel==0.8.5`). Each result is compared with float64 before it is timed; the
+modes, a Triton kernel after Triton's tutorial, and where they are installed Liger-Kernel and QuACK
+(`pip install liger-kernel==0.8.5 'quack-kernels[cu13]==0.6.5'`). Each result is compared with float64 before it is timed; the
 file is rewritten after each row. Exit code 1: a result was wrong; 2: unusable input; 3: there is no
 GPU, or torch.compile has no Triton or C compiler.
 """
@@ -31,11 +31,13 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plugin", type=Path, required=True, help="libwarpfuse.so")
-    parser.add_argument("--rows", type=Path, help="default: docs/benchmarks/<gpu>.json")
+    parser.add_argument("--rows", type=Path, help="a run of ours; default: docs/benchmarks/<gpu>.json")
+    parser.add_argument("--presets", default="", help="only rows of these presets, such as table,logprob")
     parser.add_argument("--json", type=Path, help="default: docs/benchmarks/<gpu>-peers.json")
     parser.add_argument("--only", default="", help="only rows whose text has this in it")
     parser.add_argument("--commit", help="what to name as the plugin's (default: git's)")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
+    parser.add_argument("--no-autotune", action="store_true", help="torch.compile in its default mode alone")
     return parser.parse_args()
 
 
@@ -63,23 +65,24 @@ def commit() -> str:
 def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     """All rows; the file is there after the first."""
     import torch
-    from peers.deform import OPERATORS
     from peers.run import compile_ahead, effort, header, measure
     from peers.timing import Timer
+    from peers.works import COMPILE_MODES, has_peers
 
     torch.set_grad_enabled(False)
-    rows = bench.preset("table", "softmax", "log_softmax", "scaled_masked_softmax")
-    rows += [row for row in bench.rows if row.key.operator in OPERATORS and row.direction == "forward"]
-    rows = [row for row in rows if arguments.only in row.name]
+    presets = set(arguments.presets.split(",")) if arguments.presets else set()
+    rows = [row for row in bench.rows if not presets or presets.intersection(row.presets)]
+    rows = [row for row in rows if arguments.only in row.name and has_peers(row)]
+    modes = list(COMPILE_MODES)[: 1 if arguments.no_autotune else None]
     started = time.monotonic()
-    compile_ahead(rows)
+    compile_ahead(rows, modes)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
     timer = Timer(effort(arguments.quick))
-    command = "scripts/bench_peers.py" + (" --quick" if arguments.quick else "")
+    command = "scripts/bench_peers.py" + " --quick" * arguments.quick + " --no-autotune" * arguments.no_autotune
     raw = header(arguments.commit or commit(), command, timer)
     wrong = False
     for number, row in enumerate(rows, 1):
-        raw["rows"].append(measure(row, timer, raw["large_copy"]["gb_per_s"]))
+        raw["rows"].append(measure(row, timer, modes, raw["large_copy"]["gb_per_s"]))
         raw["complete"] = number == len(rows)
         write(path, raw)
         times = []

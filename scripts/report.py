@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/benchmarks/<device>.md and the plots of docs/images from the benchmarks' JSON.
+"""Writes docs/benchmarks/<device>.md, the plots of docs/images, and the rows that lose in docs/performance.md from the benchmarks' JSON.
 
     report.py                                      docs/, from docs/benchmarks/
     report.py decode                               the tables of docs/operators/decode.md alone, from <device>-steps.json
@@ -16,12 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from report import losses
 from report.generation import decode_runs, decode_table
 from report.ncu import measure_traffic
 from report.pages import page
 from report.run import Bench, Generation, ReportError, file_name, merge, reading, write
-from report.serving import block, runs, with_block
+from report.serving import block, runs
 from report.targets import Peers
+from report.text import with_block
 
 ROOT = Path(__file__).resolve().parent.parent
 USAGE = 2
@@ -84,25 +86,40 @@ def document(arguments: argparse.Namespace) -> int:
     benches = [gpu] + [load(path, "cpu", partial) for path in [folder / "cpu.json"] if path.exists()]
     other = gpu.path.with_name(f"{gpu.path.stem}-peers.json")
     beside = load(other, "cuda", partial) if other.exists() else None
-    changed = False
+    made: list[tuple[Path, str, str]] = []  # a page, its text, and the file that gives it
+    plots = []
     for bench in benches:
         peers = Peers(folder / "peers.json", bench.device, beside)
         generation = bench.path.with_name(f"{bench.path.stem}-generate.json")
         run = Generation.load(generation, partial) if generation.exists() else None
-        text = page(bench, run, peers, partial)
-        path = folder / f"{bench.path.stem}.md"
+        made.append((folder / f"{bench.path.stem}.md", page(bench, run, peers, partial), bench.path.name))
+        if bench is gpu:
+            plots = [arguments.docs / "images", bench, peers, run, partial]
+            made += summary(arguments, bench, peers)
+    changed = False
+    for path, text, source in made:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             changed = True
             if arguments.check:
-                line = f"{path}: not what {bench.path.name} gives; run scripts/report.py"
+                line = f"{path}: not what {source} gives; run scripts/report.py"
                 print(f"report.py: {line}", file=sys.stderr)
             else:
                 path.write_text(text, encoding="utf-8")
                 print(path)
-        if bench is gpu and not arguments.check:
-            with reading(str(bench.path)):
-                plot(arguments.docs / "images", bench, peers, run, partial)
+    if not arguments.check:
+        with reading(str(gpu.path)):
+            plot(*plots)
     return 1 if arguments.check and changed else 0
+
+
+def summary(arguments: argparse.Namespace, bench: Bench, peers: Peers) -> list[tuple[Path, str, str]]:
+    """performance.md with the rows that lose on this GPU; that of --json may have no place on it."""
+    path = arguments.docs / "performance.md"
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not old or (arguments.json and losses.begin(bench) not in old):
+        return []
+    with reading(str(bench.path)):
+        return [(path, with_block(old, losses.block(bench, peers)), bench.path.name)]
 
 
 def plot(*arguments: Any) -> None:

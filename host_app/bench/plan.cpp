@@ -72,13 +72,21 @@ std::vector<Shape> parse_shapes(const std::string& text) {
   return shapes;
 }
 
+Operators parse_operators(const std::string& text) {
+  Operators operators;
+  for (const std::string& item : split_list(text)) {
+    operators.push_back(parse_operator(item));
+  }
+  return operators;
+}
+
 // The entries of a preset, one per line.
 std::vector<Entry> parse_preset(const Preset& preset) {
   std::vector<Entry> entries;
   std::istringstream lines{std::string(preset.rows)};
   std::string op, shapes, dtypes, masks, directions;
   while (lines >> op >> shapes >> dtypes >> masks >> directions) {
-    entries.push_back({.operators = {parse_operator(op)},
+    entries.push_back({.operators = parse_operators(op),
                        .shapes = parse_shapes(shapes),
                        .dtypes = parse_names("dtype", kDtypeNames, dtypes),
                        .masks = parse_names("mask", kMaskNames, masks),

@@ -5,8 +5,8 @@
 
 namespace warpfuse::host::bench {
 
-// A line of `rows` has an operator, and lists of shapes, dtypes, masks and directions, as the
-// command line takes them.
+// A line of `rows` has lists of operators, shapes, dtypes, masks and directions, as the command
+// line takes them.
 struct Preset {
   std::string_view name, summary, rows;
 };
@@ -27,7 +27,10 @@ fused_logprob         512x50257               float32  none                 forw
 softmax               1x50257,8x50257,32x128256  float32,bfloat16 none      forward
 softmax               16x1000003,1x16777259      bfloat16         none      forward,backward
 softmax               64x4096x64@1               float32          none      forward,backward
+softmax               65536x1024,65536x1025      float16          none      forward,backward
+log_softmax           4096x50257                 float32,float16  none      forward,backward
 scaled_masked_softmax 96x1024x1024               float32,bfloat16 causal    forward,backward
+scaled_masked_softmax 96x1024x1024               float16          causal    forward,backward
 scaled_masked_softmax 12x4096x4096               bfloat16         causal    forward,backward
 scaled_masked_softmax 8x12x1024x1024             bfloat16         padding   forward,backward
 scaled_masked_softmax 1x12x1x1024                float16          positions forward
@@ -45,15 +48,49 @@ softmax_dropout        96x256x256                   float32          none forwar
 linear_dropout_softmax 128x1024x1024                float32          none forward,both
 ms_deform_attn         1x300x8x32x4/25x34/13x17     float32          none forward
 )"},
-    // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary.
-    Preset{"sweep", "32 to 262144 columns and odd neighbours, 64M elements each",
+    // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary; then short
+    // rows, every fifth length of them in all operators, passes and masks.
+    Preset{"sweep", "2 to 262144 columns, short ones of many lengths, 64M elements each",
            "softmax "
            "2097152x32,2033601x33,1048576x64,1032444x65,524288x128,520223x129,262144x256,"
            "261123x257,131072x512,130816x513,65536x1024,65472x1025,32768x2048,32752x2049,"
            "16384x4096,16380x4097,8192x8192,8191x8193,4096x16384,4095x16385,2048x32768,"
            "2047x32769,1335x50257,1024x65536,1023x65537,512x131072,511x131073,256x262144,"
            "255x262145"
-           " float32,bfloat16 none forward"},
+           " float32,bfloat16 none forward\n"
+           "softmax "
+           "33554432x2,22369621x3,16777216x4,13421772x5,11184810x6,9586980x7,8388608x8,7456540x9,"
+           "6710886x10,6100805x11,5592405x12,5162220x13,4793490x14,4473924x15,4194304x16,"
+           "3947580x17,3728270x18,3532045x19,3355443x20,3195660x21,3050402x22,2917776x23,"
+           "2796202x24,2684354x25,2581110x26,2485513x27,2396745x28,2314098x29,2236962x30,"
+           "2164802x31,2097152x32,2033601x33,1973790x34,1427848x47,1398101x48,1369568x49,"
+           "1342177x50,1065220x63,1048576x64,1032444x65,1016800x66,706409x95,699050x96,691843x97,"
+           "528416x127,524288x128,520223x129,516222x130,351355x191,349525x192,347714x193,"
+           "345921x194,344148x195,342392x196,340654x197,263172x255,262144x256,261123x257,"
+           "260111x258,175218x383,174308x385,131328x511,131072x512,130816x513,130561x514,"
+           "116508x576,116306x577,87495x767,87381x768,87267x769,87154x770,87041x771,86928x772,"
+           "86816x773,86703x774,86592x775,86480x776,86369x777,67176x999,67108x1000"
+           " bfloat16 none forward\n"
+           "softmax "
+           "22369621x3,8388608x8,5162220x13,3728270x18,2917776x23,2396745x28,2033601x33,1342177x50,"
+           "706409x95,520223x129,345921x194,262144x256,131328x511,116306x577,87041x771,86480x776"
+           " float32,float16,bfloat16 none forward,backward\n"
+           "log_softmax,dropout_softmax,softmax_dropout "
+           "22369621x3,8388608x8,5162220x13,3728270x18,2917776x23,2396745x28,2033601x33,1342177x50,"
+           "706409x95,520223x129,345921x194,262144x256,131328x511,116306x577,87041x771,86480x776"
+           " bfloat16 none forward\n"
+           "scaled_masked_softmax "
+           "8x932067x3x3,8x131072x8x8,8x49636x13x13,8x25890x18x18,8x15857x23x23,8x10699x28x28,"
+           "8x7703x33x33,8x3355x50x50,8x929x95x95,8x504x129x129,8x222x194x194,8x128x256x256,"
+           "8x32x511x511,8x25x577x577,8x14x771x771,8x13x776x776"
+           " bfloat16 none,causal,padding,boolean,additive,positions forward"},
+    // Of attention over the patches of Swin (49), ViT (50, 197), CLIP (257) and DINO (577), and of
+    // prompts; neighbours of powers of two.
+    Preset{"odd", "short rows that are not aligned, as attention over images and prompts has", R"(
+softmax               2000000x33,1000000x49,1000000x50,500000x65,500000x129 float32,bfloat16,float16 none forward,backward
+softmax               300000x197,250000x257,100000x577                      float32,bfloat16,float16 none forward,backward
+scaled_masked_softmax 20000x49x49,2000x197x197,1500x257x257,100x777x777     float32,bfloat16 causal forward,backward
+)"},
     // Heads of language models: batches of training, and one token of decoding.
     Preset{"logprob", "fused_logprob on heads of 32000 to 128256 columns, for a GPU", R"(
 fused_logprob 4096x32000,8192x50257,8192x128256 bfloat16 none forward,backward,both
@@ -64,9 +101,9 @@ fused_logprob 1x128256                          bfloat16 none forward
     // and attention in training.
     Preset{"dropout", "softmax with dropout, alone and behind a linear, for a GPU", R"(
 dropout_softmax        128x16384       float32               none forward,backward
-dropout_softmax        8192x8192       bfloat16              none forward,backward
-softmax_dropout        96x1024x1024    bfloat16              none forward,backward
-linear_dropout_softmax 128x2048x16384  tf32,bfloat16         none forward,both
+dropout_softmax        8192x8192       bfloat16,float16      none forward,backward
+softmax_dropout        96x1024x1024    bfloat16,float16      none forward,backward
+linear_dropout_softmax 128x2048x16384  tf32,bfloat16,float16 none forward,both
 linear_dropout_softmax 128x16384x16384 float32,tf32,bfloat16 none forward,both
 )"},
     // Deformable-DETR's encoder for one image and eight, its decoder, DINO's, an encoder of five
@@ -82,13 +119,14 @@ ms_deform_attn 12x123376x1x32x8/92x160/46x80/23x40/12x20        float16,float32 
 ms_deform_attn_uniform 1x17821x8x32x4/100x134/50x67/25x34/13x17 float16,float32 none forward
 )"},
     // The layers of distilgpt2 and gpt2, which are of one size, for 1, 8 and 16 sequences; their
-    // attention after 128, 512 and 1024 tokens, and two batches of prompts.
+    // attention after 128, 512 and 1024 tokens, two batches of prompts, and the draw of tokens.
     Preset{"decode", "a decode step of GPT-2 and its prompts, for a GPU", R"(
 norm_linear              1x768x2304,8x768x2304,16x768x2304    float16,bfloat16,float32 none forward
 norm_linear_gelu         1x768x3072,8x768x3072,16x768x3072    float16,bfloat16,float32 none forward
 linear_residual          1x768x768,8x768x768,16x768x768       float16,bfloat16,float32 none forward
 linear_residual          1x3072x768,8x3072x768,16x3072x768    float16,bfloat16,float32 none forward
 linear_argmax            1x768x50257,8x768x50257,16x768x50257 float16,bfloat16,float32 none forward
+sample_tokens            1x50257,8x50257,32x50257,128x50257   float16,float32          none forward
 cached_attention_softmax 1x12x1x128x64,1x12x1x512x64,1x12x1x1024x64,8x12x1x128x64,8x12x1x512x64,8x12x1x1024x64,16x12x1x128x64,16x12x1x512x64,16x12x1x1024x64 float16,bfloat16,float32 none forward
 cached_attention_softmax 8x12x1024x1024x64,32x12x128x128x64   float16,bfloat16,float32 none forward
 cached_attention_softmax 8x12x256x1024x64                     float16,bfloat16         positions forward

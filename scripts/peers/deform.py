@@ -5,11 +5,13 @@ import math
 import torch
 import torch.nn.functional as F
 
-OPERATORS = ("ms_deform_attn", "ms_deform_attn_uniform")
+from .cases import worst_of
+from .suite import Call, Inputs, Result, Suite
+
+UNIFORM = "ms_deform_attn_uniform"
 OBJECTS, OBJECT_SIZE, DECODER_QUERIES, SPREAD_PIXELS = 16, 0.05, 1024, 2.0
 
 Levels = tuple[tuple[int, int], ...]  # height and width
-Inputs = tuple[torch.Tensor, ...]  # value, spatial_shapes, level_start_index, locations, weights
 
 
 def pixels(levels: Levels) -> int:
@@ -98,3 +100,29 @@ def reference(levels: Levels, inputs: Inputs) -> tuple[torch.Tensor, torch.Tenso
         right.append(by_grid_sample(levels, wide, *points))
         size.append(by_grid_sample(levels, wide.abs(), *points))
     return torch.cat(right), torch.cat(size) + value.abs().max()
+
+
+class Deform(Suite):
+    """Inputs are value, spatial_shapes, level_start_index, locations and weights."""
+
+    directions = ("forward",)
+
+    @property
+    def input_bytes(self) -> int:
+        return input_bytes(self.case.shape, self.case.levels, self.case.dtype)
+
+    def inputs(self, generator: torch.Generator) -> Inputs:
+        case = self.case
+        return inputs_of(case.shape, case.levels, case.dtype, case.operator == UNIFORM, generator)
+
+    def calls(self) -> dict[str, Call]:
+        return {"warpfuse": lambda *inputs: torch.ops.warpfuse.ms_deform_attn(*inputs), "aten": self.to_compile()}
+
+    def to_compile(self) -> Call:
+        return lambda value, _, __, *points: by_grid_sample(self.case.levels, value, *points)
+
+    def error(self, inputs: Inputs, result: Result) -> float:
+        batch, queries, heads, channels = self.case.shape[:4]
+        if result.shape != (batch, queries, heads * channels) or result.dtype != self.case.dtype:
+            return math.inf
+        return worst_of(result, *reference(self.case.levels, inputs))

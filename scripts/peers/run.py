@@ -13,44 +13,54 @@ from typing import Any
 import torch
 from report.run import Row
 
-from .cases import Case, Rules, case_of, error_of, inputs_of, rules_of, sets_for
+from .cases import Case, case_of, sets_for
+from .suite import Call, Inputs, Suite
 from .timing import Effort, Timer, Times, Work, elapsed_us, percentiles
-from .works import Call, calls_of, compiled_calls, versions
+from .works import calls_of, suite_of, versions
 
+SEED = 20
 LARGE_COPY_BYTES = 8 << 30  # read and written
 COMPILERS = 8  # processes, each with memory for a row's tensors
 # Of the compiler about its own choices, once for each kernel.
 warnings.filterwarnings("ignore", category=UserWarning, module="torch._inductor")
 
+EAGER = ("warpfuse", "aten", "chain")  # nothing of theirs is compiled when they are called
 US = {"p50": "p50_us", "p5": "p5_us", "p95": "p95_us"}
 
 
-def compile_ahead(rows: list[Row]) -> None:
-    """Fills torch.compile's caches on all cores; what is tuned by times is left to the run."""
+def compile_ahead(rows: list[Row], modes: list[str]) -> None:
+    """Fills the compilers' caches on all cores; what is tuned by times is left to the run."""
     context = multiprocessing.get_context("spawn")
+    jobs = [(case_of(row), modes) for row in rows]
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
-        for message in pool.map(_compile, [case_of(row) for row in rows]):
+        for message in pool.map(_compile, jobs):
             if message:
                 print(f"compiling ahead: {message}", file=sys.stderr)
 
 
-def _compile(case: Case) -> str:
+def _compile(job: tuple[Case, list[str]]) -> str:
     import torch._inductor.config as config
 
     config.autotune_local_cache = False  # the other processes disturb the times
     config.compile_threads = 1
     torch.set_grad_enabled(False)
     torch.cuda.empty_cache()  # of the process's last case
-    device = torch.device("cuda")
-    rules = rules_of(case, device)
-    inputs = inputs_of(case, rules, 1, device)[0]
+    case, modes = job
+    suite = suite_of(case, torch.device("cuda"))
+    inputs = _inputs_of(suite, 1)[0]
     failed = ""
-    for name, call in compiled_calls(case, rules).items():
-        try:
-            call(*inputs)
-        except Exception as error:  # the run itself reports it as unsupported
-            failed = f"{name}: {_reason(error)}"
+    for name, call in calls_of(suite, modes).items():
+        if name not in EAGER:
+            try:
+                call(*inputs)
+            except Exception as error:  # the run itself reports it as unsupported
+                failed = f"{name}: {_reason(error)}"
     return failed
+
+
+def _inputs_of(suite: Suite, sets: int) -> list[Inputs]:
+    generator = torch.Generator(suite.device).manual_seed(SEED)
+    return [suite.inputs(generator) for _ in range(sets)]
 
 
 def header(commit: str, command: str, timer: Timer) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def header(commit: str, command: str, timer: Timer) -> dict[str, Any]:
     build = json.loads(torch.ops.warpfuse.build_info())
     device = torch.cuda.get_device_properties()
     copy = timer.copy(LARGE_COPY_BYTES, 1)
-    copy.call(0)
+    timer.wake(lambda: copy.call(0))
     copied = percentiles([elapsed_us(lambda: copy.call(0)) for _ in range(timer.effort.replays)])
     return {
         "format": "warpfuse-bench-1",
@@ -98,16 +108,16 @@ def _driver() -> str:
     return done.stdout.split("\n")[0].strip()
 
 
-def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
+def measure(row: Row, timer: Timer, modes: list[str], copy_gb_per_s: float) -> dict[str, Any]:
     """A row of the file: all implementations checked, then the right ones timed."""
     torch.cuda.empty_cache()  # what the graphs of the last row held
-    case, device = case_of(row), torch.device("cuda")
-    rules = rules_of(case, device)
-    inputs = inputs_of(case, rules, sets_for(case.input_bytes, timer.l2_bytes), device)
+    case = case_of(row)
+    suite = suite_of(case, torch.device("cuda"))
+    inputs = _inputs_of(suite, sets_for(suite.input_bytes, timer.l2_bytes))
     variants: dict[str, dict[str, Any]] = {}
     works: dict[str, Work] = {}
-    for name, call in calls_of(case, rules).items():
-        variants[name] = {"name": name, **_checked(case, rules, call, inputs[0])}
+    for name, call in calls_of(suite, modes).items():
+        variants[name] = {"name": name, **_checked(suite, name, call, inputs[0])}
         if variants[name]["status"] == "ok":
             works[name] = Work(lambda i, call=call: call(*inputs[i]), len(inputs))
     least = case.least_bytes
@@ -132,9 +142,7 @@ def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
     }
 
 
-def _checked(
-    case: Case, rules: Rules, call: Call, inputs: tuple[torch.Tensor, ...]
-) -> dict[str, Any]:
+def _checked(suite: Suite, name: str, call: Call, inputs: Inputs) -> dict[str, Any]:
     """Whether an implementation takes the case, and whether its result is right."""
     try:
         result = call(*inputs)
@@ -143,7 +151,7 @@ def _checked(
         raise
     except Exception as error:  # whatever an implementation says to a case that it cannot take
         return {"status": "unsupported", "reason": _reason(error)}
-    error = error_of(case, rules, inputs, result)
+    error = suite.error(inputs, suite.as_asked(name, result))
     if math.isnan(error) or error > 1:
         return {"status": "wrong", "reason": f"an element is off by {error:.3g} times the allowed"}
     return {"status": "ok", "error_of_allowed": round(error, 4)}

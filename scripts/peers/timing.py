@@ -1,7 +1,12 @@
-"""GPU times: graphs of calls that rotate over inputs and outputs, and single calls by events."""
+"""GPU times: graphs of calls that rotate over inputs and outputs, and single calls by events.
+
+A GPU that was idle is slow at first, so that whatever is timed first would lose: all implementations
+run in turn, untimed, until the GPU was busy for a while, and every other round goes the other way.
+"""
 
 import math
 import statistics
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +14,10 @@ from dataclasses import dataclass
 import torch
 
 from .cases import sets_for
+from .suite import Result
 
 AHEAD_CYCLES = 400_000  # about 0.2 ms in which the host queues what is timed
+AWAKE_S = 0.1  # of work until the clocks are up
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Times:
 class Work:
     """Something to time: it is given the number of a call."""
 
-    call: Callable[[int], torch.Tensor]
+    call: Callable[[int], Result]
     sets: int
 
 
@@ -64,6 +71,15 @@ def elapsed_us(action: Callable[[], object]) -> float:
     return begin.elapsed_time(end) * 1e3
 
 
+def _in_turn(works: dict[str, Work], turn: int) -> list[str]:
+    return list(works) if turn % 2 == 0 else list(reversed(works))
+
+
+def nbytes_of(result: Result) -> int:
+    """Of all tensors of a result."""
+    return sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
+
+
 class Timer:
     """Times on the current GPU."""
 
@@ -78,28 +94,36 @@ class Timer:
         return {
             "graph": "CUDA graph of calls that rotate over inputs of more than twice the L2 "
             f"({self.l2_bytes} bytes) in all, and over as much output; {self.effort.replays} "
-            f"replays of at least {self.effort.sample_us:.0f} us, all implementations in turn",
+            f"replays of at least {self.effort.sample_us:.0f} us, all implementations in turn, after they ran untimed",
             "event": "one call between two events, after twice the L2's size was written; median "
             f"of {self.effort.events}, all implementations in turn",
             "copy": "cudaMemcpy: of the large copy by events, of the same size in a graph as above",
         }
 
+    def wake(self, work: Callable[[], object]) -> None:
+        """Until the GPU's clocks are those of a busy one."""
+        end = time.monotonic() + AWAKE_S
+        while time.monotonic() < end:
+            work()
+            torch.cuda.synchronize()
+
     def graph_times(self, works: dict[str, Work]) -> dict[str, Times]:
         """Replays in turn, so that a drift of the clock is shared by all."""
         recorded = {name: self._record(work) for name, work in works.items()}
+        self.wake(lambda: [work.graph.replay() for work in recorded.values()])
         samples: dict[str, list[float]] = {name: [] for name in works}
-        for turn in range(self.effort.replays + 1):
-            for name, work in recorded.items():
-                us = elapsed_us(work.graph.replay) / work.calls
-                if turn > 0:  # the first warms up
-                    samples[name].append(us)
+        for turn in range(self.effort.replays):
+            for name in _in_turn(works, turn):
+                samples[name].append(elapsed_us(recorded[name].graph.replay) / recorded[name].calls)
         return {name: percentiles(values) for name, values in samples.items()}
 
     def event_times(self, works: dict[str, Work]) -> dict[str, float]:
         """One call at a time with a cold cache."""
+        self.wake(lambda: [work.call(0) for work in works.values()])
         samples: dict[str, list[float]] = {name: [] for name in works}
         for turn in range(self.effort.events):
-            for name, work in works.items():
+            for name in _in_turn(works, turn):
+                work = works[name]
                 torch.cuda._sleep(AHEAD_CYCLES)
                 self.flush.zero_()
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -125,7 +149,7 @@ class Timer:
 
     def _capture(self, work: Work, calls: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        kept: deque[torch.Tensor] = deque()  # results that memory is not yet used again for
+        kept: deque[Result] = deque()  # results that memory is not yet used again for
         torch.cuda.synchronize()
         with torch.cuda.stream(self.stream):
             graph.capture_begin()
@@ -133,7 +157,7 @@ class Timer:
                 for i in range(calls):
                     result = work.call(i % work.sets)
                     kept.append(result)
-                    if len(kept) > sets_for(result.nbytes, self.l2_bytes):
+                    if len(kept) > sets_for(nbytes_of(result), self.l2_bytes):
                         kept.popleft()
             finally:
                 graph.capture_end()

@@ -1,134 +1,55 @@
-"""The implementations that are compared, as functions of a case's inputs."""
+"""Which operators have peers, and all implementations of a case by name."""
 
 import importlib.metadata
-import math
-from collections.abc import Callable
 
 import torch
+from report.run import Row
 
-from . import deform
-from .cases import MASKED, SCALE, Case, Rules
+from .cases import Case, case_of
+from .deform import UNIFORM, Deform
+from .logprob import Logprob
+from .softmax import LOG, MASKED, Softmax
+from .suite import Call, Suite
 
-Call = Callable[..., torch.Tensor]  # of the scores, or of the gradient and the output
+SUITES: dict[str, type[Suite]] = {
+    "softmax": Softmax,
+    LOG: Softmax,
+    MASKED: Softmax,
+    "fused_logprob": Logprob,
+    "ms_deform_attn": Deform,
+    UNIFORM: Deform,
+}
+COMPILE_MODES = {"torch.compile": None, "torch.compile max-autotune": "max-autotune-no-cudagraphs"}
+PACKAGES = ("triton", "liger-kernel", "quack-kernels")
 
-COMPILE, AUTOTUNE = "torch.compile", "torch.compile max-autotune"
-COMPILE_MODES = {COMPILE: None, AUTOTUNE: "max-autotune-no-cudagraphs"}
-LIGER, TRITON = "Liger", "Triton tutorial"
+
+def has_peers(row: Row) -> bool:
+    """Whether a row can be measured here."""
+    suite = SUITES.get(row.key.operator)
+    return suite is not None and suite.takes(case_of(row))
 
 
-def calls_of(case: Case, rules: Rules) -> dict[str, Call]:
+def suite_of(case: Case, device: torch.device) -> Suite:
+    """The operator of a case."""
+    return SUITES[case.operator](case, device)
+
+
+def calls_of(suite: Suite, modes: list[str]) -> dict[str, Call]:
     """By name, ours first; those that cannot take a case at all are left out."""
-    plain = case.operator != MASKED and case.dim == len(case.shape) - 1 and not case.levels
-    calls = {
-        "warpfuse": plugin_call(case, rules),
-        "chain" if case.operator == MASKED else "aten": aten_call(case, rules),
-        **compiled_calls(case, rules),
-    }
-    if plain and (call := liger_call(case)):
-        calls[LIGER] = call
-    if plain and (call := triton_call(case)):
-        calls[TRITON] = call
-    return calls
-
-
-def plugin_call(case: Case, rules: Rules) -> Call:
-    """Ours."""
-    ops = torch.ops.warpfuse
-    if case.levels:
-        return lambda *inputs: ops.ms_deform_attn(*inputs)
-    if case.operator != MASKED:
-        if case.forward:
-            return lambda scores: ops.softmax(scores, case.dim)
-        return lambda grad, output: ops._softmax_backward(grad, output, case.dim)
-    how = (SCALE, None, rules.causal, rules.query_positions, rules.key_lengths, 0, None)
-    if case.forward:
-        return lambda scores: ops.scaled_masked_softmax(scores, *how)
-    return lambda grad, output: ops._scaled_masked_softmax_backward(grad, output, *how)
-
-
-def aten_call(case: Case, rules: Rules) -> Call:
-    """ATen's kernels one by one, as autograd would call them."""
-    if case.levels:
-        return lambda value, _, __, *points: deform.by_grid_sample(case.levels, value, *points)
-
-    def forward(scores: torch.Tensor) -> torch.Tensor:
-        if case.operator == MASKED:
-            scores = (scores * SCALE).masked_fill(rules.hidden, -math.inf)
-        return torch.softmax(scores, case.dim)
-
-    def backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        result = torch.ops.aten._softmax_backward_data(grad, output, case.dim, case.dtype)
-        if case.operator == MASKED:
-            result = result.masked_fill(rules.hidden, 0.0) * SCALE
-        return result
-
-    return forward if case.forward else backward
-
-
-def compiled_calls(case: Case, rules: Rules) -> dict[str, Call]:
-    """The same by torch.compile; masks are computed from indices, which is read from nowhere."""
     torch._dynamo.reset()  # the code of the last case, which would count as recompilation
-    call = aten_call(case, rules) if case.operator != MASKED else _by_indices(case, rules)
-    return {
-        name: torch.compile(call, mode=mode, dynamic=False, fullgraph=True)
-        for name, mode in COMPILE_MODES.items()
+    call = suite.to_compile()
+    compiled = {
+        name: torch.compile(call, mode=COMPILE_MODES[name], dynamic=False, fullgraph=True) for name in modes
     }
-
-
-def _by_indices(case: Case, rules: Rules) -> Call:
-    queries, keys = case.shape[-2:]
-
-    def hidden(device: torch.device) -> torch.Tensor:
-        key = torch.arange(keys, device=device)
-        if rules.key_lengths is not None:
-            return key >= rules.key_lengths.view(-1, 1, 1, 1)
-        if rules.query_positions is not None:
-            return key > rules.query_positions[:, None, :, None]
-        return key > torch.arange(queries, device=device)[:, None]
-
-    def forward(scores: torch.Tensor) -> torch.Tensor:
-        return torch.softmax((scores * SCALE).masked_fill(hidden(scores.device), -math.inf), -1)
-
-    def backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        result = torch.ops.aten._softmax_backward_data(grad, output, -1, case.dtype)
-        return result.masked_fill(hidden(grad.device), 0.0) * SCALE
-
-    return forward if case.forward else backward
-
-
-def liger_call(case: Case) -> Call | None:
-    """The kernels of Liger-Kernel's autograd function, if it is installed."""
-    try:
-        from liger_kernel.ops import softmax as liger
-        from liger_kernel.ops.utils import calculate_settings
-    except ImportError:
-        return None
-    if case.forward:
-        return lambda scores: liger._softmax_forward(scores)[0]
-
-    def backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        columns = grad.shape[-1]
-        block, warps = calculate_settings(columns)
-        return liger._softmax_backward(grad, output, block, warps, columns > block)
-
-    return backward
-
-
-def triton_call(case: Case) -> Call | None:
-    """Our own kernel after the idea of Triton's tutorial."""
-    from . import triton_softmax
-
-    if case.shape[-1] > triton_softmax.MOST_COLUMNS:
-        return None
-    return triton_softmax.softmax if case.forward else triton_softmax.softmax_backward
+    return suite.calls() | compiled
 
 
 def versions() -> dict[str, str]:
-    """What was compared, as far as it is installed."""
+    """What was compared; what is not installed says so."""
     found = {"torch": torch.__version__}
-    for package in ("triton", "liger-kernel"):
+    for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            continue
+            found[package] = "not installed"
     return found

@@ -29,7 +29,7 @@ GPU = [
     Section(
         "softmax",
         "`floor` is the least bytes over the bandwidth of the large copy; `share` is floor / time; `of a copy` is the "
-        "time of a copy of the same bytes / time.",
+        "time of a copy of the same bytes / time. The largest error of an element is over the size of its terms.",
         tables.softmax_table,
     ),
     Section(
@@ -77,7 +77,7 @@ CPU = [
     Section(
         "Operators",
         "With warm pages: both allocation thresholds of malloc are raised. `default malloc` is ours and ATen's (or the "
-        "chain's) with malloc's defaults.",
+        "chain's) with malloc's defaults. The largest error of an element is over the size of its terms.",
         tables.cpu_table,
     ),
 ]

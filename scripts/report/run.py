@@ -134,6 +134,8 @@ class Variant:
         self.event_p50 = positive(times, "event_p50_us")
         self.default_malloc_p50 = positive(times, "default_malloc_p50_us")
         self.extra_bytes: int | None = raw.get("extra_bytes")  # allocated beside inputs and result
+        self.max_error: float | None = raw.get("max_error")  # of an element, over the size of its terms
+        self.of_plugin = "launches" in raw  # whether its kernels are the plugin's
         self.tiers = [launch["tier"] for launch in raw.get("launches", [])]
 
 

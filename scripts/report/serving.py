@@ -88,12 +88,3 @@ def block(docs: Path) -> str:
     if not parts:
         raise ReportError(f"{docs}/benchmarks: no file of the server")
     return "\n\n".join([BEGIN, *parts, "![throughput and latency over clients](images/serve.svg)", END])
-
-
-def with_block(page: str, text: str) -> str:
-    """The page with the block in place of the old one."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ReportError(f"serve.md: {BEGIN} or {END} is missing")
-    return before + text + after

@@ -1,120 +1,30 @@
 """The tables of operators: times beside ATen and peers, the CPU's, memory traffic, and the targets."""
 
-from collections.abc import Callable, Iterable
-
-from .run import DIRECTIONS, Bench, Key, Row
+from .columns import (
+    COPY,
+    OURS,
+    Cell,
+    Column,
+    Ratio,
+    beside,
+    error_of,
+    errors,
+    memory_of,
+    other_run,
+    paired_table,
+    same_run,
+    target_column,
+    time_of,
+)
+from .run import Bench, Key, Row
 from .targets import ALONE, ATEN, Peers, Verdict, alone, fastest, on_top
-from .text import NOTHING, amount, bandwidth, known_table, megabytes, microseconds, percent, table, times
-
-Cell = Callable[[Row], str]
-Column = tuple[str, Cell]
-
-
-def paired_table(rows: Iterable[Row], columns: list[Column]) -> str:
-    """A line per shape and dtype, its passes one above the other."""
-    pairs: dict[Key, dict[str, Row]] = {}
-    for row in rows:
-        pairs.setdefault(row.key, {})[row.direction] = row
-    lines = []
-    for key, pair in pairs.items():
-        passes = [direction for direction in DIRECTIONS if direction in pair]
-        cells = ("<br>".join(cell(pair[direction]) for direction in passes) for _, cell in columns)
-        lines.append([key.title, key.dtype, "<br>".join(passes), *cells])
-    return known_table(["shape", "dtype", "pass", *(name for name, _ in columns)], lines)
-
-
-# --- columns ----------------------------------------------------------------------------------
-
-
-def time_of(name: str) -> Cell:
-    """The median time of a variant, or its status."""
-
-    def cell(row: Row) -> str:
-        variant = row.variants.get(name)
-        return NOTHING if variant is None else microseconds(variant.p50) if variant.p50 else variant.status
-
-    return cell
-
-
-def speed_up(name: str) -> Cell:
-    """How many times ours is faster than a variant."""
-
-    def cell(row: Row) -> str:
-        theirs, ours = row.time(name), row.time("warpfuse")
-        return times(theirs / ours) if theirs and ours else NOTHING
-
-    return cell
-
-
-def beside(title: str, name: str) -> list[Column]:
-    """A variant's time, and ours against it."""
-    return [(f">{title} us", time_of(name)), (">speed-up", speed_up(name))]
-
-
-def memory_of(title: str, name: str) -> Column:
-    """What a variant allocates beside its inputs and its result."""
-
-    def cell(row: Row) -> str:
-        variant = row.variants.get(name)
-        return megabytes(variant.extra_bytes if variant else None)
-
-    return title, cell
-
-
-def spread(row: Row) -> str:
-    """Our median and, in brackets, the 5th and 95th percentile; else why there is none."""
-    ours = row.variants.get("warpfuse")
-    if ours is None or ours.p50 is None:
-        return f"**{ours.status}**" if ours else NOTHING
-    return f"{microseconds(ours.p50)} ({microseconds(ours.p5)}–{microseconds(ours.p95)})"
-
-
-def copy_ratio(row: Row) -> str:
-    """The time of a copy of the same bytes, over ours."""
-    ours = row.time("warpfuse")
-    return percent(row.copy / ours) if row.copy and ours else NOTHING
-
-
-OURS: list[Column] = [
-    (">floor us", lambda row: microseconds(row.floor)),
-    (">warpfuse us", spread),
-    (">share", lambda row: percent(row.share("warpfuse"))),
-]
-COPY: Column = (">of a copy", copy_ratio)
-
-
-def target_column(bench: Bench, peers: Peers) -> Column:
-    """The targets that cover a row, each with whether it is met."""
-    return "target", lambda row: ", ".join(v.mark for v in peers.verdicts(row, bench)) or NOTHING
-
-
-def other_run(peers: Peers, graph: str) -> Column:
-    """The best peer of another run; `graph` marks a time that was taken in one."""
-
-    def cell(row: Row) -> str:
-        found = peers.other_run(row)
-        return f"{microseconds(found[1])} {found[0]}" + graph * (found[2] == "graph") if found else NOTHING
-
-    return "best peer us" + ", other run" * bool(graph), cell
-
-
-def same_run(peers: Peers) -> Column:
-    """The best peer that was timed beside ours."""
-
-    def cell(row: Row) -> str:
-        found = peers.compared(row)
-        return f"{found.text} ({times(found.ratio)})" if found else NOTHING
-
-    return "best peer us, same run", cell
-
-
-# --- tables -----------------------------------------------------------------------------------
+from .text import NOTHING, amount, bandwidth, megabytes, microseconds, table, times
 
 
 def _beside_table(rows: list[Row], bench: Bench, peers: Peers, title: str, name: str) -> str:
     event = (">event us", lambda row: microseconds(row.time("warpfuse", "event_p50")))
     others = [event, same_run(peers), other_run(peers, ", graph"), target_column(bench, peers)]
-    return paired_table(rows, [*OURS, COPY, *beside(title, name), *others])
+    return paired_table(rows, [*OURS, COPY, *beside(title, name), *errors(title, name), *others])
 
 
 def softmax_table(bench: Bench, peers: Peers) -> str:
@@ -134,6 +44,7 @@ def logprob_table(bench: Bench, peers: Peers) -> str:
         (">in place us", time_of("in_place")),
         *beside("log_softmax + gather", "aten"),
         *beside("cross_entropy", "cross_entropy"),
+        *errors("ATen", "aten"),
         memory_of(">MB beside", "warpfuse"),
         memory_of(">in place", "in_place"),
         memory_of(">ATen", "aten"),
@@ -156,6 +67,7 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
         *OURS,
         COPY,
         *beside("ATen", "aten"),
+        *errors("ATen", "aten"),
         (">alone us", alone_us),
         (">on top us", added),
         memory_of(">MB beside", "warpfuse"),
@@ -171,7 +83,11 @@ def cpu_table(bench: Bench, peers: Peers) -> str:
         ours, chain, aten = (row.time(name, "default_malloc_p50") for name in ("warpfuse", "chain", "aten"))
         return f"{microseconds(ours)} of {microseconds(chain or aten)}" if ours else NOTHING
 
+    def aten_error(row: Row) -> str:
+        return error_of("chain" if "chain" in row.variants else "aten")(row)
+
     columns = [*OURS, *beside("ATen", "aten"), *beside("chain", "chain")]
+    columns += [(">largest error", error_of("warpfuse")), (">ATen's or the chain's", aten_error)]
     columns += [(">default malloc us", default_malloc), target_column(bench, peers)]
     return paired_table(bench.rows, columns)
 
@@ -193,7 +109,7 @@ def traffic_table(bench: Bench, _peers: Peers) -> str:
         (">least MB", lambda row: megabytes(row.least_bytes)),
         (">fused MB", lambda row: megabytes(row.raw["fused_bytes"])),
         (">unfused MB", lambda row: megabytes(row.raw["unfused_bytes"])),
-        (">saved", lambda row: times(row.raw["unfused_bytes"] / row.raw["fused_bytes"])),
+        (">saved", Ratio(lambda row: row.raw["unfused_bytes"] / row.raw["fused_bytes"], times)),
         (">fused, counted", counted("warpfuse")),
         (">ATen, counted", counted("chain", "aten")),
     ]
@@ -304,9 +220,9 @@ def _peers_table(run: Bench) -> str:
 
         return cell
 
-    def ratio(row: Row) -> str:
+    def over_ours(row: Row) -> float | None:
         found = fastest(row)
-        return times(found.ratio) if found else NOTHING
+        return found.ratio if found else None
 
     def by_event(row: Row) -> str:
         found = fastest(row, "event_p50")
@@ -316,7 +232,7 @@ def _peers_table(run: Bench) -> str:
     columns: list[Column] = [
         OURS[1],
         *((f">{name}", of(name)) for name in names),
-        (">best peer / ours", ratio),
+        (">best peer / ours", Ratio(over_ours, times)),
         (">event: warpfuse", lambda row: microseconds(row.time("warpfuse", "event_p50"))),
         ("event: best peer", by_event),
     ]

@@ -11,7 +11,8 @@ from .text import digits, microseconds, percent, rate, times
 FORMAT = "warpfuse-peers-1"
 ATEN = {"aten": "ATen", "chain": "ATen"}  # names in a file, and for people
 # The softmax or the linear that an operator with dropout adds to, timed alone in the same run.
-ALONE = {"dropout_softmax": "softmax", "softmax_dropout": "softmax", "linear_dropout_softmax": "linear"}
+ALONE = dict.fromkeys(("dropout_softmax", "softmax_dropout", "scaled_masked_softmax_dropout"), "softmax")
+ALONE["linear_dropout_softmax"] = "linear"
 COMPILED = "hf static+compile"
 
 

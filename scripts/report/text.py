@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable
 
+from .run import ReportError
+
 NOTHING = "–"
 
 
@@ -85,3 +87,13 @@ def known_table(header: list[str], rows: list[list[str]]) -> str:
     ]
     picked = [[row[i] for i in keep] for row in rows]
     return table([header[i] for i in keep], picked) if rows else ""
+
+
+def with_block(page: str, text: str) -> str:
+    """The page with the text in place of what stands between its first and its last line."""
+    begin, end = text.split("\n", 1)[0], text.rsplit("\n", 1)[-1]
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ReportError(f"{begin} or {end} is missing on the page")
+    return before + text + after

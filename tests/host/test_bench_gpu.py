@@ -34,7 +34,7 @@ class Measuring(HostTestCase):
         self.assertGreater(document["device"]["l2_bytes"], 0)
         self.assertTrue(document["versions"]["driver"])
         self.assertGreater(document["empty_kernel_us"], 0)
-        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6) + 3 * 3 + 3 * 2 * (2 + 2))
+        self.assertEqual(len(document["rows"]), 3 * 2 * (2 + 2 + 6 + 6) + 3 * 3 * 3 + 3 + 3 * 2 * (2 + 2))
         for row in document["rows"]:
             for variant in row["variants"]:
                 self.assertEqual(variant["status"], "ok", variant)

@@ -102,7 +102,7 @@ TEST_CASE("fused_logprob has rows of both passes in one call", "[bench]") {
 }
 
 TEST_CASE("all runs each operator that takes the shape", "[bench]") {
-  CHECK(texts(request("all", "2x3")).size() == 6);
+  CHECK(texts(request("all", "2x3")).size() == 10);
   CHECK(texts(request("all", "2x3x4@1")) ==
         std::vector<std::string>{"softmax forward 2x3x4@1 float32 none",
                                  "log_softmax forward 2x3x4@1 float32 none",
@@ -160,7 +160,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
 
   const std::vector<std::string> table = texts(request("all", "table"));
   const std::set<std::string> rows(table.begin(), table.end());
-  CHECK(rows.size() == 61);  // 10 x 2 x 2 + 3 x 2 + 2 x 2 + 2 + 2 x 2 + 2 + 2 + 1
+  CHECK(rows.size() == 71);  // 10 x 2 x 2 + 3 x 2 + 2 x 2 + 2 + 2 x 2 x 2 + 3 x 2 + 2 + 2 + 1
   for (const char* row :
        {"softmax forward 65536x1025 bfloat16 none", "softmax backward 1x16777259 bfloat16 none",
         "softmax backward 64x4096x64@1 float32 none",
@@ -174,8 +174,11 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(heads.size() == 13);  // 4 x 3 + 1
   CHECK(heads.front() == "fused_logprob forward 4096x32000 bfloat16 none");
   CHECK(heads.back() == "fused_logprob forward 1x128256 bfloat16 none");
+  CHECK(texts(request("fused_logprob_entropy", "logprob")).size() == 13);
+  CHECK(texts(request("sample_tokens", "decode")).front() ==
+        "sample_tokens forward 1x50257 float16 none");
   const std::vector<std::string> dropout = texts(request("all", "dropout"));
-  CHECK(dropout.size() == 16);  // 2 x 2 + 2 + 2 x 2 + 3 x 2
+  CHECK(dropout.size() == 22);  // 2 + 2 x 2 + 2 x 2 + 3 x 2 + 3 x 2
   CHECK(dropout.front() == "dropout_softmax forward 128x16384 float32 none");
   CHECK(dropout.back() == "linear_dropout_softmax both 128x16384x16384 bfloat16 none");
   CHECK(texts(request("linear_dropout_softmax", "cpu")) ==
@@ -190,17 +193,37 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   for (const Case& c : plan(request("softmax", "sweep"))) {
     CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
   }
-  CHECK(texts(request("softmax", "sweep")).size() == 58);
+  // 58 long and short ones; 70 more lengths in bfloat16; 16 lengths of these in other dtypes (3 are
+  // there in float32) and backward; the same by three operators, and with six masks.
+  CHECK(texts(request("softmax", "sweep")).size() == 58 + 70 + 13 + 16 + 3 * 16);
+  const std::vector<std::string> sweep = texts(request("all", "sweep"));
+  CHECK(sweep.size() == 205 + 3 * 16 + 6 * 16);
+  const std::set<std::string> swept(sweep.begin(), sweep.end());
+  for (const char* row :
+       {"softmax forward 33554432x2 bfloat16 none", "softmax forward 67108x1000 bfloat16 none",
+        "softmax backward 1342177x50 float16 none", "log_softmax forward 116306x577 bfloat16 none",
+        "softmax_dropout forward 2033601x33 bfloat16 none",
+        "scaled_masked_softmax forward 8x3355x50x50 bfloat16 positions"}) {
+    INFO(row);
+    CHECK(swept.contains(row));
+  }
+  const std::vector<std::string> odd = texts(request("all", "odd"));
+  CHECK(odd.size() == 64);  // 8 x 3 x 2 + 4 x 2 x 2
+  CHECK(odd.front() == "softmax forward 2000000x33 float32 none");
+  CHECK(odd.back() == "scaled_masked_softmax backward 100x777x777 bfloat16 causal");
 }
 
 TEST_CASE("bad requests name the option, what was expected and what was given", "[bench]") {
   CHECK(refusal(request("softmin", "basic")) ==
-        "2: operator: expected softmax, log_softmax, scaled_masked_softmax, fused_logprob, "
-        "dropout_softmax, softmax_dropout, linear_dropout_softmax, ms_deform_attn, "
+        "2: operator: expected softmax, log_softmax, scaled_masked_softmax, "
+        "scaled_masked_softmax_dropout, fused_logprob, "
+        "fused_logprob_lse, fused_logprob_entropy, sample_tokens, dropout_softmax, "
+        "softmax_dropout, linear_dropout_softmax, ms_deform_attn, "
         "ms_deform_attn_uniform, norm_linear, norm_linear_gelu, linear_residual, "
         "cached_attention_softmax, linear_argmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes "
+        "2: --shapes: expected basic, table, cpu, sweep, odd, logprob, dropout, msda, decode, or "
+        "sizes "
         "such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
   CHECK(refusal(request("softmax", "2x3,")).ends_with("got ''"));

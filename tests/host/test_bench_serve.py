@@ -15,6 +15,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 from report import serving
+from report.text import with_block
 
 
 class BenchServe(HostTestCase):
@@ -56,7 +57,7 @@ class BenchServe(HostTestCase):
         self.assertIn("| 1 |", block)
         self.assertIn("3 clients with prompts of 40 tokens", block)
         page = f"a\n{serving.BEGIN}\nold\n{serving.END}\nb\n"
-        self.assertEqual(serving.with_block(page, block), f"a\n{block}\nb\n")
+        self.assertEqual(with_block(page, block), f"a\n{block}\nb\n")
 
     @unittest.skipIf(shutil.which("wrk") is None, "wrk is not installed")
     def test_by_wrk(self):

@@ -2,7 +2,9 @@
 // ATen's variants are tested, which need no plugin.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
@@ -65,7 +67,9 @@ TEST_CASE("ATen's variants pass, and fail with one element off, a NaN or another
                                                     {"softmax", "aten", "7"},
                                                     {"log_softmax", "aten", "5x33"},
                                                     {"scaled_masked_softmax", "chain", "3x8x11"},
-                                                    {"fused_logprob", "aten", "3x4x50"}}));
+                                                    {"fused_logprob", "aten", "3x4x50"},
+                                                    {"fused_logprob_lse", "aten", "3x4x50"},
+                                                    {"fused_logprob_entropy", "aten", "12x50"}}));
   const auto direction = GENERATE(Direction::forward, Direction::backward);
   const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
   CAPTURE(op, name, shape, dtype);
@@ -79,6 +83,21 @@ TEST_CASE("ATen's variants pass, and fail with one element off, a NaN or another
   CHECK_FALSE(passes(tested, last_is(kNan)));
   CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.to(at::kLong); }));
   CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.flatten().narrow(0, 0, 6); }));
+}
+
+TEST_CASE("attention with dropout is compared with what was drawn, and is zero where hidden",
+          "[bench]") {
+  const auto mask = GENERATE(Mask::none, Mask::causal, Mask::padding, Mask::boolean, Mask::additive,
+                             Mask::positions);
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  CAPTURE(mask, dtype);
+  const Case c = row("scaled_masked_softmax_dropout", Direction::forward, "2x3x8x11", dtype, mask);
+  const Variant tested = variant(c, "aten");
+  CHECK(passes(tested, as_it_is));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result * 0.8; }));
+  CHECK_FALSE(passes(tested, [&](Outputs& o) { o = tested.call(0); }));  // drew other numbers
+  CHECK_FALSE(
+      passes(tested, [](Outputs& o) { o.result = o.result.masked_fill(o.result.eq(0), 1e-3); }));
 }
 
 TEST_CASE("float32 is a little more than one rounding for the plugin", "[bench]") {
@@ -127,6 +146,61 @@ TEST_CASE("log-probabilities are float32, also of bfloat16 logits", "[bench]") {
       variant(row("fused_logprob", direction, "12x50", at::kFloat), "cross_entropy");
   CHECK(passes(gradient, as_it_is));
   CHECK_FALSE(passes(gradient, last_times(1.01)));
+}
+
+TEST_CASE("the second result of log-probabilities is checked, and its gradient", "[bench]") {
+  const auto* op = GENERATE("fused_logprob_lse", "fused_logprob_entropy");
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  CAPTURE(op, dtype);
+  const Variant forward = variant(row(op, Direction::forward, "3x4x50", dtype), "aten");
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.others.at(0) = o.others[0] * 1.3; }));
+  CHECK_FALSE(passes(forward, [](Outputs& o) { o.others.at(0) = o.others[0].flatten(); }));
+  const Case c = row(op, Direction::both, "3x4x50", dtype);
+  const Variant step = variant(c, "aten");
+  CHECK(passes(step, as_it_is));
+  // Without the gradient of the second result.
+  Outputs first = variant(row("fused_logprob", Direction::both, "3x4x50", dtype), "aten").call(0);
+  CHECK_FALSE(step.error(first) <= step.tolerance);
+  CHECK(c.op->variants(c, {.device = at::kCPU}).size() == 3);  // no cross_entropy
+}
+
+TEST_CASE("a token that the cuts drop is seen, and one that is none", "[bench]") {
+  const auto* shape = GENERATE("3x2x200", "4x1", "5x40");
+  const auto dtype = GENERATE(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble);
+  const Case c = row("sample_tokens", Direction::forward, shape, dtype);
+  const Setup setup{.device = at::kCPU, .scores = [](const at::Tensor& x) { x.normal_(0, 2); }};
+  CAPTURE(shape, dtype);
+  const Variant tested = variant(c, "aten", setup);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(passes(tested, as_it_is));
+  }
+  for (const int64_t wrong : {int64_t{-1}, int64_t{-2}, c.shape.columns()}) {
+    CHECK_FALSE(passes(tested, last_is(static_cast<double>(wrong))));
+  }
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.to(at::kInt); }));
+  CHECK_FALSE(passes(tested, [](Outputs& o) { o.result = o.result.view(-1).narrow(0, 1, 1); }));
+}
+
+TEST_CASE("tokens below top_k, behind top_p, and of rows with NaN", "[bench]") {
+  const Case c = row("sample_tokens", Direction::forward, "3x100", at::kFloat);
+  // Row 0 falls slowly: top_k keeps 50, and top_p cuts these. Row 1 has one likely token.
+  const Setup setup{.device = at::kCPU, .scores = [](const at::Tensor& x) {
+                      x[0].copy_(at::arange(100).mul(-0.01));
+                      x[1].zero_()[7] = 100;
+                      x[2].fill_(kNan);
+                    }};
+  const auto right = [&](const char* name, int64_t first, int64_t second, int64_t third) {
+    const Variant tested = variant(c, name, setup);
+    return tested.error(at::tensor({first, second, third}, at::kLong)) <= tested.tolerance;
+  };
+  CHECK(right("warpfuse", 0, 7, -1));
+  CHECK(right("warpfuse", 46, 7, -1));
+  CHECK_FALSE(right("warpfuse", 48, 7, -1));  // behind 95 %
+  CHECK_FALSE(right("warpfuse", 50, 7, -1));  // below the 50th
+  CHECK_FALSE(right("warpfuse", 0, 8, -1));
+  CHECK_FALSE(right("warpfuse", 0, 7, 0));
+  CHECK_FALSE(right("warpfuse", -1, 7, -1));
+  CHECK(right("aten", 0, 7, 0));
 }
 
 TEST_CASE("dropout is compared with what was drawn", "[bench]") {
@@ -320,6 +394,13 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   CHECK(least(masked, forward, "2x7x3x5", Mask::positions) == int64_t{2} * (14 * 12 + 210) + 48);
   const int64_t rows = int64_t{6} * (12 + 20 + 8);
   CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == int64_t{2} * 3 * 42 + rows);
+  CHECK(least("fused_logprob_lse", both, "2x3x7", Mask::none) == int64_t{2} * 126 + rows + 48);
+  CHECK(least("fused_logprob_entropy", backward, "2x3x7", Mask::none) == int64_t{2} * 84 + 6 * 28);
+  CHECK(least("sample_tokens", forward, "2x3x7", Mask::none) == int64_t{2} * 42 + 48);
+  const char* dropped = "scaled_masked_softmax_dropout";
+  CHECK(least(dropped, forward, "3x4x6", Mask::causal) == int64_t{2} * (30 + 72));
+  CHECK(least(dropped, backward, "3x4x6", Mask::causal) == int64_t{2} * (60 + 72) + 12 * 8);
+  CHECK(least(dropped, backward, "3x4x6", Mask::additive) == int64_t{2} * (3 * 72 + 24) + 12 * 8);
   CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == int64_t{4} * (105 + 20));
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
   CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));

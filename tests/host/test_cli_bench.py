@@ -78,21 +78,23 @@ class Measuring(HostTestCase):
         self.assertEqual(document["device"]["threads"], 1)
         for name in ("warpfuse", "commit", "libtorch"):
             self.assertTrue(document["versions"][name])
-        # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and 6 masks on the first;
-        # fused_logprob on the first, with both directions in one call too; two operators with dropout on both.
-        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6) + 2 * 3 + 2 * 2 * (2 + 2))
+        # 2 dtypes x 2 directions of softmax and log_softmax on both shapes, and twice 6 masks on the first;
+        # three forms of fused_logprob on the first, with both directions in one call too, and sample_tokens; two
+        # operators with dropout on both.
+        self.assertEqual(len(document["rows"]), 2 * 2 * (2 + 2 + 6 + 6) + 2 * 3 * 3 + 2 + 2 * 2 * (2 + 2))
         self.assertEqual(len({key(row) for row in document["rows"]}), len(document["rows"]))
 
     def test_every_variant_is_right(self):
         for row in self.document["rows"]:
             masked = row["operator"] == "scaled_masked_softmax"
             names = ["warpfuse", "chain" if masked else "aten"]
-            if row["operator"] == "fused_logprob":
+            if row["operator"].startswith("fused_logprob"):
                 in_place = [] if row["direction"] == "forward" else ["in_place"]
-                names = ["warpfuse", *in_place, "aten", "cross_entropy"]
+                loss = ["cross_entropy"] if row["operator"] == "fused_logprob" else []
+                names = ["warpfuse", *in_place, "aten", *loss]
             elif "dropout" in row["operator"]:
                 names = ["warpfuse", "aten", "softmax"]
-            elif not masked and row["direction"] == "forward":
+            elif row["operator"] in ("softmax", "log_softmax") and row["direction"] == "forward":
                 names += ["naive", "vector"]
             self.assertEqual([variant["name"] for variant in row["variants"]], names)
             for variant in row["variants"]:
@@ -269,7 +271,7 @@ class Errors(HostTestCase):
         cases = {
             (): "expected OPERATOR (see --help)",
             ("softmin",): "cached_attention_softmax, linear_argmax or all, got 'softmin'",
-            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, logprob, dropout, msda, decode, or sizes",
+            ("softmax", "--shapes", "4y4"): "--shapes: expected basic, table, cpu, sweep, odd, logprob, dropout, msda, decode, or sizes",
             ("linear_dropout_softmax", "--shapes", "4x4x4", "--dtype", "tf32"): "--dtype: tf32 needs a GPU",
             ("softmax", "--dtype", "int8"): "--dtype: expected a list of float32",
             ("softmax", "--algorithms", "warp"): "--algorithms: expected all, none or a list of naive, vector",

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from report import serving
 from report.generation import decode_runs, decode_table
 from report.run import Bench, Generation, Work
-from report.text import microseconds, percent, times
+from report.text import microseconds, percent, times, with_block
 
 
 def blocks(path, language):
@@ -168,7 +168,7 @@ class Figures(unittest.TestCase):
 
     def test_server(self):
         page = (DOCS / "serve.md").read_text(encoding="utf-8")
-        self.assertEqual(serving.with_block(page, serving.block(DOCS)), page)
+        self.assertEqual(with_block(page, serving.block(DOCS)), page)
 
     def test_where_it_is_slower_than_aten_is_named(self):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]

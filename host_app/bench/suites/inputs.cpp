@@ -29,6 +29,10 @@ void seed_inputs() { at::manual_seed(kSeed); }
 
 void fill_randomly(const at::Tensor& tensor) { tensor.normal_(); }
 
+at::Tensor column(const Part& part, const at::Tensor& tensor) {
+  return part(tensor.unsqueeze(-1)).narrow(-1, 0, 1);
+}
+
 at::TensorOptions options_of(const Case& c, const Setup& setup) {
   return at::TensorOptions().device(setup.device).dtype(c.dtype);
 }

@@ -20,6 +20,9 @@ void seed_inputs();
 
 void fill_randomly(const at::Tensor& tensor);
 
+// The part of a tensor that has one element per row, as a column.
+at::Tensor column(const Part& part, const at::Tensor& tensor);
+
 at::TensorOptions options_of(const Case& c, const Setup& setup);
 
 // As many as the setup says, empty yet.

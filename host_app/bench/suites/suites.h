@@ -6,13 +6,15 @@
 
 namespace warpfuse::host::bench {
 
-extern const Benchmark kSoftmax, kLogSoftmax;                // softmax.cpp
-extern const Benchmark kScaledMaskedSoftmax;                 // attention.cpp
-extern const Benchmark kFusedLogprob;                        // logprob.cpp
-extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;     // dropout.cpp
-extern const Benchmark kLinearDropoutSoftmax;                // linear_dropout.cpp
-extern const Benchmark kMsDeformAttn, kMsDeformAttnUniform;  // ms_deform_attn.cpp
-extern const Benchmark kCachedAttentionSoftmax;              // cached_attention.cpp
+extern const Benchmark kSoftmax, kLogSoftmax;        // softmax.cpp
+extern const Benchmark kScaledMaskedSoftmax;         // attention.cpp
+extern const Benchmark kScaledMaskedSoftmaxDropout;  // attention_dropout.cpp
+extern const Benchmark kFusedLogprob, kFusedLogprobLse, kFusedLogprobEntropy;  // logprob.cpp
+extern const Benchmark kSampleTokens;                                          // sampling.cpp
+extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;                       // dropout.cpp
+extern const Benchmark kLinearDropoutSoftmax;                                  // linear_dropout.cpp
+extern const Benchmark kMsDeformAttn, kMsDeformAttnUniform;                    // ms_deform_attn.cpp
+extern const Benchmark kCachedAttentionSoftmax;  // cached_attention.cpp
 extern const Benchmark kNormLinear, kNormLinearGelu, kLinearResidual,
     kLinearArgmax;  // decode_linear.cpp
 
@@ -20,7 +22,11 @@ extern const Benchmark kNormLinear, kNormLinearGelu, kLinearResidual,
 inline constexpr std::array kBenchmarks{&kSoftmax,
                                         &kLogSoftmax,
                                         &kScaledMaskedSoftmax,
+                                        &kScaledMaskedSoftmaxDropout,
                                         &kFusedLogprob,
+                                        &kFusedLogprobLse,
+                                        &kFusedLogprobEntropy,
+                                        &kSampleTokens,
                                         &kDropoutSoftmax,
                                         &kSoftmaxDropout,
                                         &kLinearDropoutSoftmax,

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+
+#include "bench/suites/inputs.h"
+
+namespace warpfuse::host::bench {
+
+// A power of two, so that the chain's multiplication is exact.
+inline constexpr double kAttentionScale = 0.125;
+inline constexpr double kHiddenScore = -std::numeric_limits<double>::infinity();
+inline constexpr std::array kAttentionMasks{Mask::causal, Mask::padding, Mask::boolean,
+                                            Mask::additive, Mask::positions};
+
+// The inputs of attention's softmax.
+struct AttentionSet {
+  at::Tensor scores;               // forward
+  at::Tensor output, grad_output;  // backward
+  std::optional<at::Tensor> attn_mask, query_positions, key_lengths;
+  // For the chain and the reference: true = hidden, broadcasts to the scores; undefined where no
+  // key is hidden.
+  at::Tensor hidden;
+  // Backward with dropout: random numbers, other ones in each set, the elements that they keep, and
+  // the plugin's statistics of the scores.
+  at::Tensor rng, keep, statistics;
+};
+
+// 2 to 4 sizes, a softmax over the last.
+bool is_attention(const Shape& shape);
+
+const char* causal_of(const Case& c);
+
+void add_attention_masks(std::vector<AttentionSet>& sets, const Case& c,
+                         const at::TensorOptions& options);
+
+// The forward of a part of the scores, in double precision.
+at::Tensor attention_forward(const Case& c, const AttentionSet& set, const at::Tensor& scores,
+                             const Part& part);
+
+// ATen's chain.
+at::Tensor chain_forward(const AttentionSet& in);
+// Of a gradient of the softmax.
+at::Tensor chain_backward(const AttentionSet& in, const at::Tensor& grad_output);
+
+// Without dropout.
+Bytes attention_bytes(const Case& c);
+
+}  // namespace warpfuse::host::bench

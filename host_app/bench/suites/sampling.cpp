@@ -1,0 +1,121 @@
+// sample_tokens, with the options that language models are served with. ATen's is what generate()
+// computes, on the top_k largest logits alone: topk, softmax, cumsum, and a draw as multinomial
+// makes it (which itself synchronises with the host, and cannot be in a CUDA graph).
+//
+// The check sees a token that the cuts drop; whether the others are drawn as often as they should
+// is for the operator's own tests.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <warpfuse/sample_tokens.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "bench/suites/inputs.h"
+#include "bench/suites/suites.h"
+
+namespace warpfuse::host::bench {
+namespace sampling_suite {
+namespace {
+
+constexpr std::array kForward{Direction::forward};
+constexpr double kTemperature = 0.8;
+constexpr int64_t kTopK = 50;
+constexpr double kTopP = 0.95;
+
+struct Set {
+  at::Tensor logits, step;
+};
+
+int64_t kept_at_most(const at::Tensor& logits) { return std::min(kTopK, logits.size(-1)); }
+
+Outputs warpfuse_sample(const Set& in) {
+  return sample_tokens(in.logits, in.step, /*seed=*/0, kTemperature, kTopK, kTopP);
+}
+
+Outputs aten_sample(const Set& in) {
+  const auto [values, ids] = at::topk(in.logits, kept_at_most(in.logits));
+  const at::Tensor p = at::softmax(values.div(kTemperature), -1);
+  const at::Tensor kept = p.masked_fill((at::cumsum(p, -1) - p).ge(kTopP), 0.0);
+  const at::Tensor chosen = at::argmax(kept / at::empty_like(kept).exponential_(), -1, true);
+  return ids.gather(-1, chosen).squeeze(-1);
+}
+
+// How far a token's logit is below the smallest that top_k keeps, or the probability of larger ones
+// above top_p. A row that holds NaN, or nothing but -inf, has none, which is -1 for the plugin.
+double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_aten) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const at::Tensor& tokens = outputs.result;
+  if (tokens.sizes() != in.logits.sizes().slice(0, in.logits.dim() - 1) ||
+      tokens.scalar_type() != at::kLong ||
+      tokens.lt(-1).logical_or_(tokens.ge(c.shape.columns())).any().item<bool>()) {
+    return infinity;
+  }
+  double worst = 0;
+  for_each_piece(c.shape, [&](const Part& part) {
+    const at::Tensor x = part(in.logits).to(at::kDouble), token = column(part, tokens);
+    const at::Tensor values = std::get<0>(at::topk(x, kept_at_most(x)));
+    const at::Tensor least = values.narrow(-1, values.size(-1) - 1, 1);
+    const at::Tensor logit = x.gather(-1, token.clamp_min(0));
+    const at::Tensor below = (least - logit) / (least.abs() + 1);
+    const at::Tensor p = at::softmax(values / kTemperature, -1);
+    const at::Tensor above = (p * values.gt(logit)).sum(-1, true) - kTopP;
+    const at::Tensor none = p.isnan().any(-1, true);
+    const at::Tensor right = of_aten ? none : none.logical_and(token.lt(0));
+    const at::Tensor error = at::maximum(below, above)
+                                 .clamp_min(0)
+                                 .masked_fill(token.lt(0).logical_xor(none), infinity)
+                                 .masked_fill(right, 0.0);
+    worst = worse(worst, error.max().item<double>());
+  });
+  return worst;
+}
+
+std::vector<Variant> variants(const Case& c, const Setup& setup) {
+  using enum Variant::Kind;
+  const Sets<Set> sets = make_sets<Set>(setup);
+  const at::TensorOptions options = options_of(c, setup);
+  add_tensors(*sets, &Set::logits, c.shape.sizes, options, setup.scores);
+  for (size_t i = 0; i < sets->size(); ++i) {
+    (*sets)[i].step = at::full({1}, static_cast<int64_t>(i), options.dtype(at::kLong));
+  }
+  const auto error = [&](bool of_aten) {
+    return against(sets, [c, of_aten](const Set& in, const Outputs& outputs) {
+      return error_of(c, in, outputs, of_aten);
+    });
+  };
+  return {
+      {"warpfuse", plugin, on(sets, warpfuse_sample), error(false), tolerance_of(c.dtype, false)},
+      {"aten", aten, on(sets, aten_sample), error(true), tolerance_of(c.dtype, true)}};
+}
+
+// A row's logits are read once, and its token is written. What ATen does behind topk is small.
+Bytes bytes(const Case& c) {
+  const int64_t pass = c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t tokens = c.shape.elements() / c.shape.columns() * int64_t{sizeof(int64_t)};
+  const int64_t least = pass + tokens;
+  return {.least = least, .fused = least, .unfused = least, .inputs = pass};
+}
+
+constexpr Benchmark kBenchmark{
+    .name = "sample_tokens",
+    .shapes = "at least 2 sizes, and no other dim than the last,",
+    .takes = [](const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; },
+    .directions = kForward,
+    .operators = [](const Case&) { return std::vector<std::string>{"warpfuse::sample_tokens"}; },
+    .bytes = bytes,
+    .variants = variants};
+
+}  // namespace
+}  // namespace sampling_suite
+
+constexpr Benchmark kSampleTokens = sampling_suite::kBenchmark;
+
+}  // namespace warpfuse::host::bench
