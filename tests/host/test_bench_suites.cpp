@@ -201,6 +201,10 @@ TEST_CASE("tokens below top_k, behind top_p, and of rows with NaN", "[bench]") {
   CHECK_FALSE(right("warpfuse", 0, 7, 0));
   CHECK_FALSE(right("warpfuse", -1, 7, -1));
   CHECK(right("aten", 0, 7, 0));
+  // Equal logits are all within top_k.
+  const Setup equal{.device = at::kCPU, .scores = [](const at::Tensor& x) { x.zero_(); }};
+  const Variant tested = variant(c, "warpfuse", equal);
+  CHECK(tested.error(at::tensor({0, 60, 99}, at::kLong)) <= tested.tolerance);
 }
 
 TEST_CASE("dropout is compared with what was drawn", "[bench]") {

@@ -35,6 +35,7 @@ constexpr int64_t kIgnored = -100;
 constexpr int64_t kNoReduction = 0;  // at::Reduction::None
 // ATen takes the gradient from rounded log-probabilities, and is wrong by as much as they are.
 constexpr double kAtenGradientFactor = 3;
+constexpr double kMaxLogProb = 20;  // of the inputs, without its sign
 
 int64_t rows_of(const Case& c) { return c.shape.elements() / c.shape.columns(); }
 
@@ -207,6 +208,9 @@ std::vector<Variant> backward_variants(const Case& c, const Sets<Set>& sets) {
   using enum Variant::Kind;
   // A GPU's exponential is zero below float32's smallest normal number.
   const auto error = against_pieces(sets, c, expected_gradient, kMaxGradient);
+  // ATen rounds p, which the entropy's gradient multiplies by log p.
+  const auto error_of_aten = against_pieces(
+      sets, c, expected_gradient, kMaxGradient * (form_of(c) == "entropy" ? kMaxLogProb : 1));
   const double tolerance = tolerance_of(c.dtype, /*of_aten=*/false);
   const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true) * kAtenGradientFactor;
   const bool both = c.direction == Direction::both;
@@ -228,7 +232,7 @@ std::vector<Variant> backward_variants(const Case& c, const Sets<Set>& sets) {
   };
   return {{"warpfuse", plugin, ours(gradient), error, tolerance},
           {"in_place", plugin, ours(gradient_in_place), error, tolerance, sets->front().logits},
-          {"aten", aten, atens(gather, gather_gradient), error, of_aten},
+          {"aten", aten, atens(gather, gather_gradient), error_of_aten, of_aten},
           {"cross_entropy", aten, atens(nll_loss, nll_loss_gradient), error, of_aten}};
 }
 

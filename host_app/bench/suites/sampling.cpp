@@ -61,12 +61,12 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_at
   double worst = 0;
   for_each_piece(c.shape, [&](const Part& part) {
     const at::Tensor x = part(in.logits).to(at::kDouble), token = column(part, tokens);
-    const at::Tensor values = std::get<0>(at::topk(x, kept_at_most(x)));
-    const at::Tensor least = values.narrow(-1, values.size(-1) - 1, 1);
+    const at::Tensor least = std::get<0>(at::topk(x, kept_at_most(x))).narrow(-1, -1, 1);
     const at::Tensor logit = x.gather(-1, token.clamp_min(0));
     const at::Tensor below = (least - logit) / (least.abs() + 1);
-    const at::Tensor p = at::softmax(values / kTemperature, -1);
-    const at::Tensor above = (p * values.gt(logit)).sum(-1, true) - kTopP;
+    // All that equal the least are kept.
+    const at::Tensor p = at::softmax(x.masked_fill(x.lt(least), -infinity) / kTemperature, -1);
+    const at::Tensor above = (p * x.gt(logit)).sum(-1, true) - kTopP;
     const at::Tensor none = p.isnan().any(-1, true);
     const at::Tensor right = of_aten ? none : none.logical_and(token.lt(0));
     const at::Tensor error = at::maximum(below, above)
