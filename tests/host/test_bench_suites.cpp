@@ -399,12 +399,15 @@ TEST_CASE("bytes of a row, against sums by hand", "[bench]") {
   const int64_t rows = int64_t{6} * (12 + 20 + 8);
   CHECK(least("fused_logprob", both, "2x3x7", Mask::none) == int64_t{2} * 3 * 42 + rows);
   CHECK(least("fused_logprob_lse", both, "2x3x7", Mask::none) == int64_t{2} * 126 + rows + 48);
-  CHECK(least("fused_logprob_entropy", backward, "2x3x7", Mask::none) == int64_t{2} * 84 + 6 * 28);
+  CHECK(least("fused_logprob_entropy", backward, "2x3x7", Mask::none) ==
+        int64_t{2} * 84 + int64_t{6} * 28);
   CHECK(least("sample_tokens", forward, "2x3x7", Mask::none) == int64_t{2} * 42 + 48);
   const char* dropped = "scaled_masked_softmax_dropout";
   CHECK(least(dropped, forward, "3x4x6", Mask::causal) == int64_t{2} * (30 + 72));
-  CHECK(least(dropped, backward, "3x4x6", Mask::causal) == int64_t{2} * (60 + 72) + 12 * 8);
-  CHECK(least(dropped, backward, "3x4x6", Mask::additive) == int64_t{2} * (3 * 72 + 24) + 12 * 8);
+  CHECK(least(dropped, backward, "3x4x6", Mask::causal) ==
+        int64_t{2} * (60 + 72) + int64_t{12} * 8);
+  CHECK(least(dropped, backward, "3x4x6", Mask::additive) ==
+        int64_t{2} * (3 * 72 + 24) + int64_t{12} * 8);
   CHECK(least("softmax_dropout", backward, "10x7", Mask::none) == int64_t{4} * (105 + 20));
   // 3 rows of 5 features to 7: operands of 15 and 35, a bias of 7, results of 21.
   CHECK(least("linear_dropout_softmax", both, "3x5x7", Mask::none) == int64_t{2} * (150 + 14 + 63));
