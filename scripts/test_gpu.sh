@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--only TEXT] [--ptx80]
+# usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--only REGEX] [--ptx80]
 # Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
 # python3's. One entry runs after the other, and the report is written anew after each: two at a time
@@ -7,7 +7,7 @@
 #   --report FILE   another place for the report
 #   --resume        goes on where a run was cut off: keeps what the report says of this commit, but for
 #                   entries that failed or were skipped
-#   --only TEXT     runs the entries with this in their names, and keeps the rest of a report of this
+#   --only REGEX    runs the entries whose names match, and keeps the rest of a report of this
 #                   commit as it is
 #   --ptx80         builds a second library in build/ptx80 whose kernels are the PTX for 8.0 alone,
 #                   translated for this GPU, and tests that too; a build that is there is tested anyway
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
     --ptx80) PTX80=1; shift ;;
     --resume) RESUME=1; shift ;;
-    --only) [ $# -gt 1 ] || die "test_gpu.sh: --only needs a text"; ONLY=$2; shift 2 ;;
+    --only) [ $# -gt 1 ] || die "test_gpu.sh: --only needs an expression"; ONLY=$2; shift 2 ;;
     *) die "test_gpu.sh: unknown argument $1; see --help" ;;
   esac
 done
@@ -50,7 +50,7 @@ entry() { # name command...
   number=$((number + 1))
   row=$work/row.$group.$(printf %02d $number)
   if [ -n "$ONLY" ]; then
-    [[ $name == *"$ONLY"* ]] || return 0
+    [[ $name =~ $ONLY ]] || return 0
   elif grep -F "| $name | " "$earlier" > "$row"; then
     return 0
   else
@@ -129,13 +129,14 @@ export_entry() { # name folder command...
   entry "$name" "$@"
 }
 
-# The cases of a filter by three processes at a time: most of their time is the references' on the CPU.
+# The cases of a filter by some processes at a time: most of their time is the references' on the CPU.
+parts=$((($(nproc) + 4) / 6))
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
   cases=$(mktemp -d)
   # The exit code is their number. A file's names are filters: what means something in one is escaped.
   { "$program" --list-test-names-only "$2" || true; } | sed 's/[,\\["]/\\&/g' > "$cases/all"
-  split --number=r/3 "$cases/all" "$cases/part."
+  split --number=r/$parts "$cases/all" "$cases/part."
   for part in "$cases"/part.*; do
     "$program" --input-file "$part" > "$part.log" 2>&1 &
     processes+=($!)
@@ -201,7 +202,6 @@ host_and_modules() {
   done
   entry "generate" "$WARPFUSE_HOST" generate -m "$bundles/fused-float32" --device cuda \
     -p "On September 14, the storm" -n 110
-  entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
   entry "host program on the bundles" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_bundles.py"
   entry "host program, generation" env WARPFUSE_DEVICE=cuda "$python" "$ROOT/tests/host/test_generate.py"
   entry "two servers on one GPU" "$python" "$ROOT/tests/host/test_serve_gpu.py"
@@ -214,12 +214,15 @@ host_and_modules() {
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
 groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
-export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 4) + 1))  # two groups have three processes
+export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 2 * (parts - 1)) + 1))  # two groups have parts
 for name in "${groups[@]}"; do
   group=$((group + 1))
   "$name" &
 done
 wait
+# Alone: it looks at the memory that each GPU has in use.
+group=$((group + 1))
+entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
 
 cat "$REPORT"
 ! grep -qE '\| (\*\*failed|not finished)' "$REPORT"
