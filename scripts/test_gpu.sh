@@ -136,7 +136,7 @@ in_parts() { # program filter
   cases=$(mktemp -d)
   # The exit code is their number. A file's names are filters: what means something in one is escaped.
   { "$program" --list-test-names-only "$2" || true; } | sed 's/[,\\["]/\\&/g' > "$cases/all"
-  split --number=r/$parts "$cases/all" "$cases/part."
+  split --number="r/$parts" "$cases/all" "$cases/part."
   for part in "$cases"/part.*; do
     "$program" --input-file "$part" > "$part.log" 2>&1 &
     processes+=($!)
