@@ -60,7 +60,7 @@ for tool in "${TOOLS[@]}"; do
     grep -q 'Invalid __global__ read' "$log" || fail "$tool did not see a read past the end of a tensor ($CODE)"
   fi
 
-  # Tiles that the TMA unit fetches: racecheck does not see an mbarrier that one lane of a warp arrives at
+  # Tiles in stages of shared memory: racecheck does not see an mbarrier that one lane of a warp arrives at
   # for all, nor does initcheck see who writes a tensor map first.
   cases="[sanitize]"
   if [ "$tool" = memcheck ] || [ "$tool" = synccheck ]; then cases="[sanitize],[sanitize-tiles]"; fi
