@@ -108,18 +108,6 @@ Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const
   return softmax_gradient(y, g, y * kAttentionScale, -1);
 }
 
-// `kept` draws the random numbers of a forward once more.
-std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>& sets,
-                                                 at::Tensor (*kept)(const Case&, const Set&)) {
-  return against(sets, [c, kept](const Set& in, const Outputs& outputs) {
-    rewind_generators();
-    const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
-    return error_by_pieces(
-        c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
-        c.is_forward() ? 2 : 1 + kMaxGradient / (1 - kDropoutP));
-  });
-}
-
 at::Tensor kept_by_plugin(const Case& c, const Set& in) {
   return kept_by(in.scores, private_forward(c, in, std::nullopt).rng);
 }
@@ -142,10 +130,12 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
   const Sets<Set> sets = make_inputs(c, setup);
   // A backward rounds twice, the softmax as a saved one would be, and the gradient.
   const double rounds = c.is_forward() ? 1 : 2;
-  return {{"warpfuse", plugin, plugin_call(c, sets), error_with(c, sets, kept_by_plugin),
+  return {{"warpfuse", plugin, plugin_call(c, sets),
+           dropout_error(c, sets, kept_by_plugin, expected_of),
            tolerance_of(c.dtype, /*of_aten=*/false) * rounds},
           {"aten", aten, on(sets, c.is_forward() ? aten_forward : aten_backward),
-           error_with(c, sets, kept_by_aten), tolerance_of(c.dtype, /*of_aten=*/true) * rounds},
+           dropout_error(c, sets, kept_by_aten, expected_of),
+           tolerance_of(c.dtype, /*of_aten=*/true) * rounds},
           softmax_alone(c, setup)};
 }
 

@@ -141,18 +141,6 @@ Expected expected_of_softmax(const Case& c, const Set& in, const Part& part) {
   return softmax_gradient(y, part(in.grad_output).to(at::kDouble), y, c.shape.dim);
 }
 
-// `kept` draws the random numbers of a forward once more.
-std::function<double(const Outputs&)> error_with(const Case& c, const Sets<Set>& sets,
-                                                 at::Tensor (*kept)(const Case&, const Set&)) {
-  return against(sets, [c, kept](const Set& in, const Outputs& outputs) {
-    rewind_generators();
-    const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
-    return error_by_pieces(
-        c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
-        c.is_forward() ? 2 : 1 + kMaxGradient / (1 - kDropoutP));
-  });
-}
-
 // With another dim than the last the plugin rounds between two kernels, as ATen does;
 // softmax_dropout's backward rounds twice, the softmax as a saved one would be, and the gradient.
 double tolerance(const Case& c, bool of_aten) {
@@ -194,9 +182,9 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
                           call = c.is_forward() ? aten_forward : aten_backward](const Set& in) {
     return call(in, dim, first);
   };
-  return {{"warpfuse", plugin, plugin_call(c, sets), error_with(c, sets, kept_by_plugin),
-           tolerance(c, /*of_aten=*/false)},
-          {"aten", aten, on(sets, aten_call), error_with(c, sets, kept_by_aten),
+  return {{"warpfuse", plugin, plugin_call(c, sets),
+           dropout_error(c, sets, kept_by_plugin, expected_of), tolerance(c, /*of_aten=*/false)},
+          {"aten", aten, on(sets, aten_call), dropout_error(c, sets, kept_by_aten, expected_of),
            tolerance(c, /*of_aten=*/true)},
           {"softmax", plugin, softmax_call(c, sets), against_pieces(sets, c, expected_of_softmax),
            tolerance(c, /*of_aten=*/false)}};

@@ -57,10 +57,10 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
 }
 
 /// Blocks keep a row in shared memory, as fragments where these have the size of raw packs; as many
-/// as there are rows, or persistent ones. Slot s of a thread holds the pack `rank` of the s-th run of as many packs as there are
-/// threads. Runs start at a cache line wherever the row starts: warp accesses that straddle lines
-/// cost 6 %. As soon as a slot is read for the last time, the copy of the next row's pack starts
-/// there.
+/// as there are rows, or persistent ones. Slot s of a thread holds the pack `rank` of the s-th run
+/// of as many packs as there are threads. Runs start at a cache line wherever the row starts: warp
+/// accesses that straddle lines cost 6 %. As soon as a slot is read for the last time, the copy of
+/// the next row's pack starts there.
 template <RowFunction F>
 __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
     shared_kernel(F function, int64_t steps, int blocks, int slots) {
