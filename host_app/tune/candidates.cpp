@@ -13,6 +13,8 @@ namespace {
 // Packs of a row from which a cluster may be best for few rows, and for many; these may be read
 // twice.
 constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 2048;
+// Packs of a row in shared memory per thread, where each row has its own block or cluster.
+constexpr int64_t kLeastInShared = 4, kMostInShared = 24;
 constexpr int64_t kLongColumns = 8192;  // from which reading them twice may be best
 
 std::vector<RowShape> shapes_of(const RowClass& c) {
@@ -78,8 +80,12 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
       [[fallthrough]];
     }
     case Tier::block:
-      return run.lane_packs > 0 ? threads * run.lane_packs < 2 * packs || run.threads == 64
-                                : run.threads >= 256 && threads <= packs;
+      if (run.lane_packs > 0) {
+        return threads * run.lane_packs < 2 * packs || run.threads == 64;
+      }
+      return run.threads >= 256 &&
+             (run.ahead ? threads <= packs
+                        : kLeastInShared * threads <= packs && packs <= kMostInShared * threads);
     case Tier::stream:
       return packs > kClusterPacksOfMany && run.threads >= 256 && run.blocks == 0;
     case Tier::column:

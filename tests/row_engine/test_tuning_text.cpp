@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/devices.h"
 #include "support/errors.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
