@@ -14,7 +14,7 @@ namespace {
 // twice.
 constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 2048;
 // Packs of a row in shared memory per thread, where each row has its own block or cluster.
-constexpr int64_t kLeastInShared = 4, kMostInShared = 24;
+constexpr int64_t kMinSharedPacks = 4, kMaxSharedPacks = 24;
 constexpr int64_t kLongColumns = 8192;  // from which reading them twice may be best
 
 std::vector<RowShape> shapes_of(const RowClass& c) {
@@ -85,7 +85,7 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
       }
       return run.threads >= 256 &&
              (run.ahead ? threads <= packs
-                        : kLeastInShared * threads <= packs && packs <= kMostInShared * threads);
+                        : kMinSharedPacks * threads <= packs && packs <= kMaxSharedPacks * threads);
     case Tier::stream:
       return packs > kClusterPacksOfMany && run.threads >= 256 && run.blocks == 0;
     case Tier::column:
