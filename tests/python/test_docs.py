@@ -176,7 +176,8 @@ class Figures(unittest.TestCase):
         self.assertTrue(slower)
         for row in slower:
             ratio = times(row.time("aten") / row.time("warpfuse"))
-            self.assertRegex(text, rf"{row.key.title} {row.key.dtype}\D.*{ratio} ATen")
+            cells = re.escape(f"| {row.key.title} | {row.key.dtype} | {row.direction} |")
+            self.assertRegex(text, rf"{cells}.* ATen \| {ratio} \|")
 
 
 class Pages(unittest.TestCase):
