@@ -67,9 +67,8 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     from peers.works import has_peers
 
     torch.set_grad_enabled(False)
-    presets = set(arguments.presets.split(",")) if arguments.presets else set()
-    rows = [row for row in bench.rows if not presets or presets.intersection(row.presets)]
-    rows = [row for row in rows if has_peers(row)]
+    presets = set(filter(None, arguments.presets.split(",")))
+    rows = [row for row in bench.rows if (not presets or presets.intersection(row.presets)) and has_peers(row)]
     started = time.monotonic()
     compile_ahead(rows)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
