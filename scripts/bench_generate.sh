@@ -15,27 +15,15 @@
 #   --json-only  measure, and leave tables and plot alone
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
+FLAGS="--quick|--decode|--peers|--json-only" VALUES="--text|--tokenizer"
+parse_all_options "$@"
 leave_out_kernels_without_gpu
-QUICK="" DECODE="" PEERS="" JSON_ONLY=""
-prompts=()
-set -- "${REST[@]}"
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --quick) QUICK=1 ;;
-    --decode) DECODE=1 ;;
-    --peers) PEERS=1 ;;
-    --json-only) JSON_ONLY=1 ;;
-    --text|--tokenizer)
-      [ -e "${2:-}" ] || die "bench_generate.sh: $1: expected a path, got '${2:-}'"
-      prompts+=("$1" "$(realpath "$2")"); shift ;;
-    *) die "bench_generate.sh: unknown argument $1; see --help" ;;
-  esac
-  shift
-done
 [ -z "$QUICK" ] || [ -z "$DECODE" ] || die "bench_generate.sh: --quick and --decode exclude each other"
-[ ${#prompts[@]} -ne 2 ] || die "bench_generate.sh: --text and --tokenizer go together"
-host=$BUILD/bin/warpfuse
+prompts=()
+if [ -n "$TEXT$TOKENIZER" ]; then
+  [ -e "$TEXT" ] && [ -e "$TOKENIZER" ] || die "bench_generate.sh: --text and --tokenizer go together, and are paths"
+  prompts=(--text "$(realpath "$TEXT")" --tokenizer "$(realpath "$TOKENIZER")")
+fi
 bundles=$BUILD/bundles
 device=cpu
 if has_gpu; then
@@ -46,11 +34,7 @@ else
   build
   python=$WARPFUSE_PYTHON
 fi
-report() { "$python" "$ROOT/scripts/report.py" "$@"; }
-
-runs=$(mktemp -d)
-trap 'rm -rf "$runs"' EXIT
-parts=() wrong=0
+start_runs
 
 # Random weights of a named size in all variants; the dtypes are separated by spaces.
 export_random() { # name dtypes
@@ -64,28 +48,16 @@ export_random() { # name dtypes
   done
 }
 
-# Measures models; the arguments are those of the command.
-measure() { # name arguments...
-  local name=$1 code=0
-  shift
-  say "$name ($SECONDS s so far)"
-  "$host" bench generate "$@" --device "$device" --json "$runs/$name.json" || code=$?
-  case $code in
-    0) ;;
-    1) wrong=1; [ -f "$runs/$name.json" ] || die "bench_generate.sh: $name gave no results" ;;
-    *) die "bench_generate.sh: warpfuse bench generate failed with exit code $code" ;;
-  esac
-  parts+=("$runs/$name.json")
-}
+measure_models() { measure "" "$1" generate "${@:2}" --device "$device" "${prompts[@]}"; }
 
 if [ -n "$DECODE" ]; then
   export_random distilgpt2 "float16 float32"
   export_random gpt2 float16
   options=(--graph on --rounds 3)
-  measure distilgpt2 -m "$bundles/distilgpt2-random" --dtype float16 --batch 1,8,32,128 --prompt 32,512 \
-    --prefill 1x1024,8x1024 "${options[@]}" "${prompts[@]}"
-  measure gpt2 -m "$bundles/gpt2-random" --dtype float16 --batch 1 --prompt 32 "${options[@]}" "${prompts[@]}"
-  measure float32 -m "$bundles/distilgpt2-random" --dtype float32 --batch 1 --prompt 32 "${options[@]}" "${prompts[@]}"
+  measure_models distilgpt2 -m "$bundles/distilgpt2-random" --dtype float16 --batch 1,8,32,128 --prompt 32,512 \
+    --prefill 1x1024,8x1024 "${options[@]}"
+  measure_models gpt2 -m "$bundles/gpt2-random" --dtype float16 --batch 1 --prompt 32 "${options[@]}"
+  measure_models float32 -m "$bundles/distilgpt2-random" --dtype float32 --batch 1 --prompt 32 "${options[@]}"
 elif [ "$device" = cuda ]; then
   size=(--batch "1,8,32,128" --prompt "32,512,published" --prefill "1x1024,8x1024") dtypes="float16 float32"
   if [ -n "$QUICK" ]; then
@@ -97,9 +69,9 @@ elif [ "$device" = cuda ]; then
     say "export wikitext-small ($SECONDS s so far)"
     export_small_model
   fi
-  measure gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}" "${prompts[@]}"
+  measure_models gpt2 -m "$bundles/distilgpt2-random" -m "$bundles/gpt2-random" --rounds 3 "${size[@]}"
   # Its vocabulary is its own, so the ids are random.
-  measure wikitext-small -m "$bundles/wikitext-small" --batch 1 --prompt 32
+  measure "" wikitext-small generate -m "$bundles/wikitext-small" --batch 1 --prompt 32 --device "$device"
 else
   export_random distilgpt2 float32
   half=$bundles/distilgpt2-random/steps-float16
@@ -108,14 +80,12 @@ else
   # Without other half types, which may lie beside.
   mkdir "$runs/distilgpt2"
   ln -s "$bundles"/distilgpt2-random/*-float32 "$half" "$runs/distilgpt2"
-  tokens=()
-  [ -z "$QUICK" ] || tokens=(-n 64)
-  measure distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off "${tokens[@]}" "${prompts[@]}"
+  measure_models distilgpt2 -m "$runs/distilgpt2" --batch 1,8 --prompt 32,published --graph off ${QUICK:+-n 64}
 fi
 folder=$ROOT/docs/benchmarks
 [ -z "$DECODE" ] || folder=$runs/merged
 json=$(report merge --folder "$folder" \
-  --command "scripts/bench_generate.sh${QUICK:+ --quick}${DECODE:+ --decode}${PEERS:+ --peers}" "${parts[@]}")
+  --command "scripts/bench_generate.sh${QUICK:+ $QUICK}${DECODE:+ $DECODE}${PEERS:+ $PEERS}" "${parts[@]}")
 if [ -n "$DECODE" ]; then
   steps=$ROOT/docs/benchmarks/$(basename "$json" -generate.json)-steps.json
   mv "$json" "$steps"

@@ -11,50 +11,25 @@
 #   --json-only  measure, and leave tables and plots alone
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
-QUICK=() JSON_ONLY=""
-for argument in "${REST[@]}"; do
-  case "$argument" in
-    --quick) QUICK=(--quick) ;;
-    --json-only) JSON_ONLY=1 ;;
-    *) die "bench_gpu.sh: unknown argument $argument; see --help" ;;
-  esac
-done
-host=$BUILD/bin/warpfuse
+FLAGS="--quick|--json-only"
+parse_all_options "$@"
 use_build warpfuse
-report() { "$python" "$ROOT/scripts/report.py" "$@"; }
+start_runs
+measure_preset() { measure "$1" "$1" "${@:2}" --shapes "$1" --device cuda $QUICK; }
 
-runs=$(mktemp -d)
-trap 'rm -rf "$runs"' EXIT
-parts=() wrong=0
-
-# Measures a preset; the further arguments are those of `warpfuse bench`.
-measure() { # preset arguments...
-  local preset=$1 code=0
-  shift
-  say "$preset ($SECONDS s so far)"
-  "$host" bench "$@" --shapes "$preset" --device cuda --json "$runs/$preset.json" "${QUICK[@]}" || code=$?
-  case $code in
-    0) ;;
-    1) wrong=1; [ -f "$runs/$preset.json" ] || die "bench_gpu.sh: $preset gave no results" ;;
-    *) die "bench_gpu.sh: warpfuse bench failed with exit code $code" ;;
-  esac
-  parts+=("$preset=$runs/$preset.json")
-}
-
-measure table all
-measure basic all --dtype float32,bfloat16 --backward
-measure sweep all
-measure odd all
-measure logprob fused_logprob
-measure dropout all
-json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ --quick}" "${parts[@]}")
+measure_preset table all
+measure_preset basic all --dtype float32,bfloat16 --backward
+measure_preset sweep all
+measure_preset odd all
+measure_preset logprob fused_logprob
+measure_preset dropout all
+json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ $QUICK}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"
 ncu=$(command -v ncu || ls -d /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu 2> /dev/null | tail -n 1 || true)
 if [ -z "$ncu" ]; then
   say "not counted: there is no ncu on this machine"
-elif ! report traffic --json "$json" --host "$host" --ncu "$ncu"; then
+elif ! report traffic --json "$json" --host "$BUILD/bin/warpfuse" --ncu "$ncu"; then
   say "not counted in full: see the line above"
 fi
 
@@ -62,7 +37,7 @@ say "other implementations beside ours ($SECONDS s so far)"
 code=0
 commit=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["versions"]["commit"])' "$json")
 "$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --commit "$commit" \
-  --rows "$json" --presets table,odd,logprob,dropout "${QUICK[@]}" || code=$?
+  --rows "$json" --presets table,odd,logprob,dropout $QUICK || code=$?
 case $code in
   0) ;;
   1) wrong=1 ;;

@@ -33,11 +33,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--plugin", type=Path, required=True, help="libwarpfuse.so")
     parser.add_argument("--rows", type=Path, help="a run of ours; default: docs/benchmarks/<gpu>.json")
     parser.add_argument("--presets", default="", help="only rows of these presets, such as table,logprob")
-    parser.add_argument("--json", type=Path, help="default: docs/benchmarks/<gpu>-peers.json")
-    parser.add_argument("--only", default="", help="only rows whose text has this in it")
     parser.add_argument("--commit", help="what to name as the plugin's (default: git's)")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
-    parser.add_argument("--no-autotune", action="store_true", help="torch.compile in its default mode alone")
     return parser.parse_args()
 
 
@@ -67,22 +64,19 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     import torch
     from peers.run import compile_ahead, effort, header, measure
     from peers.timing import Timer
-    from peers.works import COMPILE_MODES, has_peers
+    from peers.works import has_peers
 
     torch.set_grad_enabled(False)
-    presets = set(arguments.presets.split(",")) if arguments.presets else set()
-    rows = [row for row in bench.rows if not presets or presets.intersection(row.presets)]
-    rows = [row for row in rows if arguments.only in row.name and has_peers(row)]
-    modes = list(COMPILE_MODES)[: 1 if arguments.no_autotune else None]
+    presets = set(filter(None, arguments.presets.split(",")))
+    rows = [row for row in bench.rows if (not presets or presets.intersection(row.presets)) and has_peers(row)]
     started = time.monotonic()
-    compile_ahead(rows, modes)
+    compile_ahead(rows)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
     timer = Timer(effort(arguments.quick))
-    command = "scripts/bench_peers.py" + " --quick" * arguments.quick + " --no-autotune" * arguments.no_autotune
-    raw = header(arguments.commit or commit(), command, timer)
+    raw = header(arguments.commit or commit(), "scripts/bench_peers.py" + " --quick" * arguments.quick, timer)
     wrong = False
     for number, row in enumerate(rows, 1):
-        raw["rows"].append(measure(row, timer, modes, raw["large_copy"]["gb_per_s"]))
+        raw["rows"].append(measure(row, timer, raw["large_copy"]["gb_per_s"]))
         raw["complete"] = number == len(rows)
         write(path, raw)
         times = []
@@ -91,10 +85,7 @@ def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
             wrong = wrong or variant["status"] == "wrong"
             times.append(f"{variant['name']} {value}")
         seconds = time.monotonic() - started
-        print(
-            f"{number}/{len(rows)} {seconds:.0f} s {row.name}: {', '.join(times)}",
-            file=sys.stderr,
-        )
+        print(f"{number}/{len(rows)} {seconds:.0f} s {row.name}: {', '.join(times)}", file=sys.stderr)
     return WRONG if wrong else 0
 
 
@@ -108,7 +99,7 @@ def main() -> int:
 
     folder = ROOT / "docs" / "benchmarks"
     name = file_name({"format": BENCH, "device": {"name": torch.cuda.get_device_name()}})
-    path = arguments.json or folder / name.replace(".json", "-peers.json")
+    path = folder / name.replace(".json", "-peers.json")
     try:
         bench = Bench(arguments.rows or folder / name, allow_partial=True)
         torch.ops.load_library(str(arguments.plugin))

@@ -18,12 +18,14 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from report.run import ReportError
 from report.serving import SERVE
-from serve_load import load
+from serve_load import Seen, load
 
 LUA = """
 wrk.method = "POST"
@@ -39,7 +41,6 @@ done = function(summary, latency)
     latency:percentile(50), latency:percentile(99)))
 end
 """
-
 
 STARTED = time.monotonic()
 
@@ -64,14 +65,6 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--long-clients", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--command", default="", help="what to name as the command")
     return parser.parse_args(words)
-
-
-def split_cores() -> tuple[list[int], list[int]]:
-    """The server's and the load's; the same ones where there are too few."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 4:
-        return cores, cores
-    return cores[: -(len(cores) // 4)], cores[-(len(cores) // 4) :]
 
 
 def named_bundle(bundle: Path, folder: Path, vocabulary: int) -> Path:
@@ -115,22 +108,19 @@ class Server:
             text = answer.read().decode()
         return float(re.search(rf"^warpfuse_{re.escape(name)} (\S+)$", text, re.M)[1])
 
-    def tokens(self) -> tuple[float, float]:
-        """A time, and the tokens that were generated until then."""
-        return time.perf_counter(), self.metric("tokens_total")
+    @contextmanager
+    def rate(self) -> Iterator[dict[str, float]]:
+        """Tokens per second in the time of a block, once that is left."""
+        found: dict[str, float] = {}
+        start, before = time.perf_counter(), self.metric("tokens_total")
+        yield found
+        end, after = time.perf_counter(), self.metric("tokens_total")
+        found["tokens_per_s"] = (after - before) / (end - start)
 
     def gaps(self) -> dict[str, float]:
         """Times between tokens so far, as the model's thread had them: how many up to a limit in ms, and all."""
         limits = {"0.5": 'bucket{le="0.0005"}', "1": 'bucket{le="0.001"}', "2": 'bucket{le="0.002"}', "all": "count"}
         return {limit: self.metric(f"time_per_token_seconds_{name}") for limit, name in limits.items()}
-
-    def rate_while(self, seconds: float, warm_up: float) -> float:
-        """Tokens per second in a stretch of time."""
-        time.sleep(warm_up)
-        before = self.tokens()
-        time.sleep(seconds)
-        after = self.tokens()
-        return (after[1] - before[1]) / (after[0] - before[0])
 
 
 class Run:
@@ -138,11 +128,12 @@ class Run:
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.arguments, self.host, self.device, self.folder = arguments, arguments.host, arguments.device, folder
-        description = json.loads((arguments.bundle / "bundle.json").read_text(encoding="utf-8"))
-        self.model = description
-        self.vocabulary = description["vocab_size"]
+        self.model = json.loads((arguments.bundle / "bundle.json").read_text(encoding="utf-8"))
+        self.vocabulary = self.model["vocab_size"]
         self.bundle = named_bundle(arguments.bundle, folder, self.vocabulary)
-        self.server_cores, self.load_cores = split_cores()
+        cores = sorted(os.sched_getaffinity(0))
+        apart = len(cores) // 4  # the load's, of a machine that has enough
+        self.server_cores, self.load_cores = (cores[:-apart], cores[-apart:]) if apart else (cores, cores)
         self.on_cores = ["taskset", "-c", ",".join(map(str, self.server_cores))]
         self.wrk = os.environ.get("WRK") or shutil.which("wrk")
         self.draw = random.Random(0)
@@ -183,33 +174,35 @@ class Run:
         process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, text=True, env=os.environ | {"LD_LIBRARY_PATH": libraries}
         )
-        rate = server.rate_while(seconds, warm_up)
+        time.sleep(warm_up)
+        with server.rate() as rate:
+            time.sleep(seconds)
         said = process.communicate()[0]
         found = re.search(r"^WRK (\d+) (\d+) (\S+) (\S+)$", said, re.M)
         if process.returncode != 0 or not found:
             raise ReportError(f"{self.wrk}: exit code {process.returncode}: {said.strip()[-200:]}")
         requests, failed, p50, p99 = map(float, found.groups())
-        return {"tokens_per_s": rate, "latency_ms": {"p50": p50 / 1e3, "p99": p99 / 1e3}, "requests": int(requests),
-                "failed": int(failed)}  # fmt: skip
+        latency = {"p50": p50 / 1e3, "p99": p99 / 1e3}
+        return rate | {"latency_ms": latency, "requests": int(requests), "failed": int(failed)}
+
+    def load(self, server: Server, prompt: int, stream: bool, clients: int, seconds: float | None = None) -> Seen:
+        """What own clients see in that time, after a third of it."""
+        seconds = self.arguments.seconds if seconds is None else seconds
+        return load(server.port, self.bodies(prompt, stream), clients, seconds, seconds / 3, self.load_cores)
 
     def by_clients(self, server: Server, clients: int, prompt: int, stream: bool) -> dict[str, Any]:
         """A load by own clients, with the times between tokens if they read streams."""
-        seconds = self.arguments.seconds
-        before, gaps = server.tokens(), server.gaps()
-        seen = load(server.port, self.bodies(prompt, stream), clients, seconds, seconds / 3, self.load_cores)
-        after = server.tokens()
-        result = {"tokens_per_s": (after[1] - before[1]) / (after[0] - before[0]), "requests": len(seen.latencies),
-                  "failed": seen.failed, "latency_ms": spread(seen.latencies)}  # fmt: skip
+        gaps = server.gaps()
+        with server.rate() as rate:
+            seen = self.load(server, prompt, stream, clients)
+        latency = spread(seen.latencies)
+        result = rate | {"requests": len(seen.latencies), "failed": seen.failed, "latency_ms": latency}
         if stream:
             result["between_tokens_ms"] = spread(seen.between)
             result["first_token_ms"] = spread(seen.first)
             since = {limit: count - gaps[limit] for limit, count in server.gaps().items()}
             result["between_tokens_within_ms_at_server"] = {limit: count / since["all"] for limit, count in since.items()}
         return result
-
-    def first_burst(self, server: Server, clients: int) -> dict[str, float]:
-        """The first answers of a server, to clients that come at once."""
-        return spread(load(server.port, self.bodies(self.arguments.prompt, False), clients, 0, 0, self.load_cores).latencies)
 
     def row(self, server: Server, clients: int, stream: bool) -> dict[str, Any]:
         """One load."""
@@ -245,7 +238,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rows, first = [], None
     for clients in levels:
         with Server(run, clients) as server:
-            burst = run.first_burst(server, clients)
+            burst = spread(run.load(server, arguments.prompt, False, clients, seconds=0).latencies)
             say(f"{clients} clients, the first answers: p50 {burst['p50']:.1f} ms, the last one after {burst['max']:.1f} ms")
             for stream in (False, True):
                 say(f"{clients} clients, {'streamed' if stream else 'in one piece'}")
@@ -255,7 +248,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 say(f"  {found['tokens_per_s']:,.0f} tokens/s, {found['tokens_per_s'] / rates[clients]:.2f}x of generate")
             if clients == 1:
                 say("first token of a lone request")
-                seen = load(server.port, run.bodies(arguments.prompt, True), 1, arguments.seconds, 1, run.load_cores)
+                seen = run.load(server, arguments.prompt, True, 1)
                 alone = next(row for row in generated["rows"] if row["batch"] == 1)
                 first = {"ms": spread(seen.first), "generate_ms": alone["ttft_ms"]}
                 say(f"  {first['ms']['p50']:.2f} ms; generate {alone['ttft_ms']['p50']:.2f} ms")

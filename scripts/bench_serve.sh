@@ -8,19 +8,10 @@
 #   --json-only     measure, and leave tables and plot alone
 
 . "$(dirname "$0")/common.sh"
+FLAGS="--json-only" VALUES="--variant"
 parse_options "$@"
 leave_out_kernels_without_gpu
-JSON_ONLY="" VARIANT=steps
-options=()
-set -- "${REST[@]}"
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --json-only) JSON_ONLY=1 ;;
-    --variant) VARIANT=${2:?bench_serve.sh: --variant needs a name}; shift ;;
-    *) options+=("$1") ;;
-  esac
-  shift
-done
+VARIANT=${VARIANT:-steps} options=("${REST[@]}")
 if has_gpu; then
   device=cuda dtype=float16
   use_build warpfuse
@@ -39,4 +30,4 @@ if [ ! -f "$bundle/bundle.json" ]; then
 fi
 "$python" "$ROOT/scripts/bench_serve.py" --host "$BUILD/bin/warpfuse" --bundle "$bundle" --device "$device" \
   --command "scripts/bench_serve.sh${*:+ $(quoted "$@")}" --json "$ROOT/docs/benchmarks/$name-serve.json" "${options[@]}"
-[ -n "$JSON_ONLY" ] || "$python" "$ROOT/scripts/report.py" serve
+[ -n "$JSON_ONLY" ] || report serve

@@ -7,16 +7,8 @@
 #           a call, the time to the first kernel
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
-GPU=""
-set -- "${REST[@]}"
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --gpu) GPU=1 ;;
-    *) die "build_report.sh: unknown argument $1; see --help" ;;
-  esac
-  shift
-done
+FLAGS="--gpu"
+parse_all_options "$@"
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2> /dev/null)" ] ||
   die "build_report.sh: the report is of a commit; this checkout has changes"
 folder=$ROOT/build/report

@@ -28,18 +28,32 @@ setup_folder() { # torch-version-or-empty
 
 has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; }
 
-# Takes --torch VERSION and --preset NAME out of the arguments; the rest goes to REST.
+# Takes the options out of the arguments: --torch VERSION, --preset NAME, and what a script's FLAGS and VALUES name, such
+# as "--quick|--json-only". The rest goes to REST. --json-only sets JSON_ONLY to itself, --report FILE sets REPORT to FILE;
+# what is not given is empty.
+FLAGS="" VALUES=""
+option_variable() { local name=${1#--}; name=${name//-/_}; printf '%s' "${name^^}"; }
 parse_options() {
-  TORCH="" NAMED_PRESET="" REST=()
+  local option values="--torch|--preset${VALUES:+|$VALUES}" flags="--help${FLAGS:+|$FLAGS}"
+  REST=()
+  for option in ${values//|/ } ${flags//|/ }; do declare -g "$(option_variable "$option")="; done
   while [ $# -gt 0 ]; do
-    case "$1" in
-      --torch) [ $# -gt 1 ] || die "$0: --torch needs a version"; TORCH=$2; shift 2 ;;
-      --preset) [ $# -gt 1 ] || die "$0: --preset needs a name"; NAMED_PRESET=$2; shift 2 ;;
-      -h|--help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-      *) REST+=("$1"); shift ;;
-    esac
+    if [[ $1 == @($values) ]]; then
+      [ $# -gt 1 ] || die "${0##*/}: $1 needs a value"
+      declare -g "$(option_variable "$1")=$2"
+      shift
+    elif [[ $1 == @(-h|--help) ]]; then sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 0
+    elif [[ $1 == @($flags) ]]; then declare -g "$(option_variable "$1")=$1"
+    else REST+=("$1"); fi
+    shift
   done
-  use_preset "${NAMED_PRESET:-release}"
+  NAMED_PRESET=$PRESET
+  use_preset "${PRESET:-release}"
+}
+# The same where nothing else may follow.
+parse_all_options() {
+  parse_options "$@"
+  [ ${#REST[@]} -eq 0 ] || die "${0##*/}: unknown argument ${REST[0]}; see --help"
 }
 use_preset() { PRESET=$1 BUILD=$ROOT/build/$1${TORCH:+-torch-$TORCH}; }
 
@@ -96,4 +110,23 @@ use_build() { # program
     build
     python=$WARPFUSE_PYTHON
   fi
+}
+
+report() { "$python" "$ROOT/scripts/report.py" "$@"; }
+
+# For scripts that measure: a folder for runs, the list of their files, and whether a result was wrong.
+start_runs() {
+  runs=$(mktemp -d)
+  trap 'rm -rf "$runs"' EXIT
+  parts=() wrong=0
+}
+# `warpfuse bench` to a file of its own, which the report needs even if a result was wrong (exit code 1).
+measure() { # preset-or-empty name arguments...
+  local file=$runs/$2.json code=0
+  say "$2 ($SECONDS s so far)"
+  "$BUILD/bin/warpfuse" bench "${@:3}" --json "$file" || code=$?
+  [ $code -le 1 ] || die "${0##*/}: warpfuse bench failed with exit code $code"
+  [ -f "$file" ] || die "${0##*/}: $2 gave no results"
+  [ $code -eq 0 ] || wrong=1
+  parts+=("${1:+$1=}$file")
 }

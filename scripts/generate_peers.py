@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from report.run import GENERATE, GENERATE_PEERS, ReportError, read_json, write
+from report.run import GENERATE, GENERATE_PEERS, ReportError, Run, write
 
 if TYPE_CHECKING:
     from peers.huggingface_run import Case
@@ -24,10 +24,10 @@ USAGE, UNAVAILABLE = 2, 3
 sys.path.append(str(ROOT / "traced_models"))  # its configurations of models
 
 # (peers, model, dtype, batch, prompt), the most important first.
-COMPILED, EAGER, SDPA, LOOP = "hf static+compile", "hf eager", "hf sdpa", "hf compiled loop"
+ALL = COMPILED, EAGER, SDPA, LOOP = "hf static+compile", "hf eager", "hf sdpa", "hf compiled loop"
 PLAN = (
-    ((COMPILED, EAGER, SDPA, LOOP), "distilgpt2", "float16", 1, 32),
-    ((COMPILED, EAGER, SDPA, LOOP), "distilgpt2", "float32", 1, 32),
+    (ALL, "distilgpt2", "float16", 1, 32),
+    (ALL, "distilgpt2", "float32", 1, 32),
     ((COMPILED,), "gpt2", "float16", 1, 32),
     ((COMPILED, SDPA, EAGER, LOOP), "distilgpt2", "float16", 32, 512),
     ((SDPA, LOOP), "gpt2", "float16", 1, 32),
@@ -39,11 +39,8 @@ PLAN = (
 
 def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, required=True, help="a run of warpfuse bench generate")
-    parser.add_argument("--json", type=Path, help="default: beside that, with -peers")
     parser.add_argument("--limit-s", type=float, default=240, help="default: %(default)s")
     parser.add_argument("--only", default="", help="only rows whose text has this in it")
     parser.add_argument("-n", "--tokens", type=int, default=224, help="default: %(default)s")
@@ -72,10 +69,7 @@ def cases(arguments: argparse.Namespace) -> list["Case"]:
 
     plan = PLAN
     if arguments.case:
-        plan = tuple(
-            ((COMPILED, EAGER, SDPA, LOOP), model, dtype, int(batch), int(prompt))
-            for model, dtype, batch, prompt in arguments.case
-        )
+        plan = [(ALL, model, dtype, int(batch), int(prompt)) for model, dtype, batch, prompt in arguments.case]
     found = [Case(peer, *what, tokens=arguments.tokens) for peers, *what in plan for peer in peers]
     return [case for case in found if arguments.only in case.label]
 
@@ -92,33 +86,26 @@ def header(device: dict[str, Any], command: str) -> dict[str, Any]:
         "complete": False,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "command": command,
-        "versions": {
-            "transformers": transformers.__version__,
-            **versions(),
-            "cuda": torch.version.cuda,
-        },
+        "versions": {"transformers": transformers.__version__, **versions(), "cuda": torch.version.cuda},
         "device": device,
         "timing": METHOD,
         "rows": [],
     }
 
 
-def measure_all(
-    arguments: argparse.Namespace, prompts: list[list[int]], raw: dict[str, Any], path: Path
-) -> None:
+def measure_all(arguments: argparse.Namespace, prompts: list[list[int]], raw: dict[str, Any], path: Path) -> None:
     """All rows; the file is there after the first."""
     import torch
     from gpt2_config import BUILT_IN
-    from peers.huggingface_run import Deadline, measure
+    from peers.huggingface_run import measure
 
     device = torch.device(raw["device"]["type"])
-    deadline = Deadline(arguments.limit_s)
     started = time.monotonic()
     wanted = cases(arguments)
     for number, case in enumerate(wanted, 1):
         if case.model not in BUILT_IN:
             raise ReportError(f"model: expected {' or '.join(BUILT_IN)}, got {case.model}")
-        row = measure(case, BUILT_IN[case.model], prompts, device, deadline)
+        row = measure(case, BUILT_IN[case.model], prompts, device, started + arguments.limit_s)
         raw["rows"].append(row)
         raw["complete"] = number == len(wanted)
         write(path, raw)
@@ -130,11 +117,11 @@ def measure_all(
 
 def read_prompts(path: Path) -> tuple[dict[str, Any], list[list[int]]]:
     """The device of a run of ours, and the ids that it was given."""
-    raw = read_json(path, GENERATE)
-    lists = raw.get("prompts", {}).get("ids") or [[]]
+    run = Run(path, GENERATE)
+    lists = run.raw.get("prompts", {}).get("ids") or [[]]
     if not all(ids and all(type(each) is int for each in ids) for ids in lists):
         raise ReportError(f"{path}: prompts: ids: expected lists of token ids")
-    return raw.get("device", {}), lists
+    return run.device, lists
 
 
 def main(words: list[str] | None = None) -> int:
@@ -146,8 +133,7 @@ def main(words: list[str] | None = None) -> int:
             print(f"generate_peers.py: not measured: {reason}", file=sys.stderr)
             return UNAVAILABLE
         raw = header(device, f"scripts/generate_peers.py --limit-s {arguments.limit_s:g}")
-        path = arguments.json or arguments.rows.with_name(f"{arguments.rows.stem}-peers.json")
-        measure_all(arguments, prompts, raw, path)
+        measure_all(arguments, prompts, raw, arguments.rows.with_name(f"{arguments.rows.stem}-peers.json"))
     except (ReportError, OSError, ValueError) as error:
         print(f"generate_peers.py: error: {error}", file=sys.stderr)
         return USAGE

@@ -5,15 +5,8 @@
 #   --fix   let clang-format rewrite the files
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
-ALL="" FIX=""
-for argument in "${REST[@]}"; do
-  case "$argument" in
-    --all) ALL=1 ;;
-    --fix) FIX=1 ;;
-    *) die "lint.sh: unknown argument $argument; see --help" ;;
-  esac
-done
+FLAGS="--all|--fix"
+parse_all_options "$@"
 configure
 cd "$ROOT"
 BUILD=$BUILD/lint  # each file's own flags

@@ -14,7 +14,6 @@ Plots need matplotlib, which scripts/setup.sh installs. Exit code 2: unusable in
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
 
 from report import losses
 from report.generation import decode_runs, decode_table
@@ -27,13 +26,7 @@ from report.text import with_block
 
 ROOT = Path(__file__).resolve().parent.parent
 USAGE = 2
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ReportError(f"{message} (see --help)")
+Made = tuple[Path, str, str]  # a page, its text, and the file that gives it
 
 
 def part(text: str) -> tuple[str, Path]:
@@ -45,7 +38,7 @@ def part(text: str) -> tuple[str, Path]:
 
 
 def parse_arguments(words: list[str] | None) -> argparse.Namespace:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(run=document)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="default: %(default)s")
     parser.add_argument("--json", type=Path, help="a GPU's run; default: DOCS/benchmarks/nvidia-h200.json")
@@ -56,15 +49,14 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging.set_defaults(run=merge_runs)
     merging.add_argument("--folder", type=Path, required=True)
     merging.add_argument("--command", help="what to name as the command (default: those of the runs)")
-    merging.add_argument("--allow-partial", action="store_true")
     merging.add_argument("parts", type=part, nargs="+", metavar="[PRESET=]FILE")
     showing = commands.add_parser("decode", help="the tables of docs/operators/decode.md")
-    showing.set_defaults(run=write_decode)
+    showing.set_defaults(run=document_decode)
     serving = commands.add_parser("serve", help="what docs/serve.md says of speed")
     serving.set_defaults(run=document_server)
     serving.add_argument("--check", action="store_true", help="compare, write nothing")
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
-    counting.set_defaults(run=count_traffic)
+    counting.set_defaults(run=lambda arguments: measure_traffic(arguments.json, arguments.host, arguments.ncu))
     counting.add_argument("--json", type=Path, required=True)
     counting.add_argument("--host", type=Path, required=True, help="the program warpfuse")
     counting.add_argument("--ncu", default="ncu")
@@ -79,78 +71,90 @@ def load(path: Path, kind: str, allow_partial: bool) -> Bench:
     return bench
 
 
+def put(made: list[Made], check: bool) -> int:
+    """Write what differs, or name it; 1 if something differs from what is only to be compared."""
+    code = 0
+    for path, text, source in made:
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if check:
+            print(f"report.py: {path}: not what {source} gives; run scripts/report.py", file=sys.stderr)
+            code = 1
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(path)
+    return code
+
+
 def document(arguments: argparse.Namespace) -> int:
-    """Write, or compare, everything that is generated: pages for the GPU and the CPU, and the GPU's plots."""
+    """Pages for the GPU and the CPU, and the GPU's plots."""
     folder, partial = arguments.docs / "benchmarks", arguments.allow_partial
     gpu = load(arguments.json or folder / "nvidia-h200.json", "cuda", partial)
     benches = [gpu] + [load(path, "cpu", partial) for path in [folder / "cpu.json"] if path.exists()]
     other = gpu.path.with_name(f"{gpu.path.stem}-peers.json")
     beside = load(other, "cuda", partial) if other.exists() else None
-    made: list[tuple[Path, str, str]] = []  # a page, its text, and the file that gives it
+    made: list[Made] = []
     plots = []
     for bench in benches:
-        peers = Peers(folder / "peers.json", bench.device, beside)
+        peers = Peers(folder / "peers.json", bench, beside)
         generation = bench.path.with_name(f"{bench.path.stem}-generate.json")
-        run = Generation.load(generation, partial) if generation.exists() else None
+        run = Generation(generation, partial) if generation.exists() else None
         made.append((folder / f"{bench.path.stem}.md", page(bench, run, peers, partial), bench.path.name))
         if bench is gpu:
             plots = [arguments.docs / "images", bench, peers, run, partial]
             made += summary(arguments, bench, peers)
-    changed = False
-    for path, text, source in made:
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            changed = True
-            if arguments.check:
-                line = f"{path}: not what {source} gives; run scripts/report.py"
-                print(f"report.py: {line}", file=sys.stderr)
-            else:
-                path.write_text(text, encoding="utf-8")
-                print(path)
+    code = put(made, arguments.check)
     if not arguments.check:
-        with reading(str(gpu.path)):
-            plot(*plots)
-    return 1 if arguments.check and changed else 0
+        with reading(gpu.path):
+            plotting().write_plots(*plots)
+    return code
 
 
-def summary(arguments: argparse.Namespace, bench: Bench, peers: Peers) -> list[tuple[Path, str, str]]:
+def summary(arguments: argparse.Namespace, bench: Bench, peers: Peers) -> list[Made]:
     """performance.md with the rows that lose on this GPU; that of --json may have no place on it."""
     path = arguments.docs / "performance.md"
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     if not old or (arguments.json and losses.begin(bench) not in old):
         return []
-    with reading(str(bench.path)):
+    with reading(bench.path):
         return [(path, with_block(old, losses.block(bench, peers)), bench.path.name)]
 
 
-def plot(*arguments: Any) -> None:
-    """The plots, which alone need matplotlib; the pages are written already."""
+def plotting():
+    """What alone needs matplotlib; the pages are written already."""
     try:
-        from report.plots import write_plots
+        from report import plots
     except ImportError as error:
         raise ReportError(f"no plots: {error.name} is not installed (scripts/setup.sh does)") from error
-    write_plots(*arguments)
+    return plots
 
 
 def document_server(arguments: argparse.Namespace) -> int:
-    """Write, or compare, the server's tables; and its plot."""
+    """The server's tables, and its plot."""
     path = arguments.docs / "serve.md"
-    text = path.read_text(encoding="utf-8")
-    made = with_block(text, block(arguments.docs))
-    if arguments.check:
-        return int(made != text)
-    path.write_text(made, encoding="utf-8")
-    print(path)
-    try:
-        from report.plots import serve_plot
-    except ImportError as error:
-        raise ReportError(f"no plots: {error.name} is not installed (scripts/setup.sh does)") from error
-    serve_plot(runs(arguments.docs)[0]).savefig(arguments.docs / "images" / "serve.svg", metadata={"Date": None})
-    return 0
+    code = put([(path, with_block(path.read_text(encoding="utf-8"), block(arguments.docs)), "*-serve.json")], arguments.check)
+    if not arguments.check:
+        plots = plotting()
+        plots.save(plots.serve_plot(runs(arguments.docs)[0]), arguments.docs / "images", "serve")
+    return code
+
+
+def document_decode(arguments: argparse.Namespace) -> int:
+    """The tables of all runs, in place of those whose first column is the model."""
+    sources = decode_runs(arguments.docs)
+    path = arguments.docs / "operators" / "decode.md"
+    text, *others = path.read_text(encoding="utf-8").split("\n| model |")
+    if len(others) != len(sources):
+        raise ReportError(f"{path}: expected {len(sources)} tables of models, got {len(others)}")
+    for source, old in zip(sources, others, strict=True):
+        with reading(source):
+            text += f"\n{decode_table(Generation(source))}\n\n" + old.partition("\n\n")[2]
+    return put([(path, text, "*-steps.json")], arguments.check)
 
 
 def merge_runs(arguments: argparse.Namespace) -> int:
     """Merge, and print the path of the file."""
-    merged = merge(arguments.parts, arguments.allow_partial)
+    merged = merge(arguments.parts)
     merged["command"] = arguments.command or merged["command"]
     path = arguments.folder / file_name(merged)
     write(path, merged)
@@ -158,34 +162,11 @@ def merge_runs(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def write_decode(arguments: argparse.Namespace) -> int:
-    """Put the tables of all runs into the page, in place of those whose first column is the model."""
-    sources = decode_runs(arguments.docs)
-    path = arguments.docs / "operators" / "decode.md"
-    first, *others = path.read_text(encoding="utf-8").split("\n| model |")
-    if len(others) != len(sources):
-        raise ReportError(f"{path}: expected {len(sources)} tables of models, got {len(others)}")
-    for source, text in zip(sources, others, strict=True):
-        with reading(str(source)):
-            table = decode_table(Generation.load(source))
-        after = text.partition("\n\n")[2]
-        first += f"\n{table}\n\n{after}"
-    path.write_text(first, encoding="utf-8")
-    print(path)
-    return 0
-
-
-def count_traffic(arguments: argparse.Namespace) -> int:
-    """Add the counters to the file."""
-    measure_traffic(arguments.json, arguments.host, arguments.ncu)
-    return 0
-
-
 def main(words: list[str] | None = None) -> int:
     """One line on stderr per failure."""
+    arguments = parse_arguments(words)
     try:
-        arguments = parse_arguments(words)
-        return arguments.run(arguments)
+        return arguments.run(arguments) or 0
     except ReportError as error:
         print(f"report.py: error: {error}", file=sys.stderr)
         return USAGE

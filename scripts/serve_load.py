@@ -23,10 +23,8 @@ class Seen:
     failed: int = 0
 
     def add(self, other: "Seen") -> None:
-        self.latencies += other.latencies
-        self.first += other.first
-        self.between += other.between
-        self.failed += other.failed
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 def request_bytes(body: dict[str, Any]) -> bytes:

@@ -7,8 +7,7 @@
 #   CUDACXX=...           an nvcc that is there already: no CUDA compiler is downloaded
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
-[ ${#REST[@]} -eq 0 ] || die "setup.sh: unknown argument ${REST[0]}; see --help"
+parse_all_options "$@"
 NAMED_CUDACXX=${CUDACXX:-}
 FOLDER=$(setup_folder "$TORCH")
 REQUIREMENTS=$ROOT/scripts/requirements

@@ -13,18 +13,9 @@
 #                   translated for this GPU, and tests that too; a build that is there is tested anyway
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
-REPORT=$ROOT/docs/gpu_report.md PTX80="" RESUME="" ONLY=""
-set -- "${REST[@]}"
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --report) [ $# -gt 1 ] || die "test_gpu.sh: --report needs a file"; REPORT=$2; shift 2 ;;
-    --ptx80) PTX80=1; shift ;;
-    --resume) RESUME=1; shift ;;
-    --only) [ $# -gt 1 ] || die "test_gpu.sh: --only needs an expression"; ONLY=$2; shift 2 ;;
-    *) die "test_gpu.sh: unknown argument $1; see --help" ;;
-  esac
-done
+FLAGS="--ptx80|--resume" VALUES="--report|--only"
+parse_all_options "$@"
+REPORT=${REPORT:-$ROOT/docs/gpu_report.md}
 use_build warpfuse_tests
 for program in warpfuse warpfuse_host_tests warpfuse_broken_kernels; do
   [ -x "$BUILD/bin/$program" ] || die "test_gpu.sh: $BUILD/bin/$program is not built"

@@ -6,9 +6,8 @@
 #   --preset asan   the load under AddressSanitizer and UndefinedBehaviorSanitizer
 
 . "$(dirname "$0")/common.sh"
-parse_options "$@"
+parse_all_options "$@"
 leave_out_kernels_without_gpu
-[ ${#REST[@]} -eq 0 ] || die "test_serve.sh: unknown argument ${REST[0]}; see --help"
 build --target warpfuse warpfuse_host bundles
 run_tests() { ctest --test-dir "$BUILD" --output-on-failure "$@"; }
 

@@ -47,20 +47,11 @@ class Case:
 
 def case_of(row: Row) -> Case:
     """The workload of a row, as it was measured."""
-    key = row.key
-    if key.mask == "padding" and "key_lengths" not in row.raw:
+    key, lengths = row.key._asdict(), row.raw.get("key_lengths", ())
+    if row.key.mask == "padding" and not lengths:
         raise ReportError(f"{row.name}: key_lengths is missing: measure ours anew (scripts/bench_gpu.sh)")
-    return Case(
-        operator=key.operator,
-        shape=key.shape,
-        dim=key.dim,
-        dtype=getattr(torch, key.dtype),
-        mask=key.mask,
-        direction=row.direction,
-        least_bytes=row.least_bytes,
-        key_lengths=tuple(row.raw.get("key_lengths", ())),
-        levels=key.levels,
-    )
+    key["dtype"] = getattr(torch, row.key.dtype)
+    return Case(**key, direction=row.direction, least_bytes=row.least_bytes, key_lengths=tuple(lengths))
 
 
 def sets_for(nbytes: int, l2_bytes: int) -> int:

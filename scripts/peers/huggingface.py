@@ -43,14 +43,10 @@ WAYS: dict[str, Way] = {
 }
 
 
-def build(
-    config: dict[str, Any], dtype: torch.dtype, device: torch.device, attention: str
-) -> GPT2LMHeadModel:
+def build(config: dict[str, Any], dtype: torch.dtype, device: torch.device, attention: str) -> GPT2LMHeadModel:
     """A model with the same random weights each time."""
     torch.manual_seed(0)
-    settings = GPT2Config(
-        **config, attn_implementation=attention, bos_token_id=None, eos_token_id=None
-    )
+    settings = GPT2Config(**config, attn_implementation=attention, bos_token_id=None, eos_token_id=None)
     model = GPT2LMHeadModel(settings).eval().requires_grad_(False)
     model.generation_config.pad_token_id = 0
     return model.to(device=device, dtype=dtype)
@@ -65,13 +61,8 @@ def generator(model: GPT2LMHeadModel, way: Way, prompts: Ids, tokens: int) -> Ge
 
 def _generated(model: GPT2LMHeadModel, prompts: Ids, count: int, **options: Any) -> Ids:
     with torch.no_grad():
-        return model.generate(
-            prompts,
-            attention_mask=torch.ones_like(prompts),
-            do_sample=False,
-            max_new_tokens=count,
-            **options,
-        )
+        mask = torch.ones_like(prompts)
+        return model.generate(prompts, attention_mask=mask, do_sample=False, max_new_tokens=count, **options)
 
 
 def _static(model: GPT2LMHeadModel, prompts: Ids, tokens: int) -> Generate:
@@ -80,9 +71,8 @@ def _static(model: GPT2LMHeadModel, prompts: Ids, tokens: int) -> Generate:
     compile_config._compile_all_devices = True  # else a CPU would run the eager forward
     # One size of cache for all calls, else each of another length would be compiled anew.
     model._previous_max_cache_length = prompts.shape[1] + tokens
-    return lambda count: _generated(
-        model, prompts, count, cache_implementation="static", compile_config=compile_config
-    )
+    options = {"cache_implementation": "static", "compile_config": compile_config}
+    return lambda count: _generated(model, prompts, count, **options)
 
 
 def _loop(model: GPT2LMHeadModel, prompts: Ids, tokens: int) -> Generate:

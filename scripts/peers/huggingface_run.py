@@ -37,20 +37,8 @@ class Case:
         return f"{self.peer}: {self.model} {self.dtype}, {size}, {self.tokens} tokens"
 
 
-class Deadline:
-    """When to stop; what is running is finished."""
-
-    def __init__(self, seconds: float) -> None:
-        self.at = time.monotonic() + seconds
-
-    @property
-    def passed(self) -> bool:
-        """Whether there is no time left."""
-        return time.monotonic() >= self.at
-
-
 class OutOfTimeError(Exception):
-    """The deadline came before enough calls."""
+    """The time was over before enough calls."""
 
 
 def batch_of(lists: list[list[int]], batch: int, prompt: int, device: torch.device) -> Ids:
@@ -61,16 +49,12 @@ def batch_of(lists: list[list[int]], batch: int, prompt: int, device: torch.devi
 
 
 def measure(
-    case: Case,
-    config: dict[str, Any],
-    prompts: list[list[int]],
-    device: torch.device,
-    deadline: Deadline,
+    case: Case, config: dict[str, Any], prompts: list[list[int]], device: torch.device, ends: float
 ) -> dict[str, Any]:
-    """A row of the file: times, or why there are none."""
+    """A row of the file: times, or why there are none. After `ends` of the monotonic clock nothing is begun."""
     row = {**asdict(case), "how": WAYS[case.peer].text}
     try:
-        return row | {"status": "ok", **_timed(case, config, prompts, device, deadline)}
+        return row | {"status": "ok", **_timed(case, config, prompts, device, ends)}
     except OutOfTimeError:
         reason = "time"
     except Exception as error:  # whatever a compiler or an allocator says
@@ -80,19 +64,19 @@ def measure(
 
 
 def _timed(
-    case: Case,
-    config: dict[str, Any],
-    prompts: list[list[int]],
-    device: torch.device,
-    deadline: Deadline,
+    case: Case, config: dict[str, Any], prompts: list[list[int]], device: torch.device, ends: float
 ) -> dict[str, Any]:
-    if deadline.passed:
+    if time.monotonic() >= ends:
         raise OutOfTimeError
-    _release(device)
+    # The memory of the last model and of its graphs.
+    torch.compiler.reset()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
     way = WAYS[case.peer]
     model = build(config, getattr(torch, case.dtype), device, way.attention)
     ids = batch_of(prompts, case.batch, case.prompt, device)
-    whole, first = _times(generator(model, way, ids, case.tokens), ids, case.tokens, deadline)
+    whole, first = _times(generator(model, way, ids, case.tokens), ids, case.tokens, ends)
     until_first = statistics.median(first)
     if min(whole) <= until_first:
         raise RuntimeError("too few tokens to tell the decode from the first token")
@@ -105,16 +89,15 @@ def _timed(
     }
 
 
-def _times(
-    generate: Generate, prompts: Ids, tokens: int, deadline: Deadline
-) -> tuple[list[float], list[float]]:
+def _times(generate: Generate, prompts: Ids, tokens: int, ends: float) -> tuple[list[float], list[float]]:
     """Seconds of whole calls and of calls for one token, in turn."""
     whole: list[float] = []
     first: list[float] = []
     for number in range(WARM_UPS + MOST_RUNS):
-        if number >= WARM_UPS + RUNS and (deadline.passed or sum(whole) > ENOUGH_SECONDS):
+        over = time.monotonic() >= ends
+        if number >= WARM_UPS + RUNS and (over or sum(whole) > ENOUGH_SECONDS):
             break
-        if deadline.passed:
+        if over:
             raise OutOfTimeError
         seconds = [_seconds(generate, prompts, count) for count in (tokens, 1)]
         if number >= WARM_UPS:
@@ -137,11 +120,3 @@ def _seconds(generate: Generate, prompts: Ids, tokens: int) -> float:
 def _spread(values: list[float]) -> dict[str, float]:
     found = {"p50": statistics.median(values), "min": min(values), "max": max(values)}
     return {name: round(value, 4) for name, value in found.items()}
-
-
-def _release(device: torch.device) -> None:
-    """The memory of the last model and of its graphs."""
-    torch.compiler.reset()
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

@@ -15,7 +15,7 @@ from report.run import Row
 
 from .cases import Case, case_of, sets_for
 from .suite import Call, Inputs, Suite
-from .timing import Effort, Timer, Times, Work, elapsed_us, percentiles
+from .timing import Effort, Timer, Work, elapsed_us, percentiles
 from .works import calls_of, suite_of, versions
 
 SEED = 20
@@ -25,31 +25,28 @@ COMPILERS = 8  # processes, each with memory for a row's tensors
 warnings.filterwarnings("ignore", category=UserWarning, module="torch._inductor")
 
 EAGER = ("warpfuse", "aten", "chain")  # nothing of theirs is compiled when they are called
-US = {"p50": "p50_us", "p5": "p5_us", "p95": "p95_us"}
 
 
-def compile_ahead(rows: list[Row], modes: list[str]) -> None:
+def compile_ahead(rows: list[Row]) -> None:
     """Fills the compilers' caches on all cores; what is tuned by times is left to the run."""
     context = multiprocessing.get_context("spawn")
-    jobs = [(case_of(row), modes) for row in rows]
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
-        for message in pool.map(_compile, jobs):
+        for message in pool.map(_compile, map(case_of, rows)):
             if message:
                 print(f"compiling ahead: {message}", file=sys.stderr)
 
 
-def _compile(job: tuple[Case, list[str]]) -> str:
+def _compile(case: Case) -> str:
     import torch._inductor.config as config
 
     config.autotune_local_cache = False  # the other processes disturb the times
     config.compile_threads = 1
     torch.set_grad_enabled(False)
     torch.cuda.empty_cache()  # of the process's last case
-    case, modes = job
     suite = suite_of(case, torch.device("cuda"))
     inputs = _inputs_of(suite, 1)[0]
     failed = ""
-    for name, call in calls_of(suite, modes).items():
+    for name, call in calls_of(suite).items():
         if name not in EAGER:
             try:
                 call(*inputs)
@@ -69,7 +66,7 @@ def header(commit: str, command: str, timer: Timer) -> dict[str, Any]:
     device = torch.cuda.get_device_properties()
     copy = timer.copy(LARGE_COPY_BYTES, 1)
     timer.wake(lambda: copy.call(0))
-    copied = percentiles([elapsed_us(lambda: copy.call(0)) for _ in range(timer.effort.replays)])
+    copy_us = percentiles([elapsed_us(lambda: copy.call(0)) for _ in range(timer.effort.replays)])["p50_us"]
     return {
         "format": "warpfuse-bench-1",
         "complete": False,
@@ -90,11 +87,7 @@ def header(commit: str, command: str, timer: Timer) -> dict[str, Any]:
             "l2_bytes": device.L2_cache_size,
         },
         "timing": timer.method(),
-        "large_copy": {
-            "bytes": LARGE_COPY_BYTES,
-            "p50_us": copied.p50,
-            "gb_per_s": LARGE_COPY_BYTES / copied.p50 / 1e3,
-        },
+        "large_copy": {"bytes": LARGE_COPY_BYTES, "p50_us": copy_us, "gb_per_s": LARGE_COPY_BYTES / copy_us / 1e3},
         "rows": [],
     }
 
@@ -108,7 +101,7 @@ def _driver() -> str:
     return done.stdout.split("\n")[0].strip()
 
 
-def measure(row: Row, timer: Timer, modes: list[str], copy_gb_per_s: float) -> dict[str, Any]:
+def measure(row: Row, timer: Timer, copy_gb_per_s: float) -> dict[str, Any]:
     """A row of the file: all implementations checked, then the right ones timed."""
     torch.cuda.empty_cache()  # what the graphs of the last row held
     case = case_of(row)
@@ -116,7 +109,7 @@ def measure(row: Row, timer: Timer, modes: list[str], copy_gb_per_s: float) -> d
     inputs = _inputs_of(suite, sets_for(suite.input_bytes, timer.l2_bytes))
     variants: dict[str, dict[str, Any]] = {}
     works: dict[str, Work] = {}
-    for name, call in calls_of(suite, modes).items():
+    for name, call in calls_of(suite).items():
         variants[name] = {"name": name, **_checked(suite, name, call, inputs[0])}
         if variants[name]["status"] == "ok":
             works[name] = Work(lambda i, call=call: call(*inputs[i]), len(inputs))
@@ -126,7 +119,7 @@ def measure(row: Row, timer: Timer, modes: list[str], copy_gb_per_s: float) -> d
     events = timer.event_times(works)
     for name, variant in variants.items():
         if name in works:
-            variant |= _in_us(times[name]) | {"event_p50_us": round(events[name], 4)}
+            variant |= times[name] | {"event_p50_us": events[name]}
     return {
         "operator": case.operator,
         "direction": row.direction,
@@ -137,7 +130,7 @@ def measure(row: Row, timer: Timer, modes: list[str], copy_gb_per_s: float) -> d
         **({"levels": [list(level) for level in case.levels]} if case.levels else {}),
         "least_bytes": int(least),
         "floor_us": least / copy_gb_per_s / 1e3,
-        "same_size_copy": _in_us(times["copy"]),
+        "same_size_copy": times["copy"],
         "variants": list(variants.values()),
     }
 
@@ -160,10 +153,6 @@ def _checked(suite: Suite, name: str, call: Call, inputs: Inputs) -> dict[str, A
 def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:160]
-
-
-def _in_us(times: Times) -> dict[str, float]:
-    return {US[name]: round(value, 4) for name, value in vars(times).items()}
 
 
 def effort(quick: bool) -> Effort:

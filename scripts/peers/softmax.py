@@ -14,28 +14,24 @@ MASKED, LOG = "scaled_masked_softmax", "log_softmax"
 
 @dataclass(frozen=True)
 class Rules:
-    """Which keys are hidden: as the plugin takes it, and as a mask for others."""
+    """Which keys are hidden, as the plugin takes it."""
 
     causal: str = "none"
     key_lengths: torch.Tensor | None = None  # [batch]
     query_positions: torch.Tensor | None = None  # [batch, queries]
-    hidden: torch.Tensor | None = None  # broadcasts to the shape
 
 
 def rules_of(case: Case, device: torch.device) -> Rules:
     """The mask of a case, the same for all its inputs."""
-    if case.mask == "none":
-        return Rules()
-    batch, queries, keys = case.shape[0], case.shape[-2], case.shape[-1]
-    key = torch.arange(keys, device=device)
     if case.mask == "causal":
-        query = torch.arange(queries, device=device)
-        return Rules(causal="upper_left", hidden=key > query[:, None])
+        return Rules(causal="upper_left")
     if case.mask == "padding":
-        lengths = torch.tensor(case.key_lengths, device=device)
-        return Rules(key_lengths=lengths, hidden=key >= lengths.view(-1, 1, 1, 1))
-    last = torch.arange(keys - queries, keys, device=device).expand(batch, queries).contiguous()
-    return Rules(query_positions=last, hidden=key > last.view(batch, 1, queries, 1))
+        return Rules(key_lengths=torch.tensor(case.key_lengths, device=device))
+    if case.mask == "positions":
+        batch, queries, keys = case.shape[0], *case.shape[-2:]
+        last = torch.arange(keys - queries, keys, device=device)
+        return Rules(query_positions=last.expand(batch, queries).contiguous())
+    return Rules()
 
 
 class Softmax(Suite):
@@ -47,6 +43,7 @@ class Softmax(Suite):
         super().__init__(case, device)
         self.rules = rules_of(case, device)
         self.masked, self.log = case.operator == MASKED, case.operator == LOG
+        self.hidden = self._hidden(device)
 
     def inputs(self, generator: torch.Generator) -> Inputs:
         scores = self.random(generator)
@@ -73,13 +70,16 @@ class Softmax(Suite):
 
     def aten(self) -> Call:
         """ATen's kernels one by one, as autograd would call them."""
-        return self._forward_or_backward(lambda device: self.rules.hidden)
+        return self._forward_or_backward(lambda device: self.hidden)
 
     def to_compile(self) -> Call:
         """The same with masks computed from indices, which are read from nowhere."""
         return self._forward_or_backward(self._hidden)
 
-    def _hidden(self, device: torch.device) -> torch.Tensor:
+    def _hidden(self, device: torch.device) -> torch.Tensor | None:
+        """A mask that broadcasts to the shape."""
+        if self.case.mask == "none":
+            return None
         rules, (queries, keys) = self.rules, self.case.shape[-2:]
         key = torch.arange(keys, device=device)
         if rules.key_lengths is not None:
@@ -89,18 +89,20 @@ class Softmax(Suite):
         return key > torch.arange(queries, device=device)[:, None]
 
     def _forward_or_backward(self, hidden_of) -> Call:
-        dim, dtype, masked = self.case.dim, self.case.dtype, self.masked
+        dim, dtype, scale = self.case.dim, self.case.dtype, SCALE if self.masked else None
         function = torch.log_softmax if self.log else torch.softmax
         gradient = torch.ops.aten._log_softmax_backward_data if self.log else torch.ops.aten._softmax_backward_data
 
+        def masked(tensor: torch.Tensor, value: float) -> torch.Tensor:
+            hidden = hidden_of(tensor.device)
+            return tensor if hidden is None else tensor.masked_fill(hidden, value)
+
         def forward(scores: torch.Tensor) -> torch.Tensor:
-            if masked:
-                scores = (scores * SCALE).masked_fill(hidden_of(scores.device), -math.inf)
-            return function(scores, dim)
+            return function(masked(scores * scale, -math.inf) if scale else scores, dim)
 
         def backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
             result = gradient(grad, output, dim, dtype)
-            return result.masked_fill(hidden_of(grad.device), 0.0) * SCALE if masked else result
+            return masked(result, 0.0) * scale if scale else result
 
         return forward if self.case.forward else backward
 
@@ -135,8 +137,8 @@ class Softmax(Suite):
     def _right(self, scores: torch.Tensor) -> torch.Tensor:
         if self.masked:
             scores = scores * SCALE
-        if self.rules.hidden is not None:
-            scores = scores.masked_fill(self.rules.hidden, -math.inf)
+        if self.hidden is not None:
+            scores = scores.masked_fill(self.hidden, -math.inf)
         return (torch.log_softmax if self.log else torch.softmax)(scores, self.case.dim)
 
     def error(self, inputs: Inputs, result: Result) -> float:

@@ -59,10 +59,10 @@ class Suite(ABC):
         """Of the case's shape and dtype."""
         return torch.randn(self.case.shape, dtype=self.case.dtype, device=self.device, generator=generator)
 
-    def fits(self, result: Result, dtype: torch.dtype | None = None) -> bool:
-        """Whether a result is a tensor of the case's shape."""
+    def fits(self, result: Result) -> bool:
+        """Whether a result is a tensor of the case's shape and dtype."""
         tensor = isinstance(result, torch.Tensor)
-        return tensor and result.shape == self.case.shape and result.dtype == (dtype or self.case.dtype)
+        return tensor and result.shape == self.case.shape and result.dtype == self.case.dtype
 
 
 def installed(module: str) -> ModuleType | None:

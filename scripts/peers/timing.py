@@ -30,15 +30,6 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Times:
-    """Microseconds a call."""
-
-    p50: float
-    p5: float
-    p95: float
-
-
-@dataclass(frozen=True)
 class Work:
     """Something to time: it is given the number of a call."""
 
@@ -46,24 +37,18 @@ class Work:
     sets: int
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A work as a graph."""
-
-    graph: torch.cuda.CUDAGraph
-    calls: int
-
-
-def percentiles(samples: list[float]) -> Times:
-    """The median, 5th and 95th percentile."""
+def percentiles(samples: list[float]) -> dict[str, float]:
+    """The median, 5th and 95th percentile, as a file names them."""
     cuts = statistics.quantiles(samples, n=20, method="inclusive")
-    return Times(statistics.median(samples), cuts[0], cuts[-1])
+    found = {"p50_us": statistics.median(samples), "p5_us": cuts[0], "p95_us": cuts[-1]}
+    return {name: round(value, 4) for name, value in found.items()}
 
 
-def elapsed_us(action: Callable[[], object]) -> float:
-    """What the GPU takes for `action`, which is queued while the GPU is still busy."""
+def elapsed_us(action: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+    """What the GPU takes for `action`, which is queued while the GPU is still busy, with what comes before it too."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda._sleep(AHEAD_CYCLES)
+    before()
     begin.record()
     action()
     end.record()
@@ -71,8 +56,13 @@ def elapsed_us(action: Callable[[], object]) -> float:
     return begin.elapsed_time(end) * 1e3
 
 
-def _in_turn(works: dict[str, Work], turn: int) -> list[str]:
-    return list(works) if turn % 2 == 0 else list(reversed(works))
+def in_turn(names: list[str], turns: int, sample: Callable[[str, int], float]) -> dict[str, list[float]]:
+    """Samples of all names by turns, so that a drift of the clock is shared by all."""
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in names if turn % 2 == 0 else reversed(names):
+            samples[name].append(sample(name, turn))
+    return samples
 
 
 def nbytes_of(result: Result) -> int:
@@ -107,45 +97,43 @@ class Timer:
             work()
             torch.cuda.synchronize()
 
-    def graph_times(self, works: dict[str, Work]) -> dict[str, Times]:
-        """Replays in turn, so that a drift of the clock is shared by all."""
+    def graph_times(self, works: dict[str, Work]) -> dict[str, dict[str, float]]:
+        """Percentiles of replays."""
         recorded = {name: self._record(work) for name, work in works.items()}
-        self.wake(lambda: [work.graph.replay() for work in recorded.values()])
-        samples: dict[str, list[float]] = {name: [] for name in works}
-        for turn in range(self.effort.replays):
-            for name in _in_turn(works, turn):
-                samples[name].append(elapsed_us(recorded[name].graph.replay) / recorded[name].calls)
+        self.wake(lambda: [graph.replay() for graph, _ in recorded.values()])
+
+        def sample(name: str, _turn: int) -> float:
+            graph, calls = recorded[name]
+            return elapsed_us(graph.replay) / calls
+
+        samples = in_turn(list(works), self.effort.replays, sample)
         return {name: percentiles(values) for name, values in samples.items()}
 
     def event_times(self, works: dict[str, Work]) -> dict[str, float]:
-        """One call at a time with a cold cache."""
+        """Medians of one call at a time with a cold cache."""
         self.wake(lambda: [work.call(0) for work in works.values()])
-        samples: dict[str, list[float]] = {name: [] for name in works}
-        for turn in range(self.effort.events):
-            for name in _in_turn(works, turn):
-                work = works[name]
-                torch.cuda._sleep(AHEAD_CYCLES)
-                self.flush.zero_()
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                work.call(turn % work.sets)
-                end.record()
-                end.synchronize()
-                samples[name].append(begin.elapsed_time(end) * 1e3)
-        return {name: statistics.median(values) for name, values in samples.items()}
 
-    def _record(self, work: Work) -> Recorded:
+        def sample(name: str, turn: int) -> float:
+            work = works[name]
+            return elapsed_us(lambda: work.call(turn % work.sets), before=self.flush.zero_)
+
+        samples = in_turn(list(works), self.effort.events, sample)
+        return {name: round(statistics.median(values), 4) for name, values in samples.items()}
+
+    def _record(self, work: Work) -> tuple[torch.cuda.CUDAGraph, int]:
+        """A graph of at least the sample's time, and its number of calls."""
         calls = work.sets
         while True:
-            recorded = Recorded(self._capture(work, calls), calls)
-            recorded.graph.replay()
-            call_us = elapsed_us(recorded.graph.replay) / calls
-            rounds = math.ceil(self.effort.sample_us / (call_us * work.sets))
-            if rounds * work.sets <= calls:
-                return recorded
-            calls = rounds * work.sets
-            if call_us * recorded.calls > self.effort.sample_us / 2:
-                return Recorded(self._capture(work, calls), calls)
+            graph = self._capture(work, calls)
+            graph.replay()
+            call_us = elapsed_us(graph.replay) / calls
+            wanted = math.ceil(self.effort.sample_us / (call_us * work.sets)) * work.sets
+            if wanted <= calls:
+                return graph, calls
+            enough = call_us * calls > self.effort.sample_us / 2
+            calls = wanted
+            if enough:
+                return self._capture(work, calls), calls
 
     def _capture(self, work: Work, calls: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

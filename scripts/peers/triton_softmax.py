@@ -68,13 +68,6 @@ def _launch(kernel: triton.JITFunction, *inputs: torch.Tensor) -> torch.Tensor:
     in_flight = PIPELINE_BYTES // (block * result.element_size() * len(inputs))
     multiprocessors = torch.cuda.get_device_properties(result.device).multi_processor_count
     programs = min(rows, multiprocessors * (WARPS_PER_SM // warps))
-    kernel[(programs,)](
-        *inputs,
-        result,
-        rows,
-        columns,
-        block=block,
-        stages=min(max(in_flight, 1), 4),
-        num_warps=warps,
-    )
+    stages = min(max(in_flight, 1), 4)
+    kernel[(programs,)](*inputs, result, rows, columns, block=block, stages=stages, num_warps=warps)
     return result

@@ -34,12 +34,12 @@ def suite_of(case: Case, device: torch.device) -> Suite:
     return SUITES[case.operator](case, device)
 
 
-def calls_of(suite: Suite, modes: list[str]) -> dict[str, Call]:
+def calls_of(suite: Suite) -> dict[str, Call]:
     """By name, ours first; those that cannot take a case at all are left out."""
     torch._dynamo.reset()  # the code of the last case, which would count as recompilation
     call = suite.to_compile()
     compiled = {
-        name: torch.compile(call, mode=COMPILE_MODES[name], dynamic=False, fullgraph=True) for name in modes
+        name: torch.compile(call, mode=mode, dynamic=False, fullgraph=True) for name, mode in COMPILE_MODES.items()
     }
     return suite.calls() | compiled
 

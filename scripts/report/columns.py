@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from .run import DIRECTIONS, Bench, Key, Row
-from .targets import Peers, fastest, ratio
-from .text import NOTHING, known_table, megabytes, microseconds, percent, times
+from .targets import Peers
+from .text import NOTHING, error, known_table, megabytes, microseconds, percent, times
 
 Cell = Callable[[Row], str]
 Column = tuple[str, Cell]
@@ -23,8 +23,8 @@ class Ratio:
         return self.show(self.of(row))
 
     def mean(self, rows: list[Row]) -> str:
-        known = [value for row in rows if (value := self.of(row))]
-        return self.show(geometric_mean(known) if known else None)
+        values = [value for row in rows if (value := self.of(row))]
+        return self.show(geometric_mean(values) if values else None)
 
 
 def paired_table(rows: Iterable[Row], columns: list[Column]) -> str:
@@ -46,47 +46,27 @@ def paired_table(rows: Iterable[Row], columns: list[Column]) -> str:
 
 def time_of(name: str) -> Cell:
     """The median time of a variant, or its status."""
-
-    def cell(row: Row) -> str:
-        variant = row.variants.get(name)
-        return NOTHING if variant is None else microseconds(variant.p50) if variant.p50 else variant.status
-
-    return cell
-
-
-def speed_up(name: str) -> Ratio:
-    """How many times ours is faster than a variant."""
-    return Ratio(lambda row: ratio(row.time(name), row.time("warpfuse")), times)
+    return lambda row: microseconds(row.time(name)) if row.time(name) else row.figure(name, "status") or NOTHING
 
 
 def error_of(name: str) -> Cell:
     """The largest error of a variant, as the check before the timing measures it."""
+    return lambda row: error(row.figure(name, "max_error"))
 
-    def cell(row: Row) -> str:
-        found = row.variants.get(name)
-        return NOTHING if found is None or found.max_error is None else f"{found.max_error:.1e}"
 
-    return cell
+def memory_of(name: str) -> Cell:
+    """What a variant allocates beside its inputs and its result."""
+    return lambda row: megabytes(row.figure(name, "extra_bytes"))
 
 
 def beside(title: str, name: str) -> list[Column]:
     """A variant's time, and ours against it."""
-    return [(f">{title} us", time_of(name)), (">speed-up", speed_up(name))]
+    return [(f">{title} us", time_of(name)), (">speed-up", Ratio(lambda row: row.speed_up(name), times))]
 
 
 def errors(title: str, name: str) -> list[Column]:
     """Our largest error, and a variant's."""
     return [(">largest error", error_of("warpfuse")), (f">{title}'s", error_of(name))]
-
-
-def memory_of(title: str, name: str) -> Column:
-    """What a variant allocates beside its inputs and its result."""
-
-    def cell(row: Row) -> str:
-        variant = row.variants.get(name)
-        return megabytes(variant.extra_bytes if variant else None)
-
-    return title, cell
 
 
 def spread(row: Row) -> str:
@@ -97,13 +77,10 @@ def spread(row: Row) -> str:
     return f"{microseconds(ours.p50)} ({microseconds(ours.p5)}–{microseconds(ours.p95)})"
 
 
-OURS: list[Column] = [
-    (">floor us", lambda row: microseconds(row.floor)),
-    (">warpfuse us", spread),
-    (">share", Ratio(lambda row: row.share("warpfuse"), percent)),
-]
-# The time of a copy of the same bytes, over ours.
-COPY: Column = (">of a copy", Ratio(lambda row: ratio(row.copy, row.time("warpfuse")), percent))
+TIME: Column = (">warpfuse us", spread)
+OURS: list[Column] = [(">floor us", lambda row: microseconds(row.floor)), TIME, (">share", Ratio(Row.share, percent))]
+OURS_AND_COPY: list[Column] = [*OURS, (">of a copy", Ratio(Row.of_copy, percent))]
+EVENT: Cell = lambda row: microseconds(row.figure("warpfuse", "event_p50"))
 
 
 def target_column(bench: Bench, peers: Peers) -> Column:

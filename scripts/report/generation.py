@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from .run import Generated, Generation, Work
+from .run import Generated, Generation, Work, ratio
 from .tables import header_rows
-from .targets import MEASURES, Peers, over_baseline, prefill_over_baseline
+from .targets import Peers, over_baseline, prefill_over_baseline
 from .text import NOTHING, bandwidth, known_table, microseconds, percent, rate, table, times
 
 VARIANTS = ("baseline", "fused", "sdpa", "steps")
 WORK = ["model", "dtype", ">batch", ">prompt"]
+
+
+def _works(rows: list[Generated]) -> list[Work]:
+    return list(dict.fromkeys(row.work for row in rows))
 
 
 def _spread(row: Generated | None, text=rate) -> str:
@@ -23,22 +27,19 @@ def setup_table(run: Generation, _peers: Peers) -> str:
     more = [["bandwidth of reads", bandwidth(run.raw["read_gb_per_s"])]]
     if source := run.raw.get("prompts", {}).get("source"):
         more.append(["prompts", Path(source).name])
-    rows = header_rows(run.path.name, run.raw, run.raw["device"].get("name", "unknown"), more)
-    if run.hf_path:
-        theirs = header_rows(run.hf_path.name, run.hf, run.hf["device"].get("name", "unknown"), [])
-        rows += [[f"Hugging Face: {name}", text] for name, text in theirs]
-        ways = {peer.variant: peer.raw["how"] for peer in run.peers if peer.raw.get("how")}
-        rows += [[name, text] for name, text in ways.items()]
+    rows = header_rows(run, run.device_name, more)
+    if run.hf:
+        rows += [[f"Hugging Face: {name}", text] for name, text in header_rows(run.hf, run.hf.device_name, [])]
+        rows += map(list, {peer.variant: peer.raw["how"] for peer in run.peers if peer.raw.get("how")}.items())
     return table(["", ""], rows)
 
 
 def targets_table(run: Generation, peers: Peers) -> str:
     """Each target beside the worst of the works that it is for: with a graph on a GPU, else without."""
-    works = list(dict.fromkeys(row.work for row in (*run.rows, *run.prefills)))
-    graph = run.raw["device"].get("type") == "cuda"
+    works = _works([*run.rows, *run.prefills])
     lines, met = [], []
     for target in peers.generate:
-        found = (MEASURES[target.measure].of(run, work, graph) for work in works if target.covers(work))
+        found = (target.measure.of(run, work, run.on_gpu) for work in works if target.covers(work))
         values = [value for value in found if value is not None]
         mark = "not measured"
         if values:
@@ -46,7 +47,7 @@ def targets_table(run: Generation, peers: Peers) -> str:
             mark = "✓" if met[-1] else "✗"
         worst = (max if target.upper else min)(values, default=None)
         of = [str(target.where.get(name, "all")) for name in Work._fields[:4]]
-        lines.append([*of, target.text, MEASURES[target.measure].show(worst), mark])
+        lines.append([*of, target.text, target.measure.show(worst), mark])
     if not lines:
         return "No targets are set for this device."
     text = table([*WORK, "target", ">measured", "met"], lines)
@@ -56,11 +57,10 @@ def targets_table(run: Generation, peers: Peers) -> str:
 def speed_table(run: Generation, _peers: Peers) -> str:
     """Tokens per second: ours with graphs where there are any, and Hugging Face's."""
     names = list(dict.fromkeys(peer.variant for peer in run.peers))
-    lines = [_speed_line(run, work, names) for work in dict.fromkeys(row.work for row in run.rows)]
     header = [*WORK, *(f">{name}" for name in VARIANTS), ">fused, no graph"]
     header += [*(f">{name}" for name in names), ">fused / baseline", "fused / fastest HF"]
     header += [">steps / fastest other", "steps / fastest HF"]
-    text = known_table(header, lines)
+    text = known_table(header, [_speed_line(run, work, names) for work in _works(run.rows)])
     missing = "; ".join(
         f"{peer.variant} on {' '.join(peer.work.cells)} ({peer.raw.get('reason', '')})"
         for peer in run.peers
@@ -73,12 +73,13 @@ def _speed_line(run: Generation, work: Work, names: list[str]) -> list[str]:
     graph = any(row.work == work and row.graph for row in run.rows)
     ours = {name: run.find(work, name, graph) for name in VARIANTS}
     ungraphed = run.find(work, "fused", False) if graph else None
+    rates = {name: row.p50 for name, row in ours.items() if row and row.p50}
     theirs = run.theirs(work)
     best = max(theirs.values(), key=lambda peer: peer.p50, default=None)
+    others = max((value for name, value in rates.items() if name != "steps"), default=None)
 
     def ahead(name: str) -> str:
-        row = ours[name]
-        return f"{times(row.p50 / best.p50)} {best.variant}" if row and best else NOTHING
+        return f"{times(rates[name] / best.p50)} {best.variant}" if name in rates and best else NOTHING
 
     return [
         *work.cells,
@@ -86,16 +87,9 @@ def _speed_line(run: Generation, work: Work, names: list[str]) -> list[str]:
         *(_spread(theirs.get(name)) for name in names),
         times(over_baseline(run, work, graph)),
         ahead("fused"),
-        times(_over_others(ours)),
+        times(ratio(rates.get("steps"), others)),
         ahead("steps"),
     ]
-
-
-def _over_others(ours: dict[str, Generated | None]) -> float | None:
-    """The rate of the variant steps over the best of the others."""
-    rates = {name: row.p50 for name, row in ours.items() if row and row.p50}
-    steps = rates.pop("steps", None)
-    return steps / max(rates.values()) if steps and rates else None
 
 
 def steps_table(run: Generation, _peers: Peers) -> str:
@@ -113,8 +107,7 @@ def steps_table(run: Generation, _peers: Peers) -> str:
             microseconds(row.raw.get("host_us_per_token")),
         ]
         for row in run.rows
-        if row.variant in ("fused", "steps") and row.raw.get("latency_us")
-        and row.graph == (run.raw["device"].get("type") == "cuda")
+        if row.variant in ("fused", "steps") and row.raw.get("latency_us") and row.graph == run.on_gpu
     ]
     header = ["variant", ">p50 us", ">p95 us", ">floor us", ">floor share", ">kernels", ">softmax", ">host us"]
     return known_table([*WORK, *header], lines)
@@ -123,7 +116,7 @@ def steps_table(run: Generation, _peers: Peers) -> str:
 def prefill_table(run: Generation, _peers: Peers) -> str:
     """Milliseconds per prompt."""
     lines = []
-    for work in dict.fromkeys(row.work for row in run.prefills):
+    for work in _works(run.prefills):
         cells = (_spread(run.prefill(work, name), microseconds) for name in VARIANTS)
         lines.append([*work.cells, *cells, times(prefill_over_baseline(run, work))])
     return known_table([*WORK, *(f">{name} ms" for name in VARIANTS), ">fused / baseline"], lines)
@@ -136,8 +129,8 @@ def decode_runs(docs: Path) -> list[Path]:
 
 def decode_table(run: Generation) -> str:
     """What docs/operators/decode.md shows: rates, and times of prompts; the best of ours is bold."""
-    works = [(work, ", tokens/s", lambda rate: f"{rate:,.0f}", True) for work in dict.fromkeys(row.work for row in run.rows)]
-    works += [(work, ", ms", lambda ms: f"{ms:.2f}", False) for work in dict.fromkeys(row.work for row in run.prefills)]
+    works = [(work, ", tokens/s", lambda rate: f"{rate:,.0f}", True) for work in _works(run.rows)]
+    works += [(work, ", ms", lambda ms: f"{ms:.2f}", False) for work in _works(run.prefills)]
     peers = list(dict.fromkeys(peer.variant for peer in run.peers))
     lines = []
     for work, unit, text, is_rate in works:
@@ -157,22 +150,14 @@ def accuracy_table(run: Generation, _peers: Peers) -> str:
     """Logits and tokens beside the baseline's."""
     lines = []
     for row in run.raw.get("accuracy", []):
+        largest = row["largest_logit_difference"]
         # Runs before the comparison by rows give an absolute limit.
-        relative = row.get("relative_logit_difference")
-        difference = row["largest_logit_difference"] if relative is None else relative
-        limit = row["allowed"] if relative is None else row["tolerance"]
+        difference, limit, of = largest, row.get("allowed"), ""
+        if row.get("relative_logit_difference") is not None:
+            difference, limit, of = row["relative_logit_difference"], row["tolerance"], " of its row"
         other = row.get("first_divergence")
-        lines.append(
-            [
-                row["model"],
-                row["dtype"],
-                row["variant"],
-                f"{row['largest_logit_difference']:.3g}",
-                f"{limit:.3g}" + " of its row" * (relative is not None),
-                "yes" if difference <= limit else "**no**",
-                "none" if other is None else str(other),
-                str(row["tokens_compared"]),
-            ]
-        )
+        within = "yes" if difference <= limit else "**no**"
+        cells = [f"{largest:.3g}", f"{limit:.3g}{of}", within, "none" if other is None else str(other)]
+        lines.append([row["model"], row["dtype"], row["variant"], *cells, str(row["tokens_compared"])])
     header = ["model", "dtype", "variant", ">largest difference of a logit", ">allowed", "within"]
     return table([*header, ">first other token", ">tokens compared"], lines) if lines else ""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from .run import Bench, Row, Variant
-from .targets import ALONE, ATEN, Peers
+from .targets import ALONE, Peers, shown
 from .text import microseconds, percent, table, times
 
 MOST = 12
@@ -21,9 +21,8 @@ class Loss(NamedTuple):
     def cells(self) -> list[str]:
         ours, key = self.row.variants["warpfuse"], self.row.key
         us = microseconds(ours.p50) if ours.p50 else ours.status
-        beside = f"{microseconds(self.peer.p50)} {ATEN.get(self.peer.name, self.peer.name)}"
-        share = percent(self.row.share("warpfuse"))
-        return [key.title, key.dtype, self.row.direction, us, share, beside, times(self.ratio)]
+        beside = f"{microseconds(self.peer.p50)} {shown(self.peer.name)}"
+        return [key.title, key.dtype, self.row.direction, us, percent(self.row.share()), beside, times(self.ratio)]
 
 
 def is_peer(row: Row, variant: Variant) -> bool:
@@ -54,18 +53,18 @@ def block(bench: Bench, peers: Peers) -> str:
     """The list between its marks, the worst first; a row that both runs hold stands once, as it was worst."""
     rows = [row for run in (bench, peers.beside) if run for row in run.rows]
     rows = [row for row in rows if any(is_peer(row, variant) for variant in row.variants.values())]
-    worst: dict[str, Loss] = {}
+    by_name: dict[str, Loss] = {}
     for found in sorted(filter(None, map(loss, rows)), key=lambda found: found.ratio):
-        worst.setdefault(found.row.name, found)
-    count, all_rows = len(worst), len({row.name for row in rows})
-    text = (
-        f"On an {bench.device_name}, {count} of {all_rows} rows of all presets lose to ATen or to another "
-        "implementation by more than the run's spread: their 5th percentile is above the peer's 95th."
-    )
-    header = ["shape", "dtype", "pass", ">warpfuse us", ">share", "best peer us", ">speed-up"]
-    parts = [begin(bench), text]
+        by_name.setdefault(found.row.name, found)
+    worst = list(by_name.values())
+    parts = [
+        begin(bench),
+        f"On an {bench.device_name}, {len(worst)} of {len({row.name for row in rows})} rows of all presets lose to ATen or to "
+        "another implementation by more than the run's spread: their 5th percentile is above the peer's 95th.",
+    ]
     if worst:
-        parts.append(table(header, (found.cells for found in list(worst.values())[:MOST])))
-    if count > MOST:
-        parts.append(f"And {count - MOST} more, each at least {times(list(worst.values())[MOST].ratio)}.")
+        header = ["shape", "dtype", "pass", ">warpfuse us", ">share", "best peer us", ">speed-up"]
+        parts.append(table(header, (found.cells for found in worst[:MOST])))
+    if len(worst) > MOST:
+        parts.append(f"And {len(worst) - MOST} more, each at least {times(worst[MOST].ratio)}.")
     return "\n\n".join([*parts, END])

@@ -116,18 +116,17 @@ GENERATION = [
 def page(bench: Bench, run: Generation | None, peers: Peers, allow_partial: bool) -> str:
     """The page of a device."""
     parts = [f"# Benchmarks: {bench.device_name}", HEADER]
-    gpu = bench.device.get("type") == "cuda"
-    for section in GPU if gpu else CPU:
-        with reading(str(bench.path)):
+    for section in GPU if bench.on_gpu else CPU:
+        with reading(bench.path):
             text = section.block(bench, peers)
         if not text and not section.optional and not allow_partial:
             raise ReportError(f"{bench.path}: no rows for: {section.title} (--allow-partial writes the rest)")
         parts += [f"## {section.title}", section.text, text.strip() if text else NOT_MEASURED]
     for section in GENERATION:
-        text = NOT_MEASURED
+        text = ""
         if run:
-            with reading(str(run.path)):
-                text = section.block(run, peers) or NOT_MEASURED
-        picture = PICTURE if gpu and run and section.block is generation.speed_table else ""
-        parts += [f"## {section.title}", picture + section.text, text]
+            with reading(run.path):
+                text = section.block(run, peers)
+        picture = PICTURE if bench.on_gpu and run and section.block is generation.speed_table else ""
+        parts += [f"## {section.title}", picture + section.text, text or NOT_MEASURED]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -26,6 +26,10 @@ OURS, OTHER, ATEN, MUTED = "#0969da", "#8bb8ec", "#d1570a", "#8c959f"
 DTYPES = ("float32", "bfloat16")
 
 
+def titled(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontweight="bold")
+
+
 def figure(title: str, subtitle: str, columns: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
     """An image of 860 pixels with panels side by side."""
     made = Figure(figsize=(8.6, height), layout="constrained")
@@ -46,25 +50,19 @@ def bars(axes: Axes, title: str, names: list[str], values: list[float | None], l
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, most * 1.55)
-    axes.set_title(title, loc="left", fontweight="bold")
+    titled(axes, title)
     axes.grid(axis="y", visible=False)
     if not axes.yaxis_inverted():
         axes.invert_yaxis()
 
 
-def softmax_rows(rows: Iterable[Row], dtypes: Iterable[str], direction: str = "") -> list[Row]:
+def softmax_rows(rows: list[Row], dtypes: Iterable[str], *directions: str) -> list[Row]:
     """Plain softmax over the last dimension."""
-    return [
-        row
-        for row in rows
-        if row.key.operator == "softmax"
-        and row.key.dim == len(row.key.shape) - 1
-        and row.key.dtype in dtypes
-        and direction in ("", row.direction)
-    ]
+    fits = lambda key: key.operator == "softmax" and key.dim == len(key.shape) - 1 and key.dtype in dtypes
+    return [row for row in rows if fits(row.key) and row.direction in directions]
 
 
-def share_plot(bench: Bench, _peers: Peers) -> Figure:
+def share_plot(bench: Bench) -> Figure:
     """The floor's share of the time over the length of a row, ours and ATen's."""
     rows = softmax_rows(bench.preset("sweep", "softmax"), DTYPES, "forward")
     if len({row.key.shape[-1] for row in rows}) < 2:
@@ -86,17 +84,16 @@ def share_plot(bench: Bench, _peers: Peers) -> Figure:
                 face = colour if dtype == "float32" else "white"
                 label = f"{'ATen' if name == 'aten' else name}, {dtype}"
                 axes.plot(*zip(*points, strict=True), style, color=colour, markerfacecolor=face, markersize=5, label=label)
-        axes.set_title("multiples of 8 columns" if even else "other row lengths", loc="left", fontweight="bold")
+        titled(axes, "multiples of 8 columns" if even else "other row lengths")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda x, _at: f"{x / 1024:g}K" if x >= 1024 else f"{x:g}")
-        axes.set_ylim(0, 108)
-        axes.yaxis.set_major_formatter(lambda y, _at: f"{y:g} %")
-        axes.set_xlabel("columns")
+        axes.yaxis.set_major_formatter("{x:g} %")
+        axes.set(ylim=(0, 108), xlabel="columns")
     made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return made
 
 
-def ladder_plot(bench: Bench, _peers: Peers) -> Figure:
+def ladder_plot(bench: Bench) -> Figure:
     """1024 x 8192: each algorithm, the default, ATen, and the floor."""
     rows = [row for row in softmax_rows(bench.rows, DTYPES, "forward") if row.key.shape == (1024, 8192)]
     if not rows:
@@ -129,7 +126,7 @@ LEAST_BYTES = 33e6  # of a row that its bandwidth bounds, and not the start of a
 def roofline_plot(bench: Bench, peers: Peers) -> Figure:
     """Bandwidth over arithmetic intensity, below the roofs of memory and of the pipes."""
     colours = {"float32": OURS, "float16": "#1a7f37", "bfloat16": "#8250df"}
-    rows = [row for row in softmax_rows(bench.preset("table", "softmax"), colours) if row.least_bytes >= LEAST_BYTES]
+    rows = [row for row in softmax_rows(bench.preset("table", "softmax"), colours, *OPERATIONS) if row.least_bytes >= LEAST_BYTES]
     if not rows:
         raise ReportError(f"{bench.path}: no softmax rows of the preset table")
     memory = bench.copy_gb_per_s / 1e3
@@ -156,13 +153,14 @@ def roofline_plot(bench: Bench, peers: Peers) -> Figure:
             x = [0.14 * (40 / 0.14) ** (i / 200) for i in range(201)]
             axes.plot(x, [limit / at for at in x], "--", color=MUTED)
             axes.text(limit / (memory * 0.6), memory * 0.6, text, ha=side)
-    for dtype, colour in [*((d, c) for d, c in colours.items() if any(row.key.dtype == d for row in rows)), ("ATen", ATEN)]:
-        axes.plot([], [], "s", color=colour, markerfacecolor="white" if dtype == "ATen" else colour, label=dtype)
+    for dtype, colour in (colours | {"ATen": ATEN}).items():
+        if dtype in ("ATen", *(row.key.dtype for row in rows)):
+            axes.plot([], [], "s", color=colour, markerfacecolor="white" if dtype == "ATen" else colour, label=dtype)
     for marker, direction in (("o", "forward"), ("D", "backward")):
         axes.plot([], [], marker, color=MUTED, label=direction)
     made.legend(loc="outside lower center", ncols=5)
     axes.set(xscale="log", xlim=(0.14, 40), ylim=(0, memory * 1.14), xlabel="operations per byte", ylabel="TB/s")
-    axes.xaxis.set_major_formatter(lambda x, _at: f"{x:g}")
+    axes.xaxis.set_major_formatter("{x:g}")
     return made
 
 
@@ -179,7 +177,7 @@ def generation_plot(run: Generation) -> Figure:
         raise ReportError(f"{run.path}: no distilgpt2 at batch 1 with a prompt of 32 tokens")
     made, axes = figure(
         "distilgpt2, batch 1: tokens per second",
-        f"{run.raw['device'].get('name', 'unknown')}; greedy, prompt of 32 tokens; ours with a CUDA graph per step unless "
+        f"{run.device_name}; greedy, prompt of 32 tokens; ours with a CUDA graph per step unless "
         "it says otherwise",
         len(panels),
         4.2,
@@ -211,28 +209,28 @@ def serve_plot(run: dict[str, Any]) -> Figure:
         latency.plot(clients, [row["latency_ms"]["p50"] for row in rows], "o-", color=colour, label=f"{label}, p50")
         latency.plot(clients, [row["latency_ms"]["p99"] for row in rows], "o:", color=colour, label=f"{label}, p99")
     for axes, title, unit in ((throughput, "throughput", "tokens/s"), (latency, "an answer", "ms")):
-        axes.set_title(title, loc="left", fontweight="bold")
+        titled(axes, title)
         axes.set(xscale="log", yscale="log", xlabel="clients", ylabel=unit)
         axes.set_xticks(clients, [str(count) for count in clients], minor=False)
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter(lambda y, _at: f"{y:,.0f}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.legend()
     return made
 
 
+def save(plot: Figure, folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    plot.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
 def write_plots(folder: Path, bench: Bench, peers: Peers, run: Generation | None, allow_partial: bool) -> None:
     """Writes the images; those that a partial run has no rows for stay as they are."""
-    plots = {
-        "share": lambda: share_plot(bench, peers),
-        "ladder": lambda: ladder_plot(bench, peers),
-        "roofline": lambda: roofline_plot(bench, peers),
-    }
+    plots = {"share": (share_plot, bench), "ladder": (ladder_plot, bench), "roofline": (roofline_plot, bench, peers)}
     if run:
-        plots["generate"] = lambda: generation_plot(run)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, plot in plots.items():
+        plots["generate"] = (generation_plot, run)
+    for name, (plot, *of) in plots.items():
         try:
-            plot().savefig(folder / f"{name}.svg", metadata={"Date": None})
+            save(plot(*of), folder, name)
         except ReportError as error:
             if not allow_partial:
                 raise

@@ -4,15 +4,10 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-BENCH, GENERATE, GENERATE_PEERS = (
-    "warpfuse-bench-1",
-    "warpfuse-generate-1",
-    "warpfuse-generate-peers-1",
-)
+BENCH, GENERATE, GENERATE_PEERS = "warpfuse-bench-1", "warpfuse-generate-1", "warpfuse-generate-peers-1"
 DIRECTIONS = ("forward", "backward", "both")  # both: in one call
 LISTS = ("rows", "prefill", "accuracy")
 RENAMED = {"refused": "unsupported", "seed": "basic"}  # in files of before 2026-11-23
@@ -23,7 +18,7 @@ class ReportError(Exception):
 
 
 @contextmanager
-def reading(place: str) -> Iterator[None]:
+def reading(place: Path | str) -> Iterator[None]:
     """Turns what goes wrong with a field into a ReportError that names the place."""
     try:
         yield
@@ -50,28 +45,40 @@ def read_json(path: Path, expected: str, allow_partial: bool = False) -> dict[st
     return raw
 
 
-def wrapped(path: Path, raw: dict[str, Any], name: str, kind: type) -> list[Any]:
-    """The objects of a list, each as a `kind`; its `name` tells it from the others."""
-    found = []
-    for i, entry in enumerate(raw.get(name, [])):
-        with reading(f"{path}: {name}[{i}]"):
-            found.append(kind(entry))
-    names = [entry.name for entry in found]
-    for again in (entry for entry in names if names.count(entry) > 1):
-        raise ReportError(f"{path}: {again} is there twice")
-    if not found and name == "rows":
-        raise ReportError(f"{path}: no rows")
-    return found
-
-
-def positive(raw: dict[str, Any], name: str, default: float | None = None) -> float | None:
-    """A number above 0; the default where there is none."""
+def positive(raw: dict[str, Any], name: str) -> float | None:
+    """A number above 0, if there is one."""
     value = raw.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not 0 < value < float("inf"):
+    if value is not None and (isinstance(value, bool) or not 0 < value < float("inf")):
         raise ValueError(f"{name}: expected a number above 0, got {value!r}")
-    return float(value)
+    return value
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """Their quotient where both are known."""
+    return above / below if above and below else None
+
+
+class Run:
+    """A file, and the device that it tells of."""
+
+    def __init__(self, path: Path, form: str, allow_partial: bool = False) -> None:
+        self.path, self.raw = path, read_json(path, form, allow_partial)
+        with reading(path):
+            self.device: dict[str, Any] = self.raw["device"]
+            self.device_name: str = self.device.get("name", "unknown")
+            self.on_gpu = self.device.get("type") == "cuda"
+
+    def objects(self, name: str, kind: type) -> list[Any]:
+        """Those of a list, each as a `kind`; its `name` tells it from the others."""
+        found: dict[str, Any] = {}
+        for i, entry in enumerate(self.raw.get(name, [])):
+            with reading(f"{self.path}: {name}[{i}]"):
+                made = kind(entry)
+            if found.setdefault(made.name, made) is not made:
+                raise ReportError(f"{self.path}: {made.name} is there twice")
+        if not found and name == "rows":
+            raise ReportError(f"{self.path}: no rows")
+        return list(found.values())
 
 
 # --- operators --------------------------------------------------------------------------------
@@ -100,22 +107,16 @@ class Key(NamedTuple):
         return cls(raw["operator"], shape, dim % len(shape), raw["dtype"], raw.get("mask", "none"), levels)
 
     @property
-    def label(self) -> str:
-        """The shape for people, with whatever is not plain softmax of the last dimension."""
-        text = " x ".join(str(size) for size in self.shape)
-        if len(self.shape) != 2:
-            text = f"[{', '.join(str(size) for size in self.shape)}]"
+    def title(self) -> str:
+        """The shape, with whatever is not plain softmax of the last dimension."""
+        text = " x ".join(map(str, self.shape)) if len(self.shape) == 2 else str(list(self.shape))
         if self.levels:
             text += f", {', '.join(f'{height} x {width}' for height, width in self.levels)}"
-        return text if self.dim == len(self.shape) - 1 else f"{text} over dim {self.dim}"
-
-    @property
-    def title(self) -> str:
-        """The shape, its mask, and the operator where neither tells."""
-        name = self.label
+        if self.dim != len(self.shape) - 1:
+            text += f" over dim {self.dim}"
         if self.operator == "scaled_masked_softmax":
-            return f"{name} {self.mask if self.mask != 'none' else 'no mask'}"
-        return name if self.operator == "softmax" else f"{self.operator} {name}"
+            return f"{text} {self.mask if self.mask != 'none' else 'no mask'}"
+        return text if self.operator == "softmax" else f"{self.operator} {text}"
 
 
 class Variant:
@@ -130,13 +131,12 @@ class Variant:
         self.p50 = positive(times, "p50_us")
         if times and self.p50 is None:
             raise KeyError("p50_us")
-        self.p5, self.p95 = positive(times, "p5_us", self.p50), positive(times, "p95_us", self.p50)
+        self.p5, self.p95 = positive(times, "p5_us") or self.p50, positive(times, "p95_us") or self.p50
         self.event_p50 = positive(times, "event_p50_us")
         self.default_malloc_p50 = positive(times, "default_malloc_p50_us")
         self.extra_bytes: int | None = raw.get("extra_bytes")  # allocated beside inputs and result
         self.max_error: float | None = raw.get("max_error")  # of an element, over the size of its terms
         self.of_plugin = "launches" in raw  # whether its kernels are the plugin's
-        self.tiers = [launch["tier"] for launch in raw.get("launches", [])]
 
 
 class Row:
@@ -152,37 +152,40 @@ class Row:
         self.variants = {entry["name"]: Variant(entry) for entry in raw["variants"]}
         self.floor, self.least_bytes = raw["floor_us"], raw["least_bytes"]
         self.copy = positive(raw.get("same_size_copy", {}), "p50_us")
+        self.name = f"{self.key.title} {self.key.dtype} {self.direction}"
 
-    @property
-    def name(self) -> str:
-        return f"{self.key.title} {self.key.dtype} {self.direction}"
-
-    def time(self, variant: str, of: str = "p50") -> float | None:
-        """The median time of a variant that gave right results, else None."""
+    def figure(self, variant: str, name: str) -> float | None:
+        """One of a variant's, None where it was not measured."""
         found = self.variants.get(variant)
-        return getattr(found, of) if found else None
+        return getattr(found, name) if found else None
 
-    def share(self, variant: str) -> float | None:
+    def time(self, variant: str = "warpfuse") -> float | None:
+        """The median time of a variant that gave right results, else None."""
+        return self.figure(variant, "p50")
+
+    def share(self, variant: str = "warpfuse") -> float | None:
         """The floor's part of a variant's time."""
-        time = self.time(variant)
-        return self.floor / time if time else None
+        return ratio(self.floor, self.time(variant))
+
+    def speed_up(self, variant: str) -> float | None:
+        """How many times ours is faster."""
+        return ratio(self.time(variant), self.time())
+
+    def of_copy(self) -> float | None:
+        """The time of a copy of the same bytes over ours."""
+        return ratio(self.copy, self.time())
 
 
-class Bench:
+class Bench(Run):
     """A benchmark of operators."""
 
     def __init__(self, path: Path, allow_partial: bool = False) -> None:
-        self.path, self.raw = path, read_json(path, BENCH, allow_partial)
-        with reading(str(path)):
-            self.device: dict[str, Any] = self.raw["device"]
+        super().__init__(path, BENCH, allow_partial)
+        with reading(path):
             self.copy_gb_per_s: float = self.raw["large_copy"]["gb_per_s"]
             self.copy_bytes: float = self.raw["large_copy"]["bytes"]
             self.empty_kernel = positive(self.raw, "empty_kernel_us")
-        self.rows: list[Row] = wrapped(path, self.raw, "rows", Row)
-
-    @property
-    def device_name(self) -> str:
-        return self.device.get("name", "unknown")
+        self.rows: list[Row] = self.objects("rows", Row)
 
     def preset(self, name: str, *operators: str) -> list[Row]:
         """The rows that a preset measured of these operators."""
@@ -214,60 +217,37 @@ class Generated:
         self.work = Work(*(raw[name] for name in Work._fields[:4]), raw.get("text", ""))
         self.variant: str = raw.get("variant") or raw["peer"]
         self.graph: bool = raw.get("graph", False)
+        self.name = f"{' '.join(self.work.cells)} {self.variant}{', graph' * self.graph}"
         ok = raw.get("status", "ok") == "ok"
         self.rate: dict[str, float] | None = (raw.get("tokens_per_s") or raw["ms"]) if ok else None
-        if self.rate:
-            positive(self.rate, "p50") or self.rate["p50"]
-
-    @property
-    def name(self) -> str:
-        graph = ", graph" if self.graph else ""
-        return f"{' '.join(self.work.cells)} {self.variant}{graph}"
-
-    @property
-    def p50(self) -> float | None:
-        return self.rate["p50"] if self.rate else None
+        self.p50 = (positive(self.rate, "p50") or self.rate["p50"]) if self.rate else None
 
     @property
     def floor_share(self) -> float | None:
         """The floor's part of a step's median time."""
-        floor, latency = positive(self.raw, "floor_us"), self.raw.get("latency_us")
-        return floor / latency["p50"] if floor and latency else None
+        return ratio(positive(self.raw, "floor_us"), (self.raw.get("latency_us") or {}).get("p50"))
 
 
-@dataclass
-class Generation:
-    """Runs of ours and of Hugging Face's on the same prompts; the latter may be missing."""
+class Generation(Run):
+    """A run of ours, and that of Hugging Face's on the same prompts with -peers beside it, if it is there."""
 
-    path: Path
-    raw: dict[str, Any]
-    rows: list[Generated]
-    prefills: list[Generated]
-    hf_path: Path | None = None
-    hf: dict[str, Any] = field(default_factory=dict)
-    peers: list[Generated] = field(default_factory=list)
-
-    @classmethod
-    def load(cls, path: Path, allow_partial: bool = False) -> "Generation":
-        """A file, and that of Hugging Face's with -peers beside it, if it is there."""
-        hf = path.with_name(f"{path.stem}-peers.json")
-        raw = read_json(path, GENERATE, allow_partial)
-        lists = (wrapped(path, raw, name, Generated) for name in ("rows", "prefill"))
-        run = cls(path, raw, *lists)
-        if hf.exists():
-            run.hf_path, run.hf = hf, read_json(hf, GENERATE_PEERS)
-            run.peers = wrapped(hf, run.hf, "rows", Generated)
-        return run
+    def __init__(self, path: Path, allow_partial: bool = False) -> None:
+        super().__init__(path, GENERATE, allow_partial)
+        self.rows: list[Generated] = self.objects("rows", Generated)
+        self.prefills: list[Generated] = self.objects("prefill", Generated)
+        theirs = path.with_name(f"{path.stem}-peers.json")
+        self.hf = Run(theirs, GENERATE_PEERS) if theirs.exists() else None
+        self.peers: list[Generated] = self.hf.objects("rows", Generated) if self.hf else []
+        self._rows = {(row.work, row.variant, row.graph): row for row in self.rows}
+        self._prefills = {(row.work, row.variant): row for row in self.prefills}
 
     def find(self, work: Work, variant: str, graph: bool) -> Generated | None:
         """The row of a variant, None where it was not measured."""
-        found = (row for row in self.rows if (row.work, row.variant, row.graph) == (work, variant, graph))
-        return next(found, None)
+        return self._rows.get((work, variant, graph))
 
     def prefill(self, work: Work, variant: str) -> Generated | None:
         """The same of the prompt processing."""
-        found = (row for row in self.prefills if (row.work, row.variant) == (work, variant))
-        return next(found, None)
+        return self._prefills.get((work, variant))
 
     def theirs(self, work: Work) -> dict[str, Generated]:
         """Hugging Face's ways that were measured on a work."""
@@ -277,37 +257,32 @@ class Generation:
 # --- files ------------------------------------------------------------------------------------
 
 
-def merge(parts: list[tuple[str, Path]], allow_partial: bool = False) -> dict[str, Any]:
+def merge(parts: list[tuple[str, Path]]) -> dict[str, Any]:
     """Runs of one machine, (preset, file) each, under the first one's header.
 
     A row that several presets hold is kept once, as the first measured it, and names them all. Its
     floor is that of its own run's large copy; "runs" keeps every run's. Runs of generation have no
     presets.
     """
-    first = parts[0][1]
-    form = GENERATE if not parts[0][0] else BENCH
-    merged: dict[str, Any] = {}
-    for preset, path in parts:
-        raw = read_json(path, form, allow_partial)
-        merged = merged or raw | {"command": []} | {name: [] for name in LISTS if name in raw}
+    operators = bool(parts[0][0])
+    runs = [Run(path, BENCH if operators else GENERATE) for _, path in parts]
+    first = runs[0].raw
+    for run in runs:
         for name in ("versions", "device", "tuning"):
-            if raw.get(name) != merged.get(name):
-                raise ReportError(f"{path}: {name}: not that of {first}")
-        merged["complete"] = merged.get("complete", True) and raw.get("complete", True)
-        merged["command"].append(raw.get("command", ""))
-        if form == BENCH:
-            held = {row.name: row.raw for row in wrapped(path, merged, "rows", Row)} if merged["rows"] else {}
-            merged["runs"] = [*merged.get("runs", []), {"preset": preset, "large_copy": raw["large_copy"]}]
-            for row in wrapped(path, raw, "rows", Row):
-                kept = held.get(row.name)
-                if kept is None:
-                    merged["rows"].append(kept := row.raw)
-                kept["presets"] = [*kept.get("presets", []), preset]
-        else:
-            wrapped(path, raw, "rows", Generated)
-            for name in LISTS:
-                merged[name] += raw.get(name, [])
-    merged["command"] = "; ".join(merged["command"])
+            if run.raw.get(name) != first.get(name):
+                raise ReportError(f"{run.path}: {name}: not that of {runs[0].path}")
+    rows = [run.objects("rows", Row if operators else Generated) for run in runs]
+    merged = first | {"command": "; ".join(run.raw.get("command", "") for run in runs)}
+    merged |= {name: [entry for run in runs for entry in run.raw.get(name, [])] for name in LISTS if name in first}
+    merged["complete"] = True
+    if operators:
+        kept: dict[str, dict[str, Any]] = {}
+        for (preset, _), measured in zip(parts, rows, strict=True):
+            for row in measured:
+                raw = kept.setdefault(row.name, row.raw)
+                raw["presets"] = [*raw.get("presets", []), preset]
+        copies = [{"preset": preset, "large_copy": run.raw["large_copy"]} for (preset, _), run in zip(parts, runs)]
+        merged |= {"rows": list(kept.values()), "runs": [*first.get("runs", []), *copies]}
     return merged
 
 

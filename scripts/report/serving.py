@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from .run import ReportError, read_json, reading
+from .run import ReportError, Run, reading
 from .text import microseconds, rate, table, times
 
 SERVE = "warpfuse-serve-1"
@@ -16,7 +16,7 @@ FIRST_TOKEN_MS, BETWEEN_MS, BETWEEN_RATIO = 2.0, 1.0, 3.0
 
 def runs(docs: Path) -> list[dict[str, Any]]:
     """The files, a GPU's first."""
-    found = [read_json(path, SERVE) for path in sorted((docs / "benchmarks").glob("*-serve.json"))]
+    found = [Run(path, SERVE).raw for path in sorted((docs / "benchmarks").glob("*-serve.json"))]
     return sorted(found, key=lambda run: run["device"]["type"] == "cpu")
 
 
@@ -25,10 +25,8 @@ def device_name(run: dict[str, Any]) -> str:
     return f"{run['cores']['server']} CPU cores" if run["device"]["type"] == "cpu" else run["device"]["name"]
 
 
-def _mark(run: dict[str, Any], value: float, target: float | None, least: bool) -> str:
-    if target is None or run["device"]["type"] == "cpu":
-        return ""
-    return " ✓" if (value >= target if least else value <= target) else " ✗"
+def _mark(run: dict[str, Any], met: bool) -> str:
+    return "" if run["device"]["type"] == "cpu" else " ✓" if met else " ✗"
 
 
 def rows_table(run: dict[str, Any]) -> str:
@@ -43,8 +41,9 @@ def rows_table(run: dict[str, Any]) -> str:
         for row in (whole, stream):
             part = row["tokens_per_s"] / row["generate_tokens_per_s"]
             target = TARGETS.get((clients, row["stream"]))
-            cells += [rate(row["tokens_per_s"]), times(part) + _mark(run, part, target, least=True)]
-        cells += map(microseconds, (whole.get("first_answers_ms", {}).get("max"), whole["latency_ms"]["p50"], whole["latency_ms"]["p99"]))
+            cells += [rate(row["tokens_per_s"]), times(part) + (_mark(run, part >= target) if target else "")]
+        latency = whole["latency_ms"]
+        cells += map(microseconds, (whole.get("first_answers_ms", {}).get("max"), latency["p50"], latency["p99"]))
         lines.append(cells)
     header = [">clients", ">generate, tokens/s", ">in one piece", ">of generate", ">streamed", ">of generate",
               ">first answers, ms", ">answer p50, ms", ">p99, ms"]  # fmt: skip
@@ -56,14 +55,14 @@ def sentences(run: dict[str, Any]) -> str:
     said = []
     if first := run["first_token"]:
         ours, theirs = first["ms"]["p50"], first["generate_ms"]["p50"]
-        mark = _mark(run, ours, theirs + FIRST_TOKEN_MS, least=False)
+        mark = _mark(run, ours <= theirs + FIRST_TOKEN_MS)
         said.append(f"A lone request has its first token after {microseconds(ours)} ms (generate: {microseconds(theirs)}){mark}.")
     if long := run["between_tokens"]:
         spread = long["between_tokens_ms"]
-        limit = min(BETWEEN_MS, BETWEEN_RATIO * spread["p50"])
+        met = spread["p99"] <= min(BETWEEN_MS, BETWEEN_RATIO * spread["p50"])
         said.append(
             f"{long['clients']} clients with prompts of {long['prompt']} tokens see a token every {microseconds(spread['p50'])} ms "
-            f"(p50), p99 {microseconds(spread['p99'])} ms{_mark(run, spread['p99'], limit, least=False)}, at "
+            f"(p50), p99 {microseconds(spread['p99'])} ms{_mark(run, met)}, at "
             f"{rate(long['tokens_per_s'])} tokens/s."
         )
     by_clients = {row["clients"]: row["tokens_per_s"] for row in run["rows"] if not row["stream"]}
@@ -77,11 +76,10 @@ def block(docs: Path) -> str:
     parts = []
     for run in runs(docs):
         with reading(f"{run['device'].get('name')}: serve"):
-            model = run["model"]
-            dtype = model["dtype"]
+            model = ", ".join(run["model"][name] for name in ("model", "variant", "dtype"))
             apart = "on cores of its own" if run["cores"]["apart"] else "on the same cores"
             parts.append(
-                f"{device_name(run)}: {model['model']}, {model['variant']}, {dtype}, prompts of {run['prompt']} tokens, "
+                f"{device_name(run)}: {model}, prompts of {run['prompt']} tokens, "
                 f"{run['tokens']} more; load by {run['load']} {apart}; `--batch` is the number of clients.\n\n"
                 f"{rows_table(run)}\n\n{sentences(run)}"
             )

@@ -1,30 +1,15 @@
 """The tables of operators: times beside ATen and peers, the CPU's, memory traffic, and the targets."""
 
-from .columns import (
-    COPY,
-    OURS,
-    Cell,
-    Column,
-    Ratio,
-    beside,
-    error_of,
-    errors,
-    memory_of,
-    other_run,
-    paired_table,
-    same_run,
-    target_column,
-    time_of,
-)
-from .run import Bench, Key, Row
-from .targets import ALONE, ATEN, Peers, Verdict, alone, fastest, on_top
+from .columns import EVENT, OURS, OURS_AND_COPY, TIME, Cell, Column, Ratio, beside, error_of, errors, memory_of
+from .columns import other_run, paired_table, same_run, target_column, time_of
+from .run import Bench, Key, Row, Run, ratio
+from .targets import ALONE, Peers, alone, fastest, on_top, shown
 from .text import NOTHING, amount, bandwidth, megabytes, microseconds, table, times
 
 
 def _beside_table(rows: list[Row], bench: Bench, peers: Peers, title: str, name: str) -> str:
-    event = (">event us", lambda row: microseconds(row.time("warpfuse", "event_p50")))
-    others = [event, same_run(peers), other_run(peers, ", graph"), target_column(bench, peers)]
-    return paired_table(rows, [*OURS, COPY, *beside(title, name), *errors(title, name), *others])
+    others = [(">event us", EVENT), same_run(peers), other_run(peers, ", graph"), target_column(bench, peers)]
+    return paired_table(rows, [*OURS_AND_COPY, *beside(title, name), *errors(title, name), *others])
 
 
 def softmax_table(bench: Bench, peers: Peers) -> str:
@@ -39,15 +24,14 @@ def masked_table(bench: Bench, peers: Peers) -> str:
 
 def logprob_table(bench: Bench, peers: Peers) -> str:
     columns = [
-        *OURS,
-        COPY,
+        *OURS_AND_COPY,
         (">in place us", time_of("in_place")),
         *beside("log_softmax + gather", "aten"),
         *beside("cross_entropy", "cross_entropy"),
         *errors("ATen", "aten"),
-        memory_of(">MB beside", "warpfuse"),
-        memory_of(">in place", "in_place"),
-        memory_of(">ATen", "aten"),
+        (">MB beside", memory_of("warpfuse")),
+        (">in place", memory_of("in_place")),
+        (">ATen", memory_of("aten")),
         other_run(peers, ""),
         target_column(bench, peers),
     ]
@@ -64,15 +48,14 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
         return NOTHING if us is None else f"{'−' if us < 0 else '+'}{microseconds(abs(us))}"
 
     columns = [
-        *OURS,
-        COPY,
+        *OURS_AND_COPY,
         *beside("ATen", "aten"),
         *errors("ATen", "aten"),
         (">alone us", alone_us),
         (">on top us", added),
-        memory_of(">MB beside", "warpfuse"),
-        memory_of(">ATen", "aten"),
-        (">alone", lambda row: memory_of("", ALONE[row.key.operator])[1](row)),
+        (">MB beside", memory_of("warpfuse")),
+        (">ATen", memory_of("aten")),
+        (">alone", lambda row: memory_of(ALONE[row.key.operator])(row)),
         target_column(bench, peers),
     ]
     return paired_table(bench.preset("dropout", *ALONE), columns)
@@ -80,7 +63,7 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
 
 def cpu_table(bench: Bench, peers: Peers) -> str:
     def default_malloc(row: Row) -> str:
-        ours, chain, aten = (row.time(name, "default_malloc_p50") for name in ("warpfuse", "chain", "aten"))
+        ours, chain, aten = (row.figure(name, "default_malloc_p50") for name in ("warpfuse", "chain", "aten"))
         return f"{microseconds(ours)} of {microseconds(chain or aten)}" if ours else NOTHING
 
     def aten_error(row: Row) -> str:
@@ -109,7 +92,7 @@ def traffic_table(bench: Bench, _peers: Peers) -> str:
         (">least MB", lambda row: megabytes(row.least_bytes)),
         (">fused MB", lambda row: megabytes(row.raw["fused_bytes"])),
         (">unfused MB", lambda row: megabytes(row.raw["unfused_bytes"])),
-        (">saved", Ratio(lambda row: row.raw["unfused_bytes"] / row.raw["fused_bytes"], times)),
+        (">saved", Ratio(lambda row: ratio(row.raw["unfused_bytes"], row.raw["fused_bytes"]), times)),
         (">fused, counted", counted("warpfuse")),
         (">ATen, counted", counted("chain", "aten")),
     ]
@@ -120,37 +103,28 @@ def traffic_table(bench: Bench, _peers: Peers) -> str:
 
 def targets_table(bench: Bench, peers: Peers) -> str:
     """How many of the targets are met, and a line per missed one; wrong results first."""
-    judged = [(row, verdict) for row in bench.rows for verdict in peers.verdicts(row, bench)]
-    known = [(row, verdict) for row, verdict in judged if verdict.met is not None]
-    missed = [(row, verdict) for row, verdict in known if not verdict.met]
-    wrong = [
-        f"{variant.name} on {row.name}"
-        for row in bench.rows
-        for variant in row.variants.values()
-        if variant.status == "wrong"
-    ]
+    judged = [(row, verdict) for row in bench.rows for verdict in peers.verdicts(row, bench) if verdict.met is not None]
+    missed = [(row, verdict) for row, verdict in judged if not verdict.met]
+    wrong = [f"{v.name} on {row.name}" for row in bench.rows for v in row.variants.values() if v.status == "wrong"]
     parts = [f"**Wrong results, not timed: {'; '.join(wrong)}.**"] if wrong else []
-    if known:
-        parts.append(f"{len(known) - len(missed)} of {len(known)} targets are met.")
-    lines = [[row.key.title, row.key.dtype, row.direction, v.target.text, v.target.show(v.value)] for row, v in missed]
+    if judged:
+        parts.append(f"{len(judged) - len(missed)} of {len(judged)} targets are met.")
+    lines = []
+    for row, (target, value, _) in missed:
+        measured = "no result" if value is None else target.measure.show(value)
+        lines.append([row.key.title, row.key.dtype, row.direction, target.text, measured])
     if lines:
         parts.append(table(["missed", "dtype", "pass", "target", ">measured"], lines))
-    if unmeasured := _unmeasured(peers, known):
-        parts.append(f"Not measured: {'; '.join(unmeasured)}.")
+    held = {(id(verdict.target), row.direction) for row, verdict in judged}
+    unmeasured = [
+        f"{Key(**target.where).title} {target.where['dtype']} {direction}"
+        for target in peers.targets
+        for direction in target.directions
+        if "shape" in target.where and (id(target), direction) not in held
+    ]
+    if unmeasured:
+        parts.append(f"Not measured: {'; '.join(dict.fromkeys(unmeasured))}.")
     return "\n\n".join(parts) or "No targets are set for this device."
-
-
-def _unmeasured(peers: Peers, known: list[tuple[Row, Verdict]]) -> list[str]:
-    held = {(id(verdict.target), row.direction) for row, verdict in known}
-    return list(
-        dict.fromkeys(
-            f"{Key(**target.where).title} {target.where['dtype']} {direction}"
-            for target in peers.targets
-            if "shape" in target.where
-            for direction in target.directions
-            if (id(target), direction) not in held
-        )
-    )
 
 
 def setup_table(bench: Bench, _peers: Peers) -> str:
@@ -169,31 +143,32 @@ def setup_table(bench: Bench, _peers: Peers) -> str:
     rows = [["large copy", copy]]
     if bench.empty_kernel:
         rows.append(["empty kernel", f"{microseconds(bench.empty_kernel)} us"])
-    return table(["", ""], header_rows(bench.path.name, bench.raw, ", ".join(device), rows))
+    return table(["", ""], header_rows(bench, ", ".join(device), rows))
 
 
-def versions_of(raw: dict) -> str:
+def versions_of(run: Run) -> str:
     """What a run was made with; a CPU's has no CUDA."""
-    return ", ".join(f"{name} {value}" for name, value in raw.get("versions", {}).items() if value)
+    return ", ".join(f"{name} {value}" for name, value in run.raw.get("versions", {}).items() if value)
 
 
-def header_rows(file: str, raw: dict, device: str, more: list[list[str]]) -> list[list[str]]:
+def header_rows(run: Run, device: str, more: list[list[str]]) -> list[list[str]]:
     """Date, device, versions, what is given, timing, command and data of any run."""
-    rows = [["date", raw["date"]], ["device", device], ["versions", versions_of(raw)], *more]
-    rows += [[f"timing: {name}", text] for name, text in raw.get("timing", {}).items()]
-    if raw.get("command"):
-        rows.append(["command", f"`{raw['command']}`"])
-    return [*rows, ["data", f"[{file}](./{file})"]]
+    rows = [["date", run.raw["date"]], ["device", device], ["versions", versions_of(run)], *more]
+    rows += [[f"timing: {name}", text] for name, text in run.raw.get("timing", {}).items()]
+    if run.raw.get("command"):
+        rows.append(["command", f"`{run.raw['command']}`"])
+    return [*rows, ["data", f"[{run.path.name}](./{run.path.name})"]]
 
 
 def peers_block(_bench: Bench, peers: Peers) -> str:
     """How other implementations were timed, and all of their times beside ours."""
     parts, run = [], peers.beside
+    names = list(dict.fromkeys(shown(name) for row in (run.rows if run else []) for name in row.variants))
     if run:
         timing = "; ".join(f"{name}: {text}" for name, text in run.raw["timing"].items())
         copy = f"{amount(run.copy_bytes)} ran at {bandwidth(run.copy_gb_per_s)}"
         parts.append(
-            f"Same run: `{run.raw['command']}`, {run.raw['date']}, on {run.device_name} ({versions_of(run.raw)}; a copy of "
+            f"Same run: `{run.raw['command']}`, {run.raw['date']}, on {run.device_name} ({versions_of(run)}; a copy of "
             f"{copy}; [{run.path.name}](./{run.path.name})). Times are {timing}."
         )
         graph, event = (
@@ -203,22 +178,17 @@ def peers_block(_bench: Bench, peers: Peers) -> str:
             f"Ours is the fastest on {sum(graph)} of {len(graph)} rows by the graph's times, "
             f"on {sum(event)} of {len(event)} by event times."
         )
-        parts.append(_peers_table(run))
+        parts.append(_peers_table(run, [name for name in names if name != "warpfuse"]))
     if peers.best:
-        again = {ATEN.get(name, name) for row in (run.rows if run else []) for name in row.variants}
-        names = "; ".join(f"{name} is {text}" for name, text in peers.versions.items() if name not in again)
-        kept = " Those that were run again beside ours are left out here." if again else ""
-        parts.append(f"Other run: {peers.measured}{kept} {names}.")
+        versions = "; ".join(f"{name} is {text}" for name, text in peers.versions.items() if name not in names)
+        kept = " Those that were run again beside ours are left out here." if names else ""
+        parts.append(f"Other run: {peers.measured}{kept} {versions}.")
     return "\n\n".join(parts) or "No other kernels were measured on this device."
 
 
-def _peers_table(run: Bench) -> str:
-    def of(shown: str) -> Cell:  # ATen's times stand in one column, one kernel's or a chain's
-        def cell(row: Row) -> str:
-            here = [name for name in row.variants if ATEN.get(name, name) == shown]
-            return time_of(here[0])(row) if here else NOTHING
-
-        return cell
+def _peers_table(run: Bench, names: list[str]) -> str:
+    def of(title: str) -> Cell:  # ATen's times stand in one column, one kernel's or a chain's
+        return lambda row: next((time_of(name)(row) for name in row.variants if shown(name) == title), NOTHING)
 
     def over_ours(row: Row) -> float | None:
         found = fastest(row)
@@ -228,12 +198,6 @@ def _peers_table(run: Bench) -> str:
         found = fastest(row, "event_p50")
         return found.text if found else NOTHING
 
-    names = dict.fromkeys(ATEN.get(name, name) for row in run.rows for name in row.variants if name != "warpfuse")
-    columns: list[Column] = [
-        OURS[1],
-        *((f">{name}", of(name)) for name in names),
-        (">best peer / ours", Ratio(over_ours, times)),
-        (">event: warpfuse", lambda row: microseconds(row.time("warpfuse", "event_p50"))),
-        ("event: best peer", by_event),
-    ]
+    columns: list[Column] = [TIME, *((f">{name}", of(name)) for name in names)]
+    columns += [(">best peer / ours", Ratio(over_ours, times)), (">event: warpfuse", EVENT), ("event: best peer", by_event)]
     return paired_table(run.rows, columns)

@@ -1,7 +1,7 @@
 """Numbers as text, the same way in all tables and plots, and Markdown tables."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .run import ReportError
 
@@ -14,43 +14,24 @@ def cut(value: float, places: int) -> float:
     return math.floor(value * scale + 1e-6) / scale
 
 
-def microseconds(value: float | None) -> str:
+def known(text: Callable[[float], str]) -> Callable[[float | None], str]:
+    """The same for a value that may be missing."""
+    return lambda value: NOTHING if value is None else text(value)
+
+
+@known
+def microseconds(value: float) -> str:
     """Three digits, or all that stand before the point; milliseconds look the same."""
-    if value is None:
-        return NOTHING
-    for limit, places in ((9.995, 2), (99.95, 1)):
-        if value < limit:
-            return f"{value:.{places}f}"
-    return f"{value:,.0f}"
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
-def rate(value: float | None) -> str:
-    """Tokens per second; cut, as a ratio is."""
-    if value is None:
-        return NOTHING
-    return f"{cut(value, 0):,.0f}" if value >= 100 else f"{cut(value, 1):.1f}"
-
-
-def percent(value: float | None) -> str:
-    """Cut, not rounded, so that a target just missed does not look met."""
-    return NOTHING if value is None else f"{cut(value * 100, 1):.1f} %"
-
-
-def times(value: float | None) -> str:
-    """A ratio, cut as a percentage is."""
-    return NOTHING if value is None else f"{cut(value, 2):.2f}x"
-
-
-def digits(value: float | None) -> str:
-    """Three digits."""
-    return NOTHING if value is None else f"{value:.3g}"
-
-
-def megabytes(value: float | None) -> str:
-    """Bytes in millions."""
-    if value is None:
-        return NOTHING
-    return f"{value / 1e6:,.{0 if value >= 99.95e6 else 1 if value >= 1e6 else 3}f}"
+# What a target is set for is cut, not rounded, so that a target just missed does not look met.
+rate = known(lambda value: f"{cut(value, 0):,.0f}" if value >= 100 else f"{cut(value, 1):.1f}")
+percent = known(lambda value: f"{cut(value * 100, 1):.1f} %")
+times = known(lambda value: f"{cut(value, 2):.2f}x")
+digits = known(lambda value: f"{value:.3g}")
+megabytes = known(lambda value: f"{value / 1e6:,.{0 if value >= 99.95e6 else 1 if value >= 1e6 else 3}f}")
+error = known(lambda value: f"{value:.1e}")
 
 
 def bandwidth(gb_per_s: float) -> str:
@@ -68,25 +49,19 @@ def amount(count: float) -> str:
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
     """A table; numbers and their headers are aligned to the right by the marker `>`."""
-    lines = [
-        "| " + " | ".join(name.lstrip(">") for name in header) + " |",
-        "|" + "|".join("--:" if name.startswith(">") else "---" for name in header) + "|",
-    ]
-    for row in rows:
-        cells = (cell.replace("|", "/").replace("\n", " ") for cell in row)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    lines = [[name.lstrip(">") for name in header]]
+    lines += [[cell.replace("|", "/").replace("\n", " ") for cell in row] for row in rows]
+    first, *others = (f"| {' | '.join(cells)} |" for cells in lines)
+    marks = "|".join("--:" if name.startswith(">") else "---" for name in header)
+    return "\n".join([first, f"|{marks}|", *others])
 
 
 def known_table(header: list[str], rows: list[list[str]]) -> str:
     """A table whose columns without any value are left out; no table without rows."""
-    keep = [
-        i
-        for i in range(len(header))
-        if any(row[i].replace("<br>", "").replace(NOTHING, "").strip() for row in rows)
-    ]
-    picked = [[row[i] for i in keep] for row in rows]
-    return table([header[i] for i in keep], picked) if rows else ""
+    columns = zip(header, *rows, strict=True)
+    kept = [column for column in columns if "".join(column[1:]).replace("<br>", "").replace(NOTHING, "").strip()]
+    first, *others = zip(*kept, strict=True) if rows else [()]
+    return table(first, others) if rows else ""
 
 
 def with_block(page: str, text: str) -> str:

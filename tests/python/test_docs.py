@@ -96,7 +96,7 @@ class Figures(unittest.TestCase):
                 self.assertEqual(line["time"], f"{microseconds(row.time('warpfuse'))} us")
                 self.assertEqual(line["speed-up"], times(self.aten(row) / row.time("warpfuse")))
                 self.assertEqual(f"NVIDIA {line['GPU']}", self.bench.device_name)
-        run = Generation.load(DOCS / "benchmarks" / "nvidia-h100-80gb-hbm3-steps.json")
+        run = Generation(DOCS / "benchmarks" / "nvidia-h100-80gb-hbm3-steps.json")
         self.assertEqual(step["shape"], "distilgpt2, one sequence, float16")
         rates = {variant: run.find(Work("distilgpt2", "float16", 1, 32, ""), variant, True).p50 for variant in ("steps", "baseline")}
         self.assertEqual(step["time"], f"{microseconds(1e6 / rates['steps'])} us per token")
@@ -163,7 +163,7 @@ class Figures(unittest.TestCase):
     def test_decode_steps(self):
         page = (DOCS / "operators" / "decode.md").read_text(encoding="utf-8")
         for path in decode_runs(DOCS):
-            self.assertIn(f"\n{decode_table(Generation.load(path))}\n\n", page, "run scripts/report.py decode")
+            self.assertIn(f"\n{decode_table(Generation(path))}\n\n", page, "run scripts/report.py decode")
             self.assertIn(f"(../benchmarks/{path.name})", page)
 
     def test_server(self):

@@ -6,6 +6,7 @@ python test_generate_peers.py [unittest options]
 import contextlib
 import io
 import json
+import math
 import sys
 import tempfile
 import unittest
@@ -18,7 +19,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import generate_peers
-from report.run import GENERATE_PEERS, Generated, read_json, wrapped
+from report.run import GENERATE_PEERS, Generated, Run
 
 SKIPPED = 77
 CPU = {"type": "cpu", "name": "Made Up CPU"}
@@ -27,7 +28,7 @@ try:
     import torch
     from peers import huggingface_run
     from peers.huggingface import WAYS, build, generator
-    from peers.huggingface_run import Case, Deadline, batch_of, measure
+    from peers.huggingface_run import Case, batch_of, measure
 except ImportError as error:
     print(f"skipped: {error.name} is not installed")
     sys.exit(SKIPPED)
@@ -63,13 +64,13 @@ class Ways(unittest.TestCase):
 class Rows(unittest.TestCase):
     def test_out_of_time(self):
         case = Case("hf eager", "tiny", "float32", 1, 8, 4)
-        row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), Deadline(0))
+        row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), 0.0)
         self.assertEqual((row["status"], row["reason"]), ("not measured", "time"))
         self.assertNotIn("tokens_per_s", row)
 
     def test_what_fails_is_named(self):
         case = Case("hf eager", "tiny", "float32", 1, 200, 4)  # longer than the context
-        row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), Deadline(60))
+        row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), math.inf)
         self.assertEqual(row["status"], "not measured")
         self.assertIn("Error", row["reason"])
 
@@ -81,13 +82,13 @@ class Rows(unittest.TestCase):
 
         case = Case("hf eager", "tiny", "float32", 3, 8, 11)
         with mock.patch.object(huggingface_run, "_seconds", took):
-            row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), Deadline(60))
+            row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), math.inf)
         self.assertEqual(row["tokens_per_s"], {"p50": 20.0, "min": 20.0, "max": 20.0})
         self.assertEqual(row["ttft_ms"]["p50"], 500.0)
         self.assertEqual(row["runs"], 4)
         seconds["first"] = seconds["whole"]
         with mock.patch.object(huggingface_run, "_seconds", took):
-            row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), Deadline(60))
+            row = measure(case, BUILT_IN["tiny"], [[1]], torch.device("cpu"), math.inf)
         self.assertIn("too few tokens", row["reason"])
 
 
@@ -106,8 +107,8 @@ class Program(unittest.TestCase):
 
     def written(self):
         path = self.rows.with_name("cpu-generate-peers.json")
-        raw = read_json(path, GENERATE_PEERS)
-        return raw, wrapped(path, raw, "rows", Generated)
+        run = Run(path, GENERATE_PEERS)
+        return run.raw, run.objects("rows", Generated)
 
     def test_a_file_that_the_report_reads(self):
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))

@@ -193,7 +193,7 @@ class Losses(ReportCase):
 
     def setUp(self):
         super().setUp()
-        no_plots = unittest.mock.patch.dict(COMMAND["main"].__globals__, plot=lambda *_: None)
+        no_plots = unittest.mock.patch.dict(COMMAND["main"].__globals__, plotting=unittest.mock.Mock())
         no_plots.start()
         self.addCleanup(no_plots.stop)
 
@@ -317,7 +317,6 @@ class Files(ReportCase):
             self.assertIn(said, errors)
             self.assertEqual(errors.count("\n"), 1, errors)
         self.assertIn("cannot be read", self.report("--docs", self.docs / "none", code=2))
-        self.assertIn("see --help", self.report("--unknown", code=2))
 
     def test_a_partial_run_on_request(self):
         raw = made_up.table() | {"complete": False}
