@@ -10,8 +10,8 @@
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
   for (const bool log : {false, true}) {
     INFO((log ? "log_softmax of " : "softmax of ")
          << describe(x) << " over dim 1, " << offset << " elements off");
-    const Expected expected = tensor_softmax(x, 1, log);
+    const Expected expected = expected_softmax(x, 1, log);
     const at::Tensor y = random_at(offset, shape, dtype, device).copy_(expected.values);
     const Poison poison;
     at::Tensor forward;
@@ -42,7 +42,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
       backward = log ? log_softmax_backward(grad, y, 1) : softmax_backward(grad, y, 1);
     });
     CHECK(mismatch(forward, expected) == "");
-    CHECK(mismatch(backward, tensor_softmax_backward(grad, y, 1, log)) == "");
+    CHECK(mismatch(backward, expected_softmax_backward(grad, y, 1, log)) == "");
     REQUIRE(launches.size() == 2);
     for (const auto& [launch, plan] :
          {std::pair{launches[0], column_plan_of(Direction::forward, {x, forward})},
@@ -178,7 +178,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][port
       const at::Tensor x = random_at(0, {300 / blocks, columns, 64}, dtype, device);
       const at::Tensor grad = random_at(0, x.sizes(), dtype, device);
       for (const bool log : {false, true}) {
-        const Expected expected = tensor_softmax(x, 1, log);
+        const Expected expected = expected_softmax(x, 1, log);
         const at::Tensor y = expected.values.to(dtype);
         const ColumnPlan forward = column_plan_of(Direction::forward, {x});
         const ColumnPlan backward = column_plan_of(Direction::backward, {grad, y});
@@ -198,7 +198,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][port
         CHECK(2 * launches[0]["grid"].get<int64_t>() < forward.tiles * forward.blocks);
         CHECK(2 * launches[1]["grid"].get<int64_t>() < backward.tiles * backward.blocks);
         CHECK(mismatch(output, expected) == "");
-        CHECK(mismatch(grad_input, tensor_softmax_backward(grad, y, 1, log)) == "");
+        CHECK(mismatch(grad_input, expected_softmax_backward(grad, y, 1, log)) == "");
       }
     }
   }
@@ -242,10 +242,9 @@ WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column][portable]") 
          std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 0}, {1, 1}, {1, 3}}) {
       const at::Tensor x = random_at(of_output, shape, dtype, device);
       const at::Tensor grad = random_at(of_grad, shape, dtype, device);
-      CHECK(mismatch(warpfuse::softmax(x, 1), tensor_softmax(x, 1, false)) == "");
+      CHECK(mismatch(warpfuse::softmax(x, 1), expected_softmax(x, 1)) == "");
       x.copy_(at::softmax(x, 1));
-      CHECK(mismatch(softmax_backward(grad, x, 1), tensor_softmax_backward(grad, x, 1, false)) ==
-            "");
+      CHECK(mismatch(softmax_backward(grad, x, 1), expected_softmax_backward(grad, x, 1)) == "");
     }
   }
 }

@@ -20,8 +20,7 @@ void check_backward(const SoftmaxOperator& op, const at::Tensor& grad, const at:
       op.log ? log_softmax_backward(grad, output, dim) : softmax_backward(grad, output, dim);
   CHECK(got.scalar_type() == output.scalar_type());
   CHECK(got.is_contiguous());
-  CHECK(mismatch(got, op.log ? expected_log_softmax_backward(grad, output, dim)
-                             : expected_softmax_backward(grad, output, dim)) == "");
+  CHECK(mismatch(got, expected_softmax_backward(grad, output, dim, op.log)) == "");
 }
 
 }  // namespace
