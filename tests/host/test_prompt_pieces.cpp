@@ -78,7 +78,6 @@ void on_both(int64_t rows, const std::function<void(DecodeLoop&, Client&)>& chec
   for (const bool graphs : {false, true}) {
     CAPTURE(graphs);
     FakeRuntime runtime;
-    runtime.free_bytes = int64_t{1} << 30;
     DecodeLoop loop(summing_model(kTokens, kLongContext, nan), mixed(rows),
                     graphs ? &runtime : nullptr);
     Client client(loop);
@@ -148,7 +147,6 @@ TEST_CASE("short prompts that wait together enter together, in graphs that were 
   load_plugin_under_test();
   constexpr int64_t kRows = 20;
   FakeRuntime runtime;
-  runtime.free_bytes = int64_t{1} << 30;
   DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
   loop.prepare();
   CHECK(loop.steps().graph_failure().empty());
@@ -178,7 +176,6 @@ TEST_CASE("a short prompt waits for others while rows run, but not for long", "[
   load_plugin_under_test();
   constexpr int64_t kRows = 20, kRunning = 12;
   FakeRuntime runtime;
-  runtime.free_bytes = int64_t{1} << 30;
   DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
   Client client(loop);
   const Ids prompt = prompt_of(5);

@@ -1,7 +1,6 @@
 // Rows around every threshold of the table in use, and tensors that lie anywhere to 16-byte
 // boundaries.
 
-#include <limits>
 #include <set>
 
 #include "support/compare.h"
@@ -12,6 +11,7 @@
 #include "support/poison.h"
 #include "support/reference.h"
 #include "support/row_functions.h"
+#include "support/tuning_shapes.h"
 
 namespace {
 
@@ -19,7 +19,6 @@ using warpfuse::Direction;
 using warpfuse::RowPlan;
 using warpfuse::TuningEntry;
 
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostElements = int64_t{1} << 24;
 
 /// A number of rows of so many columns.
