@@ -31,13 +31,13 @@ TEST_CASE("the references agree with ATen in float64", "[support]") {
     for (const MaskArguments& a : std::vector<MaskArguments>{
              {},
              {.scale = 0.3,
-             .attn_mask = random_tensor({queries, keys}, at::kDouble),
-             .causal = "upper_left"},
+              .attn_mask = random_tensor({queries, keys}, at::kDouble),
+              .causal = "upper_left"},
              {.scale = -1.5, .attn_mask = visible, .causal = "upper_left"},
              {.causal = "upper_left", .window = keys},
              {.scale = 2.0, .attn_mask = random_bool({keys}, at::kCPU), .masked_value = -2.5},
              {.query_positions = at::randint(0, keys + 2, {batch, queries}, at::kLong),
-             .key_lengths = at::randint(1, keys + 1, {batch}, at::kInt)}}) {
+              .key_lengths = at::randint(1, keys + 1, {batch}, at::kInt)}}) {
       INFO(describe(scores) << ", " << describe(a));
       const at::Tensor output = aten_masked_softmax(scores, a);
       CHECK(mismatch(output, expected_masked_softmax(scores, a)) == "");

@@ -70,8 +70,7 @@ void check_loss(const ExpectedLoss& expected) {
                                               {2, 3, kColumns},
                                               {2, 3, int64_t{-1}}}) {
     INFO(batch << " " << length << " " << target);
-    check_same(
-        model, [=] { return loss_inputs(batch, length, target); }, same);
+    check_same(model, [=] { return loss_inputs(batch, length, target); }, same);
   }
   CHECK(warpfuse::rewrite(model.module, loss_options()).routed() == 0);
 }

@@ -82,7 +82,7 @@ struct Kernel {
 };
 
 /// The packs a lane in registers that some function has such a kernel for.
-std::vector<int> lane_packs_of(LanePacks KernelSet::*kernels) {
+std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
   LanePacks all;
   for (const auto& [direction, bytes] : kDirectionsAndBytes) {
     for (const RowKind& kind : row_kinds(direction, bytes)) {
