@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kVocabulary = 50;
 
 DecodeLoop loop_of(int64_t rows, FakeRuntime* runtime,
-                   warpfuse::host::LanguageModel model = counting_model(kVocabulary, 64)) {
-  return {std::move(model), {.rows = rows, .sampling = {}, .top_logprobs = {}}, runtime};
+                   const warpfuse::host::LanguageModel& model = counting_model(kVocabulary, 64)) {
+  return {model, {.rows = rows, .sampling = {}, .top_logprobs = {}}, runtime};
 }
 
 // The tokens of a sequence after `prompt`.
