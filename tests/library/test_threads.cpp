@@ -56,7 +56,7 @@ WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
     }
   });
   CHECK(wrong == 0);
-  CHECK(counted() == kThreads * kCallsPerThread);
+  CHECK(counted() == int64_t{kThreads} * kCallsPerThread);
 }
 
 WARPFUSE_DEVICE_TEST("two threads differentiate at once", "[threads]") {
@@ -90,7 +90,7 @@ WARPFUSE_DEVICE_TEST("threads that draw at once share no random numbers", "[thre
       seen.emplace(rng[0].item<int64_t>(), rng[1].item<int64_t>());
     }
   }
-  CHECK(seen.size() == kThreads * kCalls);
+  CHECK(seen.size() == size_t{kThreads} * kCalls);
 }
 
 TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {

@@ -213,7 +213,7 @@ WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tile
     }
     const TuningInUse tuning(ahead_tuning("128 ", blocks));
     for (const at::ScalarType dtype : kDtypes) {
-      const int64_t columns = 1000 * blocks;
+      const int64_t columns = int64_t{1000} * blocks;
       const at::Tensor x = random_at(0, {2, columns, 16}, dtype, device);
       x.select(2, 1).fill_(-kInf);                            // a row
       x.select(2, 2).narrow(1, 1, columns - 1).fill_(-kInf);  // all but its first element

@@ -116,7 +116,7 @@ Expected expected_masked_softmax(const at::Tensor& scores, const MaskArguments& 
 
 Expected expected_masked_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
                                           const MaskArguments& a) {
-  const Expected all = expected_softmax_backward(grad_output, output, -1);
+  Expected all = expected_softmax_backward(grad_output, output, -1);
   if (output.numel() == 0) {
     return all;
   }
