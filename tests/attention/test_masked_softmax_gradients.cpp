@@ -46,8 +46,7 @@ WARPFUSE_DEVICE_TEST("the backward operator follows its formula", "[masked][grad
         const at::Tensor got = masked_softmax_backward(grad, output, arguments);
         CHECK(got.scalar_type() == dtype);
         CHECK(got.is_contiguous());
-        CHECK(mismatch(got, expected_scaled_masked_softmax_backward(grad, output, arguments)) ==
-              "");
+        CHECK(mismatch(got, expected_masked_softmax_backward(grad, output, arguments)) == "");
       }
     }
   }
@@ -64,7 +63,7 @@ WARPFUSE_DEVICE_TEST("the backward operator with any strides", "[masked][gradien
             random_tensor({1, 1, 1, 1}, dtype, device).expand({2, 3, 4, 33})}) {
         const at::Tensor y = output.transpose(0, 3).contiguous().transpose(0, 3);
         CHECK(mismatch(masked_softmax_backward(grad, y, arguments),
-                       expected_scaled_masked_softmax_backward(grad, y, arguments)) == "");
+                       expected_masked_softmax_backward(grad, y, arguments)) == "");
       }
     }
   }
@@ -155,10 +154,9 @@ WARPFUSE_DEVICE_TEST("a float32 mask of half scores has a float32 gradient", "[m
     CHECK(got[0].scalar_type() == dtype);
     CHECK(got[1].scalar_type() == at::kFloat);
     // 384 terms are summed in float32 from the rounded output, not in the scores' dtype.
-    const at::Tensor exact =
-        expected_scaled_masked_softmax_backward(grad, output, {.attn_mask = mask})
-            .values.sum({0, 1, 2})
-            .view({1, 33});
+    const at::Tensor exact = expected_masked_softmax_backward(grad, output, {.attn_mask = mask})
+                                 .values.sum({0, 1, 2})
+                                 .view({1, 33});
     CHECK(far_apart(got[1], exact, 1e-5) == "");
   }
 }

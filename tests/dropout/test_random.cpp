@@ -12,8 +12,8 @@
 #include "support/masks.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
 
 namespace {
 
@@ -97,7 +97,7 @@ void check_plain(Draw& draw, at::ScalarType dtype, const at::Device& device) {
   const at::Tensor x = drawn(draw, shape, dtype, device);
   INFO((log ? "log_softmax" : "softmax")
        << (backward ? " backward" : "") << " of " << describe(x) << " over dim 1");
-  const Expected expected = tensor_softmax(x, 1, log);
+  const Expected expected = expected_softmax(x, 1, log);
   if (!backward) {
     const Poison poison;
     CHECK(mismatch(log ? warpfuse::log_softmax(x, 1) : warpfuse::softmax(x, 1), expected) == "");
@@ -106,7 +106,7 @@ void check_plain(Draw& draw, at::ScalarType dtype, const at::Device& device) {
   const at::Tensor y = drawn(draw, shape, dtype, device).copy_(expected.values);
   const Poison poison;
   const at::Tensor output = log ? log_softmax_backward(x, y, 1) : softmax_backward(x, y, 1);
-  CHECK(mismatch(output, tensor_softmax_backward(x, y, 1, log)) == "");
+  CHECK(mismatch(output, expected_softmax_backward(x, y, 1, log)) == "");
 }
 
 void check_masked(Draw& draw, at::ScalarType dtype, const at::Device& device) {
@@ -122,12 +122,12 @@ void check_masked(Draw& draw, at::ScalarType dtype, const at::Device& device) {
   const at::Tensor scores = drawn(draw, shape, dtype, device);
   const MaskArguments a = mask_arguments(draw, shape, dtype, device);
   INFO("scaled_masked_softmax of " << describe(scores) << ", " << describe(a));
-  const Expected expected = tensor_masked_softmax(scores, a);
+  const Expected expected = expected_masked_softmax(scores, a);
   const Poison poison;
   CHECK(mismatch(masked_softmax(scores, a), expected) == "");
   const at::Tensor y = drawn(draw, shape, dtype, device).copy_(expected.values);
   CHECK(mismatch(masked_softmax_backward(scores, y, a),
-                 tensor_masked_softmax_backward(scores, y, a)) == "");
+                 expected_masked_softmax_backward(scores, y, a)) == "");
 }
 
 }  // namespace

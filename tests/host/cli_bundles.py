@@ -1,21 +1,17 @@
 """The toy bundles that the tests of the command line share, made once in a process."""
 
-import atexit
 import json
 import pathlib
 import shutil
-import tempfile
 
 import torch
 
 import toy_bundles
-from host_program import PLUGIN, run_with_plugin
+from host_program import PLUGIN, folder, run_with_plugin
 
 CYCLE = "é€𝄞".encode() + b"\xff "
 
 torch.ops.load_library(PLUGIN)
-folder = pathlib.Path(tempfile.mkdtemp(prefix="warpfuse-cli-"))
-atexit.register(shutil.rmtree, folder)
 
 fused = toy_bundles.write_toy(folder / "fused", "fused", routed=(True, True))
 half = toy_bundles.write_toy(folder / "half", "half", routed=(True, False))
@@ -26,13 +22,23 @@ ending = toy_bundles.write_cycle(folder / "ending", [*b"ab", toy_bundles.END_OF_
 undefined = toy_bundles.write_cycle(folder / "gives-nan", [*b"ab", toy_bundles.END_OF_TEXT], undefined=ord("b"))
 
 
-def copy_of(bundle, name):
-    return pathlib.Path(shutil.copytree(bundle, folder / name))
+def copy_of(bundle, name, **fields):
+    """A copy whose description has these fields too."""
+    copy = pathlib.Path(shutil.copytree(bundle, folder / name))
+    if fields:
+        edit_description(copy, **fields)
+    return copy
 
 
 def edit_description(bundle, **fields):
     file = bundle / "bundle.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def write(name, data):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
 
 
 def generate(bundle, *arguments, **options):

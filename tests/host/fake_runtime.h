@@ -44,7 +44,7 @@ class FakeRuntime : public warpfuse::host::CudaRuntime {
   void start_profiler() override {}
   void stop_profiler() override {}
 
-  int64_t free_bytes = 1 << 20;
+  int64_t free_bytes = int64_t{1} << 30;
   bool can_capture = true;
   bool publishes = true;
   int captures = 0, shared_memory = 0;

@@ -1,20 +1,30 @@
 """Runs the host program for tests. WARPFUSE_HOST and WARPFUSE_PLUGIN name the program and the plugin."""
 
+import atexit
 import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE for these tests
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOST = os.environ["WARPFUSE_HOST"]
 PLUGIN = os.environ["WARPFUSE_PLUGIN"]
+BAD_PLUGIN = os.environ.get("WARPFUSE_BAD_PLUGIN")
+DEVICE = os.environ.get("WARPFUSE_DEVICE", "cpu")
 
-OK, CHECK_FAILED, USAGE, MODEL, PLUGIN_ERROR, DEVICE, OUTPUT = range(7)
+OK, CHECK_FAILED, USAGE, MODEL, PLUGIN_ERROR, DEVICE_ERROR, OUTPUT = range(7)
 INTERRUPTED = 130
+
+folder = pathlib.Path(tempfile.mkdtemp(prefix="warpfuse-tests-"))  # of the process
+atexit.register(shutil.rmtree, folder)
 
 
 def run(*arguments, stdin=b"", preload=None, host=HOST):
@@ -29,16 +39,41 @@ def run_with_plugin(command, *arguments, **options):
     return run(command, *arguments, "--plugin", PLUGIN, **options)
 
 
+def start(command, *arguments, **options):
+    """The program with the plugin, running; its streams are pipes."""
+    command = [HOST, command, *map(str, arguments), "--plugin", PLUGIN]
+    return subprocess.Popen(command, **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options))
+
+
+def lonely_host(name):
+    """A copy of the program where no plugin lies beside it."""
+    path = folder / name / "bin" / "warpfuse"
+    path.parent.mkdir(parents=True)
+    shutil.copy(HOST, path)
+    return path
+
+
 def gpu_names():
     info = run_with_plugin("info", "--json")
     info.check_returncode()
     return [gpu["name"] for gpu in json.loads(info.stdout)["gpus"]]
 
 
+def results(path):
+    return json.loads(path.read_text())
+
+
 class HostTestCase(unittest.TestCase):
-    def assert_ok(self, result):
-        self.assertEqual(result.returncode, OK, result.stderr.decode())
+    @classmethod
+    def assert_ok(cls, result):
+        assert result.returncode == OK, result.stderr.decode()
         return result
+
+    def said(self, result):
+        return self.assert_ok(result).stdout.decode()
+
+    def json_of(self, result):
+        return json.loads(self.assert_ok(result).stdout)
 
     def assert_fails(self, result, code, *parts):
         """One line on stderr that holds `parts`, the exit code, nothing else."""
@@ -48,6 +83,23 @@ class HostTestCase(unittest.TestCase):
         for part in parts:
             self.assertIn(str(part), stderr)
 
+    def assert_each_fails(self, call, code, cases):
+        """`cases`: arguments of `call` -> what its error says."""
+        for arguments, message in cases.items():
+            with self.subTest(arguments):
+                self.assert_fails(call(*arguments), code, message)
+
+    def assert_check_fails(self, result):
+        self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
+        return result.stdout.decode()
+
+    def interrupt(self, process, patience=120):
+        """What a running program says when Ctrl-C ends it: stdout and stderr."""
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=patience)
+        self.assertEqual(process.returncode, INTERRUPTED, stderr)
+        return stdout, stderr.decode()
+
     def softmax_calls(self, result):
         """(N, M) of the one line "plugin: N of M softmax calls"."""
         found = re.findall(r"^plugin: (\d+) of (\d+) softmax calls$", result.stderr.decode(), re.MULTILINE)
@@ -55,10 +107,22 @@ class HostTestCase(unittest.TestCase):
         return tuple(map(int, found[0]))
 
 
+def skip_unless(holds, reason):
+    """Ends the program as a skipped test."""
+    if not holds:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+
+
+def main(gpus=None):
+    """Runs the tests of the program; where fewer GPUs are than it needs, it is skipped."""
+    needed = int(DEVICE != "cpu") if gpus is None else gpus
+    skip_unless(not needed or len(gpu_names()) >= needed, f"fewer than {needed} GPUs, or the plugin is built without CUDA")
+    unittest.main()
+
+
 def bundles_or_skip():
     """The folder of the exported bundles; ends the test as skipped where they were not built."""
-    folder = pathlib.Path(os.environ.get("WARPFUSE_BUNDLES", "")) / "wikitext-small"
-    if not (folder / "fused-float32" / "bundle.json").exists():
-        print(f"skipped: no bundles in {folder} (build the target 'bundles')")
-        sys.exit(SKIPPED)
-    return folder
+    bundles = pathlib.Path(os.environ.get("WARPFUSE_BUNDLES", "")) / "wikitext-small"
+    skip_unless((bundles / "fused-float32" / "bundle.json").exists(), f"no bundles in {bundles} (build the target 'bundles')")
+    return bundles

@@ -3,23 +3,18 @@
 import atexit
 import http.client
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import time
 
 from cli_bundles import fused
-from host_program import HOST, PLUGIN, HostTestCase, run_with_plugin
-
-DEVICE = os.environ.get("WARPFUSE_DEVICE", "cpu")
+from host_program import DEVICE, HostTestCase, run_with_plugin, start
 
 
 class Server:
     def __init__(self, bundle, *arguments):
-        command = [HOST, "serve", "-m", bundle, "--device", DEVICE, "--plugin", PLUGIN, "--port", "0", *arguments]
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = start("serve", "-m", bundle, "--device", DEVICE, "--port", "0", *arguments)
         atexit.register(self.process.kill)  # where a test fails before it ends its server
         line = self.process.stdout.readline().decode()
         self.port = int(re.fullmatch(r"warpfuse: \S+ on http://[\d.]+:(\d+)\n", line)[1])

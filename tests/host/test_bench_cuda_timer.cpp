@@ -11,8 +11,7 @@
 
 #include "bench/gpu_clock.h"
 #include "bench/timer.h"
-#include "runtime/decode/cuda_runtime.h"
-#include "runtime/decode/step_state.h"
+#include "fake_runtime.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host;
@@ -23,15 +22,13 @@ namespace {
 constexpr int64_t kL2 = 1000;
 
 // Work takes the time that it says; in a capture that time goes to the graph.
-class TimedRuntime : public CudaRuntime {
+class TimedRuntime : public FakeRuntime {
  public:
+  TimedRuntime() { free_bytes = 1 << 20; }
   CudaDevice device() const override {
-    return {.name = "fake",
-            .driver = "1",
-            .multiprocessors = 1,
-            .memory_bytes = 1 << 20,
-            .free_bytes = 1 << 20,
-            .l2_bytes = kL2};
+    CudaDevice device = FakeRuntime::device();
+    device.l2_bytes = kL2;
+    return device;
   }
 
   void spend(double microseconds) {
@@ -56,28 +53,15 @@ class TimedRuntime : public CudaRuntime {
     return std::make_unique<Graph>(*this, captured_us_, captured_kernels_);
   }
   std::unique_ptr<CudaStopwatch> stopwatch() override { return std::make_unique<Watch>(*this); }
-  void warm_up(const std::function<void()>& work) override { work(); }
-  void synchronize() override {}
-  bool idle() override { return true; }
   int64_t peak_bytes(const std::function<void()>& action) override {
     action();
     return 0;
   }
-  void release_memory() override {}
   void launch_empty_kernel() override { spend(1.5); }
   void launch_copy(void* to, const void* from, int64_t bytes) override {
     spend(3);
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
-  void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
-    warpfuse::host::advance(state, tokens, state.rows);
-  }
-  void launch_begin(const warpfuse::host::StepState& state,
-                    const warpfuse::host::FirstTokens& first) override {
-    warpfuse::host::begin(state, first);
-  }
-  void start_profiler() override {}
-  void stop_profiler() override {}
 
   std::vector<const CudaGraph*> memory_holders;
 

@@ -1,15 +1,9 @@
 """warpfuse bench on a GPU with small shapes: graphs, events, algorithms and the profiler's marks."""
 
 import json
-import pathlib
-import sys
-import tempfile
-import unittest
 
-from host_program import SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+from host_program import USAGE, HostTestCase, folder, main, results, run_with_plugin
 
-temporary = tempfile.TemporaryDirectory()
-folder = pathlib.Path(temporary.name)
 MASKS = "none,causal,padding,boolean,additive,positions"
 
 
@@ -21,7 +15,7 @@ class Measuring(HostTestCase):
     def document(self, *arguments):
         path = folder / "results.json"
         self.assert_ok(bench(*arguments, "--json", path))
-        document = json.loads(path.read_text())
+        document = results(path)
         self.assertIs(document["complete"], True)
         return document
 
@@ -111,19 +105,15 @@ class Measuring(HostTestCase):
 class Profiling(HostTestCase):
     def test_prints_the_rows_that_ran(self):
         arguments = ("all", "--shapes", "64x1024", "--mask", "causal", "--backward")
-        result = self.assert_ok(bench(*arguments, "--profile", "warpfuse"))
-        lines = [json.loads(line) for line in result.stdout.decode().splitlines()]
+        lines = [json.loads(line) for line in self.said(bench(*arguments, "--profile", "warpfuse")).splitlines()]
         self.assertEqual(len(lines), 13)
         for line in lines:
             self.assertEqual((line["variant"], line["shape"]), ("warpfuse", [64, 1024]))
             self.assertGreaterEqual(line["kernels"], 1)
-        chain = self.assert_ok(bench(*arguments, "--profile", "chain")).stdout.decode().splitlines()
+        chain = self.said(bench(*arguments, "--profile", "chain")).splitlines()
         self.assertEqual(len(chain), 2)
         self.assert_fails(bench("softmax", "--shapes", "64x64", "--profile", "chain"), USAGE, "--profile: expected")
 
 
 if __name__ == "__main__":
-    if not gpu_names():
-        print("skipped: no GPU, or the plugin is built without CUDA")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main(gpus=1)

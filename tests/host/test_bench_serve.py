@@ -2,16 +2,15 @@
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 import unittest
 
-from cli_bundles import folder, fused
-from host_program import HOST, HostTestCase
+from cli_bundles import fused
+from host_program import HOST, ROOT, HostTestCase, folder, results
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 from report import serving
@@ -25,7 +24,7 @@ class BenchServe(HostTestCase):
                    "--prompt", 8, "-n", 4, "--seconds", 0.5, *options]  # fmt: skip
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ | environment)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(path.read_text()), done.stderr
+        return results(path), done.stderr
 
     def test_by_own_clients(self):
         path = folder / "path"

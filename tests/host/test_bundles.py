@@ -4,27 +4,13 @@ import json
 import math
 import os
 import pathlib
-import sys
-import tempfile
 import unittest
 
 import torch
 
-from host_program import (
-    CHECK_FAILED,
-    PLUGIN,
-    SKIPPED,
-    HostTestCase,
-    bundles_or_skip,
-    gpu_names,
-    run,
-    run_with_plugin,
-)
+from host_program import DEVICE, PLUGIN, ROOT, HostTestCase, bundles_or_skip, folder, main, results, run, run_with_plugin
 
-DEVICE = os.environ["WARPFUSE_DEVICE"]
 VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
-temporary = tempfile.TemporaryDirectory()
-folder = pathlib.Path(temporary.name)
 VARIANTS = ("baseline", "fused", "sdpa", "steps")
 
 
@@ -52,46 +38,43 @@ def graph_lines(module, method):
     return [*lines, *(f"return {operand(value)}" for value in graph.outputs())]
 
 
+def on_device(command, *arguments):
+    return run_with_plugin(command, *arguments, "--device", DEVICE)
+
+
 class Bundles(HostTestCase):
     @classmethod
     def setUpClass(cls):
-        options = ("-p", "The river", "-n", "48", "--device", DEVICE)
-        cls.generated = {
-            variant: run_with_plugin("generate", "-m", bundles / f"{variant}-float32", *options)
-            for variant in VARIANTS
-        }
+        cls.generated = {variant: cls.generate(variant) for variant in VARIANTS}
+
+    @staticmethod
+    def generate(variant, *options):
+        return on_device("generate", "-m", bundles / f"{variant}-float32", "-p", "The river", "-n", "48", *options)
+
+    def verify(self, *models):
+        return self.said(on_device("verify", *models))
 
     def test_the_others_agree_with_baseline(self):
         for variant in VARIANTS[1:]:
             with self.subTest(variant):
-                pair = (bundles / f"{variant}-float32", bundles / "baseline-float32")
-                result = run_with_plugin("verify", *pair, "--device", DEVICE)
-                self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
-                self.assertRegex(result.stdout.decode(), r"(?m)^agree: ")
+                self.assertRegex(self.verify(bundles / f"{variant}-float32", bundles / "baseline-float32"), r"(?m)^agree: ")
 
     def test_modules_that_are_no_language_models(self):
         for name in ("softmax-module", "deformable-detr-module"):
             with self.subTest(name):
-                folder = bundles.parent / name
-                pair = (folder / "fused-float32", folder / "baseline-float32")
-                self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
+                self.verify(bundles.parent / name / "fused-float32", bundles.parent / name / "baseline-float32")
 
     def test_the_detectors_baseline_rewritten(self):
         detr, out = bundles.parent / "deformable-detr-module", folder / "rewritten-detr"
         routed = "4 of 4 grid_sample chains routed to the plugin, 2 of SDPA left as they are\n"
-        result = self.assert_ok(run_with_plugin("rewrite", detr / "baseline-float32", out))
-        self.assertIn(routed, result.stdout.decode())
-        page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rewrite.md"
-        self.assertIn(result.stdout.decode(), page.read_text())
-        operators = [
-            json.loads((bundle / "bundle.json").read_text())["operators"] for bundle in (out, detr / "fused-float32")
-        ]
+        text = self.said(run_with_plugin("rewrite", detr / "baseline-float32", out))
+        self.assertIn(routed, text)
+        self.assertIn(text, (ROOT / "docs" / "rewrite.md").read_text())
+        operators = [results(bundle / "bundle.json")["operators"] for bundle in (out, detr / "fused-float32")]
         self.assertEqual(operators[0], operators[1])
         for variant in ("fused", "baseline"):
-            pair = (out, detr / f"{variant}-float32")
-            self.assert_ok(run_with_plugin("verify", *pair, "--device", DEVICE))
-        pair = (detr / "baseline-float32", detr / "baseline-float32")
-        result = self.assert_ok(run_with_plugin("verify", *pair, "--rewrite", "--device", DEVICE))
+            self.verify(out, detr / f"{variant}-float32")
+        result = self.assert_ok(on_device("verify", *[detr / "baseline-float32"] * 2, "--rewrite"))
         self.assertIn(routed, result.stderr.decode())
 
     @unittest.skipUnless(DEVICE == "cuda", "CUDA graphs need a GPU")
@@ -117,14 +100,11 @@ class Bundles(HostTestCase):
 
     def test_module_that_draws_random_numbers(self):
         modules = bundles.parent / "linear-dropout-softmax-module"
-        verify = lambda model, reference: run_with_plugin(
-            "verify", modules / f"{model}-float32", modules / f"{reference}-float32", "--device", DEVICE
-        )
         for mode in ("", "-train"):
             with self.subTest(mode):
-                self.assert_ok(verify(f"fused{mode}", f"baseline{mode}"))
+                self.verify(modules / f"fused{mode}-float32", modules / f"baseline{mode}-float32")
         # Dropout makes a difference that is seen.
-        self.assertEqual(verify("fused-train", "baseline").returncode, CHECK_FAILED)
+        self.assert_check_fails(on_device("verify", modules / "fused-train-float32", modules / "baseline-float32"))
 
     def test_all_variants_say_the_same(self):
         texts = [self.assert_ok(self.generated[variant]).stdout for variant in VARIANTS]
@@ -134,16 +114,9 @@ class Bundles(HostTestCase):
 
     def test_greedy_steps_need_no_logits(self):
         """steps has a method for the most probable token; with log-probabilities the logits are computed."""
-        options = ("-p", "The river", "-n", "48", "--device", DEVICE, "--json", "--logprobs", "2")
-        results = [
-            json.loads(self.assert_ok(run_with_plugin("generate", "-m", bundles / f"{variant}-float32", *options)).stdout)
-            for variant in ("steps", "baseline")
-        ]
-        self.assertEqual(results[0]["ids"], results[1]["ids"])
-        without = json.loads(
-            self.assert_ok(run_with_plugin("generate", "-m", bundles / "steps-float32", *options[:-2])).stdout
-        )
-        self.assertEqual(without["ids"], results[0]["ids"])
+        scored = ("--json", "--logprobs", "2")
+        ids = [self.json_of(self.generate(*each))["ids"] for each in (("baseline", *scored), ("steps", *scored), ("steps", "--json"))]
+        self.assertEqual(ids, ids[:1] * 3)
 
     def test_perplexity_is_that_of_atens_chain(self):
         """Every variant on WikiText-2's held-out text, against baseline's logits by log_softmax and gather."""
@@ -154,7 +127,7 @@ class Bundles(HostTestCase):
         window, stride = 512, 384
         ids = self.token_ids(text)
         model = torch.jit.load(str(bundles / "baseline-float32" / "model.pt"))
-        sizes = json.loads((bundles / "baseline-float32" / "bundle.json").read_text())
+        sizes = results(bundles / "baseline-float32" / "bundle.json")
         scored = {}
         for begin in range(0, len(ids), stride):
             inputs = torch.tensor([ids[begin : begin + window]])
@@ -167,20 +140,14 @@ class Bundles(HostTestCase):
         expected = math.exp(-sum(scored.values()) / len(scored))
         for variant in VARIANTS:
             with self.subTest(variant):
-                result = self.assert_ok(
-                    run_with_plugin(
-                        "perplexity", "-m", bundles / f"{variant}-float32", "--text", text, "--window", window,
-                        "--stride", stride, "--device", DEVICE, "--json",
-                    )  # fmt: skip
-                )
-                figures = json.loads(result.stdout)
+                options = ("--text", text, "--window", window, "--stride", stride, "--json")
+                figures = self.json_of(on_device("perplexity", "-m", bundles / f"{variant}-float32", *options))
                 self.assertEqual(figures["tokens"], len(ids) - 1)
                 self.assertAlmostEqual(figures["perplexity"] / expected, 1, delta=1e-4)
 
     def token_ids(self, text):
         line = json.dumps(text.read_text(encoding="utf-8", errors="strict")).encode() + b"\n"
-        result = self.assert_ok(run("tokenize", "--tokenizer", bundles / "baseline-float32", "--json", stdin=line))
-        return json.loads(result.stdout)
+        return self.json_of(run("tokenize", "--tokenizer", bundles / "baseline-float32", "--json", stdin=line))
 
     def test_the_baseline_rewritten_has_the_graphs_of_the_fused_one(self):
         out = folder / "rewritten"
@@ -203,8 +170,5 @@ class Bundles(HostTestCase):
 
 
 if __name__ == "__main__":
-    if DEVICE != "cpu" and not gpu_names():
-        print("skipped: no GPU")
-        sys.exit(SKIPPED)
     bundles = bundles_or_skip()
-    unittest.main()
+    main()

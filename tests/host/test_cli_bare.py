@@ -1,29 +1,31 @@
 """Commands that run TorchScript files in no bundle, and those that draw random inputs of any length."""
 
 import json
-import shutil
 import unittest
 
 import torch
 
 import bare_models
 import toy_bundles
-from cli_bundles import baseline, folder, fused, perturbed
-from host_program import CHECK_FAILED, HOST, MODEL, PLUGIN_ERROR, USAGE, HostTestCase, run, run_with_plugin
+from cli_bundles import baseline, fused, perturbed, write
+from host_program import (
+    CHECK_FAILED,
+    MODEL,
+    PLUGIN_ERROR,
+    USAGE,
+    HostTestCase,
+    folder,
+    lonely_host,
+    results,
+    run,
+    run_with_plugin,
+)
 
 causal = bare_models.save_causal(folder / "causal.pt")
 shorter = bare_models.save_causal(folder / "shorter.pt", positions=32)
 fixed = bare_models.save(bare_models.FixedLength(), folder / "fixed.pt", torch.ones(2, 7))
 IDS = f"B,T:int64:0..{toy_bundles.VOCAB}"
 ROUTED = "1 of 1 softmax calls routed to the plugin\n"
-
-
-def lonely_host():
-    """The program where no plugin lies beside it."""
-    path = folder / "lonely-bare" / "bin" / "warpfuse"
-    path.parent.mkdir(parents=True)
-    shutil.copy(HOST, path)
-    return path
 
 
 class Verification(HostTestCase):
@@ -88,13 +90,11 @@ class Verification(HostTestCase):
         }
         for bad in ("B,T:int64", "B,T:int8:0..2", "B,U", "B,-1", "B,T:int64:2..2", "B,T:int64:2", "B,T:float32:0..1"):
             cases["--input", bad, "--lengths", "4"] = f"got '{bad}'"
-        for arguments, message in cases.items():
-            with self.subTest(arguments):
-                self.assert_fails(run("verify", causal, causal, *arguments), USAGE, message)
+        self.assert_each_fails(lambda *arguments: run("verify", causal, causal, *arguments), USAGE, cases)
 
     def test_what_a_file_needs(self):
         sizes = ("--input", IDS, "--lengths", "4")
-        result = run("verify", causal, causal, *sizes, "--rewrite", host=lonely_host())
+        result = run("verify", causal, causal, *sizes, "--rewrite", host=lonely_host("lonely"))
         self.assert_fails(result, PLUGIN_ERROR, "no plugin", "--plugin")
         missing = folder / "missing.pt"
         self.assert_fails(run_with_plugin("verify", missing, causal, *sizes), MODEL, missing, "cannot be read")
@@ -122,27 +122,22 @@ class Generation(HostTestCase):
         for kind in (None, bare_models.CausalTuple, bare_models.CausalTensor):
             path = bare_models.save_causal(folder / f"{kind.__name__}.pt", kind) if kind else causal
             for option, routed in (((), 0), (("--rewrite",), 12))[kind is not None :]:
-                result = self.assert_ok(self.generate(path, "-p", "Hello", "-n", 12, "--json", *option))
-                self.assertEqual(json.loads(result.stdout)["ids"], tokens[5:])
+                result = self.generate(path, "-p", "Hello", "-n", 12, "--json", *option)
+                self.assertEqual(self.json_of(result)["ids"], tokens[5:])
                 self.assertEqual(self.softmax_calls(result), (routed, 12))
                 stderr = result.stderr.decode()
                 self.assertEqual(ROUTED in stderr, bool(option))
                 self.assertRegex(stderr, rf"(?m)^note: {path} has no cache, .* traced_models/export.py has one$")
 
     def test_rows_of_different_lengths(self):
-        prompts = folder / "prompts-bare.txt"
-        prompts.write_text("Hello\na\nThe river rises\n")
-        together = self.assert_ok(self.generate(causal, "--prompts", prompts, "--batch", 2, "-n", 9)).stdout
-        alone = [
-            self.assert_ok(self.generate(causal, "-p", prompt, "-n", 9)).stdout
-            for prompt in prompts.read_text().splitlines()
-        ]
-        self.assertEqual(together, b"---\n".join(alone))
+        texts = ("Hello", "a", "The river rises")
+        together = self.said(self.generate(causal, "--prompts", write("prompts", "\n".join(texts)), "--batch", 2, "-n", 9))
+        self.assertEqual(together, "---\n".join(self.said(self.generate(causal, "-p", text, "-n", 9)) for text in texts))
 
     def test_ends_at_the_end_of_text(self):
         table = bare_models.Table(toy_bundles.CycleModel([*b"ab", toy_bundles.END_OF_TEXT]).table)
         path = bare_models.save(table, folder / "ending.pt", torch.zeros(1, 2, dtype=torch.long))
-        result = json.loads(self.assert_ok(self.generate(path, "-p", "a", "--json")).stdout)
+        result = self.json_of(self.generate(path, "-p", "a", "--json"))
         self.assertEqual((result["text"], result["finish_reason"]), ("b", "end_of_text"))
 
     def test_a_sequence_that_is_too_long_for_the_model(self):
@@ -173,7 +168,7 @@ class Bench(HostTestCase):
         self.assertEqual(result.returncode, MODEL)  # `shorter` takes no 33 tokens
         stderr = f"{causal}: {ROUTED}warpfuse: error: 2 of 12 rows raise\n"
         self.assertEqual(result.stderr.decode(), stderr)
-        document = json.loads(path.read_text())
+        document = results(path)
         self.assertEqual((document["format"], document["complete"]), ("warpfuse-module-1", True))
         self.assertEqual(document["device"]["type"], "cpu")
         models = [str(causal), f"{causal}, rewritten", str(shorter)]
@@ -196,8 +191,7 @@ class Bench(HostTestCase):
 
     def test_bundles_and_usage(self):
         slow = toy_bundles.write_module(folder / "timed", lambda v, i: v[i])
-        lines = self.assert_ok(self.bench(slow, slow)).stdout.decode().splitlines()
-        self.assertEqual(len(lines), 3)
+        self.assertEqual(len(self.said(self.bench(slow, slow)).splitlines()), 3)
         self.assert_fails(self.bench(), USAGE, "expected MODEL")
         self.assert_fails(self.bench(causal), USAGE, causal, "--input")
         self.assert_fails(self.bench(baseline), USAGE, baseline, "bench generate")

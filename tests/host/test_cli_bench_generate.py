@@ -2,26 +2,19 @@
 
 import json
 import os
-import pathlib
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import unittest
 
-import torch
-
 import toy_bundles
-from host_program import CHECK_FAILED, HOST, MODEL, PLUGIN, USAGE, HostTestCase, run_with_plugin
+from cli_bundles import baseline, copy_of, fused, write
+from host_program import CHECK_FAILED, MODEL, ROOT, USAGE, HostTestCase, folder, results, run_with_plugin, start
 from toy_bundles import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts"))
 
 from report.generation import accuracy_table, prefill_table, setup_table, speed_table, steps_table
 from report.run import Generation, ReportError, Work
 
-INTERRUPTED = 130
 TOKENS = 12
 FITS = CONTEXT - TOKENS + 1  # the last token is not fed back
 NUMBERS = {"host_us_per_token": float, "floor_us": float, "softmax_kernels_share": float}
@@ -34,19 +27,9 @@ PREFILL = {"model": str, "variant": str, "dtype": str, "batch": int, "prompt": i
 
 os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other are slow beside other work
 
-temporary = tempfile.TemporaryDirectory()
-folder = pathlib.Path(temporary.name)
-torch.ops.load_library(PLUGIN)
-
 toy = folder / "toy"
-toy_bundles.write_toy(toy / "fused-float32", "fused", routed=(True, True))
-toy_bundles.write_toy(toy / "baseline-float32", "baseline", routed=(False, False))
-
-
-def copy_of(bundle, to, **fields):
-    """A copy of a bundle with other fields in its description."""
-    description = pathlib.Path(shutil.copytree(bundle, to)) / "bundle.json"
-    description.write_text(json.dumps(json.loads(description.read_text()) | fields))
+copy_of(fused, "toy/fused-float32")
+copy_of(baseline, "toy/baseline-float32")
 
 
 def bench(*arguments):
@@ -58,24 +41,19 @@ class Bench(HostTestCase):
         path = folder / "results.json"
         path.unlink(missing_ok=True)
         result = bench("--rounds", 1, "--json", path, *arguments)
-        self.assertEqual(result.returncode, code, result.stderr.decode())
-        self.assertEqual(result.stderr, b"")
-        return json.loads(path.read_text())
+        self.assertEqual((result.returncode, result.stderr), (code, b""))
+        return results(path)
 
 
 class Measuring(HostTestCase):
     @classmethod
     def setUpClass(cls):
         cls.path = folder / "measuring.json"
-        cls.result = bench(
+        cls.result = cls.assert_ok(bench(
             "-m", toy, "--batch", "2,1", "--prompt", f"8,{FITS},{FITS + 1}", "-n", TOKENS, "--rounds", 3,
             "--prefill", f"2x40,1x{CONTEXT},1x{CONTEXT + 1}", "--json", cls.path,
-        )  # fmt: skip
-        cls.assert_ok(cls("run_nothing"), cls.result)
-        cls.document = json.loads(cls.path.read_text())
-
-    def run_nothing(self):
-        pass
+        ))  # fmt: skip
+        cls.document = results(cls.path)
 
     def assert_types(self, row, types):
         self.assertEqual({name: type(value) for name, value in row.items()}, types)
@@ -159,25 +137,23 @@ class Measuring(HostTestCase):
 
 class Models(Bench):
     def test_several_models_and_one_dtype(self):
-        other = folder / "other"
-        for name in ("fused-float32", "baseline-float32"):
-            copy_of(toy / name, other / name, model="other")
-        copy_of(toy / "fused-float32", other / "fused-float16", model="other", dtype="float16")
-        document = self.document("-m", toy, "-m", other, "--prompt", 8, "-n", 4, "--dtype", "float32")
+        copy_of(fused, "other/fused-float32", model="other")
+        copy_of(baseline, "other/baseline-float32", model="other")
+        copy_of(fused, "other/fused-float16", model="other", dtype="float16")
+        document = self.document("-m", toy, "-m", folder / "other", "--prompt", 8, "-n", 4, "--dtype", "float32")
         rows = [(row["model"], row["variant"]) for row in document["rows"]]
         self.assertEqual(rows, [(model, variant) for model in ("toy", "other") for variant in ("baseline", "fused")])
         self.assertEqual([row["model"] for row in document["accuracy"]], ["toy", "other"])
 
     def test_without_a_baseline_nothing_is_compared(self):
-        alone = folder / "alone"
-        copy_of(toy / "fused-float32", alone / "fused-float32")
-        document = self.document("-m", alone, "--prompt", 8, "-n", 4)
+        copy_of(fused, "alone/fused-float32")
+        document = self.document("-m", folder / "alone", "--prompt", 8, "-n", 4)
         self.assertEqual([row["variant"] for row in document["rows"]], ["fused"])
         self.assertEqual(document["accuracy"], [])
 
     def test_a_variant_with_other_logits(self):
         wrong = folder / "wrong"
-        copy_of(toy / "baseline-float32", wrong / "baseline-float32")
+        copy_of(baseline, "wrong/baseline-float32")
         toy_bundles.write_perturbed(wrong / "sdpa-float32", routed=(False, False))
         document = self.document("-m", wrong, "--prompt", 8, "-n", 4, code=CHECK_FAILED)
         self.assertEqual([row["variant"] for row in document["rows"]], ["baseline", "perturbed"])
@@ -204,22 +180,17 @@ class Prompts(Bench):
         self.assertEqual(len({tuple(row) for row in prompts["ids"]}), len(prompts["ids"]))
 
     def test_ids_of_a_file(self):
-        path = folder / "ids.json"
         ids = [[1, 2, 3], [256] * 20]
-        path.write_text(json.dumps(ids))
+        path = write("ids.json", json.dumps(ids))
         self.assertEqual(self.prompts("--prompt-ids", path), {"source": str(path), "ids": ids})
 
     def test_texts_of_a_file(self):
-        path = folder / "prompts.txt"
-        path.write_text("Hello\na longer one than asked for\n")
+        path = write("prompts.txt", "Hello\na longer one than asked for\n")
         ids = [list(line.encode()) for line in path.read_text().splitlines()]
         self.assertEqual(self.prompts("--prompts", path), {"source": str(path), "ids": ids})
 
-
     def test_places_of_a_text(self):
-        path = folder / "text.txt"
-        text = "".join(f"{i} é\n" for i in range(4000))
-        path.write_text(text)
+        path = write("text.txt", "".join(f"{i} é\n" for i in range(4000)))
         source = path.read_bytes()
         for tokenizer in ((), ("--tokenizer", toy / "fused-float32")):
             prompts = self.prompts("--text", path, *tokenizer)
@@ -234,13 +205,9 @@ class Prompts(Bench):
 
 class Errors(HostTestCase):
     def test_usage(self):
-        empty, no_json = folder / "empty.json", folder / "no.json"
-        empty.write_text("[]")
-        no_json.write_text("one, two")
+        empty, no_json = write("empty.json", "[]"), write("no.json", "one, two")
         model = ("-m", toy)
-        cases = {
-            (): "-m, --model is missing",
-            (*model, "--batch", "0"): "--batch: expected integers of 1..4096, got '0'",
+        self.assert_each_fails(bench, USAGE, {
             (*model, "-n", "1"): "-n, --tokens: expected an integer of at least 2, got '1'",
             (*model, "--rounds", "0"): "--rounds: expected an integer of 1..1000, got '0'",
             (*model, "--prompt-ids", no_json): f"{no_json}: expected a JSON list of lists of token ids",
@@ -251,20 +218,14 @@ class Errors(HostTestCase):
             (*model, "--prompt", "250", "-n", "8"): "nothing to measure: no prompt with 8 more tokens fits",
             (*model, "--graph", "on"): "nothing to measure",
             (*model, "surplus"): "'surplus'",
-        }
-        for arguments, message in cases.items():
-            with self.subTest(arguments):
-                self.assert_fails(bench(*arguments), USAGE, message)
+        })  # fmt: skip
 
     def test_folders_without_bundles(self):
-        (folder / "nothing" / "in-here").mkdir(parents=True)
-        for name in ("nothing", "absent"):
-            result = bench("-m", toy, "-m", folder / name)
-            self.assert_fails(result, MODEL, f"{name}: has no folders with bundles of a language model")
-        self.assert_fails(bench("-m", toy, "--dtype", "float16"), MODEL, "of a language model in float16")
+        result = bench("-m", toy, "-m", folder / "absent")
+        self.assert_fails(result, MODEL, "absent: has no folders with bundles of a language model")
 
     def test_help(self):
-        text = self.assert_ok(bench("--help")).stdout.decode()
+        text = self.said(bench("--help"))
         for part in ("--batch", "--prompts", "--prompt-ids", "--prefill", "--rounds", "Examples:"):
             self.assertIn(part, text)
 
@@ -273,20 +234,17 @@ class Interrupting(HostTestCase):
     def test_keeps_the_rows_that_are_done(self):
         path = folder / "interrupted.json"
         prompts = range(1, 9)  # of which all lines together would wait in a buffer
-        command = [HOST, "bench", "generate", "-m", toy, "--device", "cpu", "--plugin", PLUGIN, "--json", path]
-        command += ["--prompt", ",".join(map(str, prompts)), "-n", 200, "--rounds", 40]
-        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        command = ("bench", "generate", "-m", toy, "--device", "cpu", "--json", path, "-n", 200, "--rounds", 40)
+        with start(*command, "--prompt", ",".join(map(str, prompts))) as process:
             self.assertIn(b"reading: ", process.stdout.readline())
             self.assertIn(b"baseline", process.stdout.readline())  # rows are shown as they come
-            process.send_signal(signal.SIGINT)
-            stderr = process.communicate(timeout=60)[1].decode()
-        self.assertEqual(process.returncode, INTERRUPTED, stderr)
+            stderr = self.interrupt(process)[1]
         self.assertEqual(stderr, "warpfuse: error: interrupted; what was measured is kept\n")
-        rows = json.loads(path.read_text())["rows"]
+        rows = results(path)["rows"]
         self.assertGreaterEqual(len(rows), 2)
         self.assertLess(len(rows), 2 * len(prompts))
         self.assertEqual([row["variant"] for row in rows], ["baseline", "fused"] * (len(rows) // 2))
-        self.assertFalse(json.loads(path.read_text())["complete"])
+        self.assertFalse(results(path)["complete"])
         with self.assertRaisesRegex(ReportError, "not completed"):
             Generation.load(path)
         self.assertEqual(len(Generation.load(path, allow_partial=True).rows), len(rows))

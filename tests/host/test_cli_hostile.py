@@ -7,9 +7,9 @@ import signal
 import subprocess
 import unittest
 
-from cli_bundles import baseline, copy_of, cycle, folder, fused
+from cli_bundles import baseline, copy_of, cycle, fused, write
 from host_program import (
-    DEVICE,
+    DEVICE_ERROR,
     HOST,
     INTERRUPTED,
     MODEL,
@@ -18,66 +18,45 @@ from host_program import (
     PLUGIN,
     USAGE,
     HostTestCase,
+    folder,
     run_with_plugin,
+    start,
 )
 from toy_bundles import write_module
 
 DEEP = 100_000
 
-text = folder / "text.txt"
-text.write_bytes(b"the river rises in the hills")
+text = write("text.txt", "the river rises in the hills")
 module = write_module(folder / "hostile-module", lambda v, i: v[i])
 
 
-def deep(path):
-    path.write_text('{"a":' * DEEP)
-
-
-def deep_list(path):
-    path.write_text('{"a": ' + "[" * DEEP + "]" * DEEP + "}")
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def noise(path):
-    path.write_bytes(bytes(range(256)) * 4)
-
-
-def pipe(path):
-    os.mkfifo(path)
-
-
-def loop(path):
-    path.symlink_to(path.name)
-
-
-def a_folder(path):
-    path.mkdir()
-
-
-def missing(path):
-    pass
-
-
-ANYTHING = (deep, deep_list, empty, noise, pipe, loop, a_folder)
+CONTENTS = {
+    "deep": lambda path: path.write_text('{"a":' * DEEP),
+    "deep_list": lambda path: path.write_text('{"a": ' + "[" * DEEP + "]" * DEEP + "}"),
+    "empty": lambda path: path.write_bytes(b""),
+    "noise": lambda path: path.write_bytes(bytes(range(256)) * 4),
+    "pipe": os.mkfifo,
+    "loop": lambda path: path.symlink_to(path.name),
+    "folder": pathlib.Path.mkdir,
+    "missing": lambda path: None,
+}
+ANYTHING = "deep deep_list empty noise pipe loop folder"
 TOKENIZE = ("tokenize", "--tokenizer", "{folder}")
 GENERATE = ("generate", "-m", "{folder}", "-p", "a", "-n", "2", "--device", "cpu")
 PROMPTS = ("generate", "-m", baseline, "-n", "2", "--device", "cpu", "--prompts", "{file}")
 
 # (file, how it comes to be read, code, what it holds); {folder} is a copy of a bundle with that file in it.
 FILES = [
-    ("bundle.json", GENERATE, MODEL, (*ANYTHING, missing)),
-    ("model.pt", GENERATE, MODEL, (deep, empty, noise, pipe, loop, a_folder, missing)),
-    ("vocab.json", TOKENIZE, MODEL, (*ANYTHING, missing)),
-    ("merges.txt", TOKENIZE, MODEL, (deep, noise, pipe, loop, a_folder, missing)),
+    ("bundle.json", GENERATE, MODEL, ANYTHING + " missing"),
+    ("model.pt", GENERATE, MODEL, "deep empty noise pipe loop folder missing"),
+    ("vocab.json", TOKENIZE, MODEL, ANYTHING + " missing"),
+    ("merges.txt", TOKENIZE, MODEL, "deep noise pipe loop folder missing"),
     ("added_tokens.json", TOKENIZE, MODEL, ANYTHING),
     ("special_tokens_map.json", TOKENIZE, MODEL, ANYTHING),
     ("tokenizer.json", TOKENIZE, MODEL, ANYTHING),
-    ("prompts.jsonl", PROMPTS, USAGE, (deep, deep_list, empty, noise, loop, a_folder, missing)),
-    ("ids.json", ("bench", "generate", "-m", "{folder}/..", "--prompt-ids", "{file}"), USAGE, (deep, empty, a_folder)),
-    ("old.json", ("bench", "softmax", "--shapes", "4x4", "--baseline", "{file}"), USAGE, (deep, empty, a_folder)),
+    ("prompts.jsonl", PROMPTS, USAGE, "deep deep_list empty noise loop folder missing"),
+    ("ids.json", ("bench", "generate", "-m", "{folder}/..", "--prompt-ids", "{file}"), USAGE, "deep empty folder"),
+    ("old.json", ("bench", "softmax", "--shapes", "4x4", "--baseline", "{file}"), USAGE, "deep empty folder"),
 ]
 
 # Each prints something and ends well where it can.
@@ -114,12 +93,12 @@ def shell(redirection, command, **options):
 class Files(HostTestCase):
     def test_hostile_files(self):
         for name, command, code, contents in FILES:
-            for content in contents:
-                with self.subTest(file=name, content=content.__name__):
-                    bundle = copy_of(baseline, f"hostile/{name}-{content.__name__}/bundle")
+            for content in contents.split():
+                with self.subTest(file=name, content=content):
+                    bundle = copy_of(baseline, f"hostile/{name}-{content}/bundle")
                     file = bundle / name
                     file.unlink(missing_ok=True)
-                    content(file)
+                    CONTENTS[content](file)
                     given = [str(part).format(folder=bundle, file=file) for part in command]
                     self.assert_fails(run_with_plugin(*given) if given[0] != "tokenize" else shell("", given), code, name)
 
@@ -140,7 +119,7 @@ class Files(HostTestCase):
 
     def test_a_row_that_fits_nowhere_is_skipped(self):
         result = run_with_plugin("bench", "softmax", "--shapes", "100000000x100000,4x4", "--quick", "--device", "cpu")
-        self.assert_fails(result, DEVICE, "1 of 2 rows do not fit into memory")
+        self.assert_fails(result, DEVICE_ERROR, "1 of 2 rows do not fit into memory")
         self.assertRegex(result.stdout.decode(), r"(?m)^softmax +forward +100000000x100000 .*skipped: out of memory$")
         self.assertRegex(result.stdout.decode(), r"(?m)^softmax +forward +4x4 .* warpfuse ")
 
@@ -182,10 +161,9 @@ class Writes(HostTestCase):
             self.assertTrue(path.read_text().startswith("{"))
 
     def test_a_reader_that_goes_away(self):
-        command = [HOST, *arguments_of(("generate", "-m", cycle, "-p", "x", "-n", "200", "--ignore-eos"))]
         reader, writer = os.pipe()
         os.close(reader)  # before the first write: later, all may have been written already
-        with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
+        with start("generate", "-m", cycle, "-p", "x", "-n", "200", "--ignore-eos", stdout=writer) as process:
             os.close(writer)
             self.assertEqual(process.wait(timeout=60), -signal.SIGPIPE)
             self.assertEqual(process.stderr.read(), b"")
@@ -193,13 +171,9 @@ class Writes(HostTestCase):
 
 class Interrupts(HostTestCase):
     def interrupted(self, ignored):
-        prompts = folder / "many.txt"
-        prompts.write_text("x\n" * 300)
-        command = [HOST, *arguments_of(("generate", "-m", fused, "--prompts", prompts, "-n", "60", "--ignore-eos", "--json"))]
+        command = ("generate", "-m", fused, "--prompts", write("many.txt", "x\n" * 300), "-n", "60", "--ignore-eos", "--json")
         action = signal.SIG_IGN if ignored else signal.SIG_DFL
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, action)
-        ) as process:
+        with start(*command, preexec_fn=lambda: signal.signal(signal.SIGINT, action)) as process:
             process.stdout.readline()
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=120)

@@ -2,28 +2,17 @@
 
 import json
 import math
-import os
-import signal
-import subprocess
 import time
 import unittest
 
 import torch
 
 import toy_bundles
-from cli_bundles import baseline, copy_of, cycle, edit_description, folder, fused, half
-from host_program import HOST, MODEL, PLUGIN, PLUGIN_ERROR, USAGE, HostTestCase, run, run_with_plugin
+from cli_bundles import baseline, copy_of, cycle, fused, half, write
+from host_program import BAD_PLUGIN, MODEL, PLUGIN_ERROR, USAGE, HostTestCase, folder, run, run_with_plugin, start
 
-BAD_PLUGIN = os.environ["WARPFUSE_BAD_PLUGIN"]
-INTERRUPTED = 130
 CONTEXT = toy_bundles.CONTEXT
 TEXT = ("The river rises in the hills, é€, and flows through three counties. " * 12).encode() + b"\xff\xc3 end"
-
-
-def write(name, data):
-    path = folder / name
-    path.write_bytes(data)
-    return path
 
 
 def perplexity(bundle, text, *arguments, **options):
@@ -49,7 +38,7 @@ def expected_nll(bundle, ids, window, stride):
 
 class Figures(HostTestCase):
     def score(self, *arguments, **options):
-        return json.loads(self.assert_ok(perplexity(*arguments, "--json", **options)).stdout)
+        return self.json_of(perplexity(*arguments, "--json", **options))
 
     def test_equals_log_softmax_and_gather(self):
         text = write("text", TEXT)
@@ -130,7 +119,7 @@ class Errors(HostTestCase):
 
     def test_options(self):
         text = write("text", TEXT)
-        cases = {
+        self.assert_each_fails(lambda *arguments: perplexity(baseline, text, *arguments), USAGE, {
             ("--window", "1"): "--window: expected an integer of 2..256, got '1'",
             ("--window", "257"): "--window: expected an integer of 2..256, got '257'",
             ("--window", "2x"): "got '2x'",
@@ -139,10 +128,7 @@ class Errors(HostTestCase):
             ("--batch", "0"): "--batch: expected an integer of 1..65536, got '0'",
             ("--device", "tpu"): "--device",
             ("surplus",): "'surplus'",
-        }
-        for arguments, message in cases.items():
-            with self.subTest(arguments):
-                self.assert_fails(perplexity(baseline, text, *arguments), USAGE, message)
+        })  # fmt: skip
         self.assert_fails(run("perplexity", "--text", text), USAGE, "--model is missing")
         self.assert_fails(run("perplexity", "-m", baseline), USAGE, "--text is missing")
 
@@ -151,8 +137,7 @@ class Errors(HostTestCase):
         self.assert_fails(perplexity(folder / "none", text), MODEL, "none/bundle.json: cannot be read")
         module = toy_bundles.write_module(folder / "module-to-score", lambda v, i: v[i])
         self.assert_fails(perplexity(module, text), MODEL, "no language model")
-        small = copy_of(baseline, "small-vocabulary")
-        edit_description(small, vocab_size=100)
+        small = copy_of(baseline, "small-vocabulary", vocab_size=100)
         self.assert_fails(perplexity(small, text), MODEL, "is outside the model's vocabulary of 100")
 
     def test_model_that_gives_nan(self):
@@ -168,45 +153,33 @@ class Errors(HostTestCase):
         with torch.no_grad():
             model.head.bias[ord("z")] = -math.inf
         bundle = toy_bundles.write_language_model(folder / "infinite", model, "baseline", [])
-        result = self.assert_ok(perplexity(bundle, write("z", b"abzc")))
-        self.assertIn("perplexity: inf\n", result.stdout.decode())
-        result = self.assert_ok(perplexity(bundle, write("z", b"abzc"), "--json"))
-        self.assertIsNone(json.loads(result.stdout)["perplexity"])
+        text = write("z", b"abzc")
+        self.assertIn("perplexity: inf\n", self.said(perplexity(bundle, text)))
+        self.assertIsNone(self.json_of(perplexity(bundle, text, "--json"))["perplexity"])
 
     def test_plugins(self):
         text = write("text", TEXT)
         command = ("perplexity", "-m", baseline, "--text", text, "--plugin")
-        self.assert_fails(run(*command, folder / "none.so"), PLUGIN_ERROR, "no such file")
         self.assert_fails(run(*command, BAD_PLUGIN), PLUGIN_ERROR, "the operator warpfuse::fused_logprob")
 
 
 class Interrupting(HostTestCase):
-    def interrupted(self, *arguments):
-        """stdout and stderr of a run that Ctrl-C ends."""
+    def test_ends_with_what_there_is(self):
         text = write("long", TEXT * 2000)
-        command = [HOST, "perplexity", "-m", cycle, "--text", text, "--plugin", PLUGIN, "--stride", "1", "--batch", "1"]
-        command += arguments
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            time.sleep(3)  # the handler is set long before, and the text takes minutes
-            self.assertIsNone(process.poll(), "the program ended by itself")
-            process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, INTERRUPTED, stderr)
-        self.assertRegex(
-            stderr.decode(),
-            rf"\Awarpfuse: error: interrupted after \d+ of {len(TEXT) * 2000 - 1} tokens, perplexity [\d.]+ so far\n\Z",
-        )
-        return stdout, stderr
-
-    def test_ends_with_one_line(self):
-        self.assertEqual(self.interrupted()[0], b"")
-
-    def test_json_holds_what_there_is(self):
-        stdout, stderr = self.interrupted("--json")
-        result = json.loads(stdout)
-        self.assertIs(result["complete"], False)
-        self.assertIn(f"after {result['tokens']} of", stderr.decode())
-        self.assertEqual(result["bytes"], result["tokens"])  # a byte per token in this model
+        for form in ((), ("--json",)):
+            with start("perplexity", "-m", cycle, "--text", text, "--stride", "1", "--batch", "1", *form) as process:
+                time.sleep(3)  # the handler is set long before, and the text takes minutes
+                self.assertIsNone(process.poll(), "the program ended by itself")
+                stdout, stderr = self.interrupt(process)
+            line = rf"\Awarpfuse: error: interrupted after (\d+) of {len(TEXT) * 2000 - 1} tokens, perplexity [\d.]+ so far\n\Z"
+            self.assertRegex(stderr, line)
+            if not form:
+                self.assertEqual(stdout, b"")
+                continue
+            result = json.loads(stdout)
+            self.assertIs(result["complete"], False)
+            self.assertIn(f"after {result['tokens']} of", stderr)
+            self.assertEqual(result["bytes"], result["tokens"])  # a byte per token in this model
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """warpfuse rewrite of bundles, and the option --rewrite of the commands that run models."""
 
-import json
 import os
 import shutil
 import unittest
 
 import toy_bundles
-from cli_bundles import baseline, copy_of, folder, fused, generate
-from host_program import OUTPUT, USAGE, HostTestCase, run_with_plugin
+from cli_bundles import baseline, copy_of, fused, generate, write
+from host_program import OUTPUT, USAGE, HostTestCase, folder, results, run_with_plugin
 
 
 class Bundles(HostTestCase):
@@ -20,7 +19,7 @@ class Bundles(HostTestCase):
     def test_a_bundle_comes_out_as_one(self):
         out = folder / "rewritten"
         self.assert_ok(self.rewrite(baseline, f"{out}/"))
-        self.assertEqual(json.loads((out / "bundle.json").read_text())["variant"], "rewritten")
+        self.assertEqual(results(out / "bundle.json")["variant"], "rewritten")
         self.assertEqual(generate(out).stdout, generate(baseline).stdout)
         self.assert_fails(self.rewrite(baseline, out), USAGE, "--force")
         (out / "old").touch()
@@ -81,12 +80,9 @@ class OnLoad(HostTestCase):
         self.assertIn("0 of 0 softmax calls routed to the plugin, 6 were there", generate(fused, "--rewrite").stderr.decode())
 
     def test_perplexity(self):
-        text = folder / "text.txt"
-        text.write_text("The river rises in the hills north of the town. " * 8)
-        found = [
-            json.loads(self.assert_ok(run_with_plugin("perplexity", "-m", baseline, "--text", text, "--json", *option)).stdout)
-            for option in ((), ("--rewrite",))
-        ]
+        text = write("text.txt", "The river rises in the hills north of the town. " * 8)
+        command = ("perplexity", "-m", baseline, "--text", text, "--json")
+        found = [self.json_of(run_with_plugin(*command, *option)) for option in ((), ("--rewrite",))]
         self.assertAlmostEqual(found[1]["perplexity"] / found[0]["perplexity"], 1, delta=1e-4)
 
     def test_bench_generate_has_one_more_variant(self):
@@ -95,7 +91,7 @@ class OnLoad(HostTestCase):
             shutil.copytree(bundle, parent / bundle.name)
         options = ("-m", parent, "--prompt", 8, "-n", 4, "--rounds", 1, "--device", "cpu", "--json", path, "--rewrite")
         self.assert_rewritten(run_with_plugin("bench", "generate", *options))
-        document = json.loads(path.read_text())
+        document = results(path)
         self.assertEqual([row["variant"] for row in document["rows"]], ["baseline", "fused", "rewritten"])
         self.assertEqual([row["variant"] for row in document["accuracy"]], ["fused", "rewritten"])
 

@@ -1,17 +1,12 @@
 """warpfuse tune without a GPU, and the tables that WARPFUSE_TUNING and --tuning name: used, or refused with one warning."""
 
-import json
 import os
-import pathlib
 import re
-import tempfile
 import unittest
 
-import toy_bundles
-from host_program import DEVICE, OUTPUT, PLUGIN, USAGE, HostTestCase, gpu_names, run, run_with_plugin
+from cli_bundles import baseline, write
+from host_program import DEVICE_ERROR, OUTPUT, USAGE, HostTestCase, folder, gpu_names, run, run_with_plugin
 
-temporary = tempfile.TemporaryDirectory()
-folder = pathlib.Path(temporary.name)
 WARNING = re.compile(r"\Awarpfuse: warning: WARPFUSE_TUNING: file ([^\n]+); the shipped table is used\n\Z")
 
 
@@ -29,7 +24,7 @@ def shipped():
 
 class Tables(HostTestCase):
     def source(self, result):
-        return json.loads(self.assert_ok(result).stdout)["tuning"]
+        return self.json_of(result)["tuning"]
 
     def test_the_shipped_table_is_named(self):
         result = run_with_plugin("info", "--json")
@@ -38,8 +33,7 @@ class Tables(HostTestCase):
         self.assertRegex(run_with_plugin("info").stdout.decode(), r"\ntuning      shipped for NVIDIA ")
 
     def test_a_file_is_used(self):
-        table = folder / "table.txt"
-        table.write_text(shipped().replace("limit cluster_blocks 16", "limit cluster_blocks 4"))
+        table = write("table.txt", shipped().replace("limit cluster_blocks 16", "limit cluster_blocks 4"))
         result = info(table, "--json")
         self.assertEqual(result.stderr, b"")
         self.assertEqual(self.source(result), f"file {table}")
@@ -69,10 +63,8 @@ class Tables(HostTestCase):
                 self.assertEqual(info(table, "--tuning").stdout.decode(), shipped())
 
     def test_a_model_runs_on_with_a_table_that_is_refused(self):
-        table = folder / "words.txt"
-        table.write_text("no table\n")
-        bundle = toy_bundles.write_toy(folder / "toy", "baseline", routed=(False, False))
-        result = run_with_plugin("generate", "-m", bundle, "-p", "a", "-n", "2", "--tuning", table)
+        table = write("words.txt", "no table\n")
+        result = run_with_plugin("generate", "-m", baseline, "-p", "a", "-n", "2", "--tuning", table)
         warnings = [line for line in self.assert_ok(result).stderr.decode().splitlines() if "warning" in line]
         self.assertEqual(len(warnings), 1, result.stderr)
         self.assertRegex(warnings[0] + "\n", WARNING)
@@ -98,19 +90,14 @@ class Tuning(HostTestCase):
 
     @unittest.skipIf(gpu_names(), "there is a GPU")
     def test_without_a_gpu(self):
-        kept = folder / "kept.txt"
-        kept.write_text("an earlier table\n")
-        self.assert_fails(run_with_plugin("tune", "--out", kept), DEVICE, "no GPU")
+        kept = write("kept.txt", "an earlier table\n")
+        self.assert_fails(run_with_plugin("tune", "--out", kept), DEVICE_ERROR, "no GPU")
         self.assertEqual(kept.read_text(), "an earlier table\n")
         self.assertEqual(sorted(path.name for path in folder.glob("kept*")), ["kept.txt"])
 
     def test_the_cpu_is_no_gpu(self):
-        self.assert_fails(run_with_plugin("tune", "--device", "cpu"), DEVICE, "tune: needs a GPU")
-
-    def test_without_a_plugin(self):
-        self.assert_fails(run("tune", "--plugin", folder / "none.so"), 4, "none.so")
+        self.assert_fails(run_with_plugin("tune", "--device", "cpu"), DEVICE_ERROR, "tune: needs a GPU")
 
 
 if __name__ == "__main__":
-    assert PLUGIN
-    unittest.main(verbosity=2)
+    unittest.main()

@@ -17,6 +17,11 @@ namespace {
 
 constexpr int64_t kVocabulary = 50;
 
+DecodeLoop loop_of(int64_t rows, FakeRuntime* runtime,
+                   const warpfuse::host::LanguageModel& model = counting_model(kVocabulary, 64)) {
+  return {model, {.rows = rows, .sampling = {}, .top_logprobs = {}}, runtime};
+}
+
 // The tokens of a sequence after `prompt`.
 std::vector<int64_t> continuation(DecodeLoop& loop, const std::vector<int64_t>& prompt, int count) {
   std::vector<int64_t> tokens;
@@ -56,8 +61,7 @@ class Collector : public warpfuse::host::TokenSink {
 TEST_CASE("steps are replays of graphs that share memory", "[decode]") {
   load_plugin_under_test();
   FakeRuntime runtime;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
-                  &runtime);
+  DecodeLoop loop = loop_of(1, &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
   CHECK(loop.steps().graph_failure().empty());
   CHECK(loop.steps().kernels_per_step() == 1);
@@ -70,8 +74,7 @@ TEST_CASE("a capture that fails is said in a line, and steps go on without", "[d
   load_plugin_under_test();
   FakeRuntime runtime;
   runtime.can_capture = false;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
-                  &runtime);
+  DecodeLoop loop = loop_of(1, &runtime);
   CHECK(continuation(loop, kPrompt, 6) == kSaid);
   CHECK(loop.steps().graph_failure() == "operation not permitted");
   CHECK(runtime.captures == 1);
@@ -82,8 +85,7 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
   load_plugin_under_test();
   FakeRuntime runtime;
   runtime.publishes = false;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
-                  &runtime);
+  DecodeLoop loop = loop_of(1, &runtime);
   CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
         "5: decode: the GPU ended step 0 without a token");
 }
@@ -91,8 +93,7 @@ TEST_CASE("a device that ends without a token is an error, not a wait", "[decode
 TEST_CASE("a failure finishes every prompt, so that nothing that was said is lost", "[decode]") {
   load_plugin_under_test();
   FakeRuntime runtime;
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = {}},
-                  &runtime);
+  DecodeLoop loop = loop_of(1, &runtime);
   Collector sink(3);
   sink.on_third = [&] { runtime.publishes = false; };
   const std::vector<std::vector<int64_t>> prompts{{1}, {2, 3}, {4}};
@@ -106,12 +107,8 @@ TEST_CASE("a failure finishes every prompt, so that nothing that was said is los
 TEST_CASE("caches that do not fit are an error that says what would", "[decode]") {
   FakeRuntime runtime;
   runtime.free_bytes = int64_t{20} * 2 * 64 * 2 * 4;  // of 20 sequences, in float32
-  const auto loop_of = [&](int64_t rows) {
-    DecodeLoop loop(counting_model(kVocabulary, 64),
-                    {.rows = rows, .sampling = {}, .top_logprobs = {}}, &runtime);
-  };
-  CHECK_NOTHROW(loop_of(20));
-  CHECK(failure_of([&] { loop_of(21); }) ==
+  CHECK_NOTHROW(loop_of(20, &runtime));
+  CHECK(failure_of([&] { loop_of(21, &runtime); }) ==
         "5: out of GPU memory: the keys and values of 21 sequences take 0.00 GB, 0.00 GB are "
         "free; 20 sequences would fit");
   CHECK(failure_of([] { counting_model(kVocabulary, 64).make_cache(int64_t{1} << 40, 64); }) ==
@@ -123,8 +120,7 @@ TEST_CASE("a sequence that was stopped gives no more tokens, and its row goes to
           "[decode]") {
   load_plugin_under_test();
   FakeRuntime runtime;  // with steps ahead
-  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 2, .sampling = {}, .top_logprobs = {}},
-                  &runtime);
+  DecodeLoop loop = loop_of(2, &runtime);
   const std::vector<int64_t> first{3}, second{20}, third{30};
   CHECK(loop.free_rows() == 2);
   loop.start({{.name = 0, .ids = first, .tokens = 9}, {.name = 1, .ids = second, .tokens = 3}});
@@ -156,8 +152,7 @@ TEST_CASE("more prompts than rows, ends of all kinds", "[decode]") {
       {1}, {1, 2, 3, 4, 5, 6}, std::vector<int64_t>(kContext, 30), {44}, {7, 8}, {12, 11}};
   for (const int64_t rows : {1, 2, 3, 6}) {
     CAPTURE(rows);
-    DecodeLoop loop(counting_model(kVocabulary, kContext),
-                    {.rows = rows, .sampling = {}, .top_logprobs = {}}, nullptr);
+    DecodeLoop loop = loop_of(rows, nullptr, counting_model(kVocabulary, kContext));
     Collector sink(prompts.size());
     sink.stop_at = 10;
     const auto totals =
@@ -216,8 +211,7 @@ TEST_CASE("logits of another shape are refused", "[decode]") {
            {"return self.table[:0]", "Float [0, 50]"},
            {"return self.table[0, 0]", "Float []"},
            {"return ids.expand([1, 50])", "Long [1, 50]"}}) {
-    DecodeLoop loop(counting_model(kVocabulary, 64, decode),
-                    {.rows = 1, .sampling = {}, .top_logprobs = {}}, nullptr);
+    DecodeLoop loop = loop_of(1, nullptr, counting_model(kVocabulary, 64, decode));
     CHECK(failure_of([&] { continuation(loop, kPrompt, 2); }) ==
           "3: decode: expected logits [1, 50] on cpu, got " + found + " on cpu");
   }

@@ -11,13 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import bare_models
-from host_program import HOST, HostTestCase, bundles_or_skip
+from host_program import HOST, ROOT, HostTestCase, bundles_or_skip, folder
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
@@ -66,12 +64,8 @@ class Commands(HostTestCase):
     @classmethod
     def setUpClass(cls):
         bundles = bundles_or_skip()
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        (cls.folder / "bundles").mkdir()
-        (cls.folder / "build").mkdir()
-        (cls.folder / ".venv" / "bin").mkdir(parents=True)
+        for name in ("bundles", "build", ".venv/bin", "wikitext-2"):
+            (folder / name).mkdir(parents=True)
         for name, target in {
             "bundles/distilgpt2": bundles,
             "build/release": pathlib.Path(HOST).parents[1],  # of any preset
@@ -79,18 +73,17 @@ class Commands(HostTestCase):
             "traced_models": ROOT / "traced_models",
             "t5.pt": bundles / "baseline-float32" / "model.pt",  # two arguments of [B, T], too
         }.items():
-            (cls.folder / name).symlink_to(target)
-        bare_models.save_causal(cls.folder / "gpt2.pt", positions=1024, vocabulary=50257)
-        bare_models.save_causal(cls.folder / "small.pt", vocabulary=4096)
-        python = cls.folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages
+            (folder / name).symlink_to(target)
+        bare_models.save_causal(folder / "gpt2.pt", positions=1024, vocabulary=50257)
+        bare_models.save_causal(folder / "small.pt", vocabulary=4096)
+        python = folder / ".venv" / "bin" / "python"  # not a link, which would miss its packages
         python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         python.chmod(0o755)
         prompts = [{"prompt": "The river", "id": 7}, {"prompt": "In 1998"}]
-        (cls.folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
-        (cls.folder / "wikitext-2").mkdir()
+        (folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
         for name in ("test.txt", "valid.txt"):
             text = " \n = The river = \n \n" + " The river rises in the hills north of the town .\n" * 40
-            (cls.folder / "wikitext-2" / name).write_text(text)
+            (folder / "wikitext-2" / name).write_text(text)
 
     def test_every_command(self):
         self.assertIsNone(shutil.which("warpfuse"))  # a page says itself how it is found
@@ -106,7 +99,7 @@ class Commands(HostTestCase):
                     command = command.replace(named, smaller)
             with self.subTest(page.name, command=command):
                 script = "\n".join(["set -e", *exports, command])
-                done = subprocess.run(["bash", "-c", script], cwd=self.folder, capture_output=True, timeout=300)
+                done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, timeout=300)
                 self.assertEqual(done.returncode, 0, done.stderr.decode())
                 self.assertTrue(done.stdout, command)
                 ran += 1

@@ -2,29 +2,24 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import unittest
 
 import torch
 
-from cli_bundles import CYCLE, baseline, copy_of, cycle, edit_description, ending, folder, fused, undefined
-from host_program import HOST, MODEL, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+from cli_bundles import CYCLE, baseline, copy_of, cycle, edit_description, ending, fused, undefined, write
+from host_program import DEVICE, HOST, MODEL, PLUGIN, USAGE, HostTestCase, main, run_with_plugin, start
 from toy_bundles import CONTEXT, END_OF_TEXT, LAYERS, new_cache
 
-DEVICE = os.environ["WARPFUSE_DEVICE"]
 PROMPTS = ["Hello", "a", "the river", "abcde", "x" * 40, "ghijk", "y" * 130, "zz"]
 
 
-def write_prompts(prompts, name="prompts.jsonl"):
-    path = folder / name
-    path.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
-    return path
+def write_prompts(prompts):
+    return write("prompts.jsonl", "".join(json.dumps(prompt) + "\n" for prompt in prompts))
 
 
-def generate(bundle, *arguments):
-    return run_with_plugin("generate", "-m", bundle, "--device", DEVICE, *arguments)
+def generate(bundle, *arguments, **options):
+    return run_with_plugin("generate", "-m", bundle, "--device", DEVICE, *arguments, **options)
 
 
 class Generation(HostTestCase):
@@ -115,8 +110,7 @@ class Ends(Generation):
         self.assertEqual(going[0]["ids"][:3], [*b"ab", END_OF_TEXT])
 
     def test_end_tokens_of_the_bundle(self):
-        bundle = copy_of(ending, f"two-ends-{DEVICE}")
-        edit_description(bundle, end_tokens=[ord("b"), END_OF_TEXT])
+        bundle = copy_of(ending, "two-ends", end_tokens=[ord("b"), END_OF_TEXT])
         line = self.lines(bundle, ["x"], "-n", 30)[0]
         self.assertEqual((line["ids"], line["text"], line["finish_reason"]), ([*b"ab"], "a", "end_of_text"))
         edit_description(bundle, end_tokens=[])
@@ -155,20 +149,17 @@ class Ends(Generation):
 
     def test_ctrl_c_ends_with_what_there_is(self):
         path = write_prompts(["x"] * 4000)
-        command = [HOST, "generate", "-m", fused, "--prompts", path, "-n", "200", "--ignore-eos"]
-        command += ["--device", DEVICE, "--plugin", PLUGIN, "--json", "--batch", "2"]
-        process = subprocess.Popen(list(map(str, command)), bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        options = ("--prompts", path, "-n", "200", "--ignore-eos", "--device", DEVICE, "--json", "--batch", "2")
+        process = start("generate", "-m", fused, *options, bufsize=0)
         first = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 130, errors.decode())
+        rest, errors = self.interrupt(process)
         lines = [json.loads(line) for line in (first + rest).splitlines()]
         self.assertEqual(len(lines), 4000)  # what never began too
         self.assertEqual(lines[0]["finish_reason"], "length")
         self.assertEqual((lines[-1]["finish_reason"], lines[-1]["ids"]), ("interrupted", []))
         self.assertEqual((lines[0]["complete"], lines[-1]["complete"]), (True, False))
-        self.assertIn("\ndecode: ", errors.decode())
-        self.assertIn("warpfuse: error: interrupted", errors.decode())
+        self.assertIn("\ndecode: ", errors)
+        self.assertIn("warpfuse: error: interrupted", errors)
 
 
 class Scores(Generation):
@@ -227,7 +218,7 @@ class Files(Generation):
     def test_stdin(self):
         expected = self.assert_ok(generate(cycle, "-p", "x", "-n", 4)).stdout
         for arguments in (("-p", "-"), ("--prompt-file", "-"), ("--prompts", "-")):
-            result = run_with_plugin("generate", "-m", cycle, "--device", DEVICE, *arguments, "-n", 4, stdin=b"x\r\n")
+            result = generate(cycle, *arguments, "-n", 4, stdin=b"x\r\n")
             self.assertEqual(self.assert_ok(result).stdout, expected)
 
     def test_a_value_in_one_with_its_option(self):
@@ -236,24 +227,10 @@ class Files(Generation):
         self.assertEqual(self.assert_ok(result).stdout, self.assert_ok(generate(cycle, "-p", "x", "-n", 4)).stdout)
 
     def test_files_that_cannot_be_used(self):
-        empty = folder / "empty.txt"
-        empty.write_text("\n")
-        self.assert_fails(generate(cycle, "--prompts", empty), USAGE, "has no prompt in it")
-        bad = folder / "bad.jsonl"
-        bad.write_text('"x"\n{}\n')
+        bad = write("bad.jsonl", '"x"\n{}\n')
         self.assert_fails(generate(cycle, "--prompts", bad), USAGE, "bad.jsonl line 2")
         self.assert_fails(generate(cycle, "--prompts", bad, "-p", "x"), USAGE, "expected one of")
 
-    def test_lines_are_bytes(self):
-        path = folder / "bytes.txt"
-        path.write_bytes(b"\xff\xfe\nx\n")
-        result = self.assert_ok(generate(cycle, "--prompts", path, "-n", 4, "--json"))
-        lines = [json.loads(line) for line in result.stdout.splitlines()]
-        self.assertEqual([line["prompt_tokens"] for line in lines], [2, 1])
-
 
 if __name__ == "__main__":
-    if DEVICE != "cpu" and not gpu_names():
-        print("skipped: no GPU")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main()

@@ -72,23 +72,24 @@ class Client {
 };
 
 // With a runtime and without.
-void on_both(const std::function<void(FakeRuntime*)>& check) {
+void on_both(int64_t rows, const std::function<void(DecodeLoop&, Client&)>& check,
+             int64_t nan = -1) {
   load_plugin_under_test();
   for (const bool graphs : {false, true}) {
     CAPTURE(graphs);
     FakeRuntime runtime;
-    runtime.free_bytes = int64_t{1} << 30;
-    check(graphs ? &runtime : nullptr);
+    DecodeLoop loop(summing_model(kTokens, kLongContext, nan), mixed(rows),
+                    graphs ? &runtime : nullptr);
+    Client client(loop);
+    check(loop, client);
   }
 }
 
 }  // namespace
 
 TEST_CASE("prompts of all lengths enter by pieces beside running ones", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    constexpr int64_t kRows = 5;
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(kRows), runtime);
-    Client client(loop);
+  constexpr int64_t kRows = 5;
+  on_both(kRows, [](DecodeLoop& loop, Client& client) {
     std::map<int64_t, Ids> prompts;
     for (const int64_t length :
          {1, 2, 31, 32, 33, 40, 127, 128, 129, 160, 161, 256, 257, 299, 300}) {
@@ -110,9 +111,7 @@ TEST_CASE("prompts of all lengths enter by pieces beside running ones", "[decode
 }
 
 TEST_CASE("a step runs between two pieces of a prompt", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
-    Client client(loop);
+  on_both(2, [](DecodeLoop& loop, Client& client) {
     const Ids running = prompt_of(5), entering = prompt_of(300);
     loop.enter({.name = 0, .ids = running, .tokens = 40});
     while (client.said[0].size() < 10) {
@@ -133,9 +132,7 @@ TEST_CASE("a step runs between two pieces of a prompt", "[decode]") {
 }
 
 TEST_CASE("a row that has ended is drawn no more beside one of other rules", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
-    Client client(loop);
+  on_both(2, [](DecodeLoop& loop, Client& client) {
     const Ids prompt = prompt_of(5);
     loop.enter({.name = 0, .ids = prompt, .tokens = 9});
     loop.enter({.name = 1, .ids = prompt, .tokens = 2, .draw = {.sampling = {.temperature = 1}}});
@@ -150,7 +147,6 @@ TEST_CASE("short prompts that wait together enter together, in graphs that were 
   load_plugin_under_test();
   constexpr int64_t kRows = 20;
   FakeRuntime runtime;
-  runtime.free_bytes = int64_t{1} << 30;
   DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
   loop.prepare();
   CHECK(loop.steps().graph_failure().empty());
@@ -180,7 +176,6 @@ TEST_CASE("a short prompt waits for others while rows run, but not for long", "[
   load_plugin_under_test();
   constexpr int64_t kRows = 20, kRunning = 12;
   FakeRuntime runtime;
-  runtime.free_bytes = int64_t{1} << 30;
   DecodeLoop loop(summing_model(kTokens, 64), mixed(kRows), &runtime);
   Client client(loop);
   const Ids prompt = prompt_of(5);
@@ -220,9 +215,7 @@ TEST_CASE("a short prompt waits for others while rows run, but not for long", "[
 }
 
 TEST_CASE("a prompt is scored by pieces", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(3), runtime);
-    Client client(loop);
+  on_both(3, [](DecodeLoop& loop, Client& client) {
     for (const int64_t length : {1, 2, 32, 130, 300}) {
       CAPTURE(length);
       Ids prompt = prompt_of(length, length);
@@ -258,9 +251,7 @@ TEST_CASE("a prompt is scored by pieces", "[decode]") {
 }
 
 TEST_CASE("a prompt that is stopped half in leaves nothing behind", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
-    Client client(loop);
+  on_both(2, [](DecodeLoop& loop, Client& client) {
     const Ids stopped = prompt_of(290), next = prompt_of(200, 3), beside = prompt_of(4);
     loop.enter({.name = 0, .ids = beside, .tokens = 30});
     client.take();
@@ -278,10 +269,8 @@ TEST_CASE("a prompt that is stopped half in leaves nothing behind", "[decode]") 
 }
 
 TEST_CASE("a NaN does not outlive its sequence in the caches", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    constexpr int64_t kNan = kTokens - 1;
-    DecodeLoop loop(summing_model(kTokens, kLongContext, kNan), mixed(1), runtime);
-    Client client(loop);
+  constexpr int64_t kNan = kTokens - 1;
+  const auto check = [](DecodeLoop& loop, Client& client) {
     Ids poison = prompt_of(20);
     poison.back() = kNan;
     loop.enter({.name = 0, .ids = poison, .tokens = 5});
@@ -293,13 +282,12 @@ TEST_CASE("a NaN does not outlive its sequence in the caches", "[decode]") {
     loop.enter({.name = 1, .ids = next, .tokens = 30});
     client.take_all(1);
     CHECK(client.said[1] == expected(next, 30));
-  });
+  };
+  on_both(1, check, kNan);
 }
 
 TEST_CASE("a sequence that gave NaN leaves a prompt that is half in alone", "[decode]") {
-  on_both([](FakeRuntime* runtime) {
-    DecodeLoop loop(summing_model(kTokens, kLongContext), mixed(2), runtime);
-    Client client(loop);
+  on_both(2, [](DecodeLoop& loop, Client& client) {
     const Ids poisoned = prompt_of(4), entering = prompt_of(290);
     loop.enter({.name = 0, .ids = poisoned, .tokens = 30});
     client.take();

@@ -3,10 +3,8 @@
 import os
 import re
 import subprocess
-import sys
-import unittest
 
-from host_program import SKIPPED, HostTestCase, gpu_names, run_with_plugin
+from host_program import HostTestCase, main, run_with_plugin
 
 LITTLE = 100  # MiB; a context takes several times as much
 
@@ -54,7 +52,4 @@ class OnTheSecondGpu(HostTestCase):
 
 
 if __name__ == "__main__":
-    if len(gpu_names()) < 2:
-        print("skipped: fewer than two GPUs")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    main(gpus=2)

@@ -1,20 +1,17 @@
 """`warpfuse serve`, spoken to over HTTP: answers equal to `generate`, and the examples of its page."""
 
-import concurrent.futures
 import contextlib
 import io
 import json
 import os
-import pathlib
-import random
 import re
 import shlex
 import shutil
 import subprocess
 import unittest
 
-from cli_bundles import baseline, folder, fused
-from host_program import HostTestCase, run_with_plugin
+from cli_bundles import baseline, fused, write
+from host_program import ROOT, HostTestCase, run_with_plugin
 from serve_client import ServeTestCase, Server, generated
 from toy_bundles import CONTEXT
 
@@ -39,23 +36,7 @@ class Answers(ServeTestCase):
     OPTIONS = ("--temperature", "0.9", "--top-k", "40", "--top-p", "0.95", "--min-p", "0.01")
 
     def expected(self, prompt, tokens, seed):
-        sampled = () if seed is None else (*self.OPTIONS, "--seed", seed)
-        return generated(fused, prompt, "-n", tokens, *sampled)
-
-    def test_a_mixed_load_equals_lone_requests(self):
-        kinds = [("Hello", 9, None), ("a", 40, 7), ("x" * 200, 30, 3), ("the river", 60, None), ("zz", 25, 2**62)]
-        expected = [self.expected(*kind) for kind in kinds]
-        order = [index for index in range(len(kinds)) for _ in range(6)]
-        random.Random(1).shuffle(order)
-
-        def ask(index):
-            prompt, tokens, seed = kinds[index]
-            sampled = {"temperature": 0} if seed is None else self.SAMPLED | {"seed": seed}
-            return self.server.texts(prompt=prompt, max_tokens=tokens, **sampled)
-
-        with concurrent.futures.ThreadPoolExecutor(16) as clients:
-            for index, texts in zip(order, clients.map(ask, order)):
-                self.assertEqual(texts, [expected[index]])
+        return generated(fused, prompt, "-n", tokens, *self.OPTIONS, "--seed", seed)
 
     def test_lists_and_choices(self):
         both = self.server.texts(prompt=["Hello", "zz"], max_tokens=12, temperature=0)
@@ -63,6 +44,8 @@ class Answers(ServeTestCase):
         ids = self.server.texts(prompt=[[*b"Hello"], [*b"zz"]], max_tokens=12, temperature=0)
         self.assertEqual(ids, both)
         self.assertEqual(self.server.texts(prompt=[*b"zz"], max_tokens=12, temperature=0), both[1:])
+        largest = self.server.texts(prompt="zz", max_tokens=25, seed=2**62, **self.SAMPLED)
+        self.assertEqual(largest, [self.expected("zz", 25, 2**62)])
         choices = self.server.texts(prompt="Hello", max_tokens=12, n=3, seed=7, **self.SAMPLED)
         self.assertEqual(choices[0], self.expected("Hello", 12, 7))
         self.assertEqual(len(set(choices)), 3)
@@ -82,8 +65,7 @@ class Answers(ServeTestCase):
         self.assertEqual(full["usage"]["completion_tokens"], 4)
 
     def test_log_probabilities_are_those_of_generate(self):
-        path = folder / "logprobs.jsonl"
-        path.write_text('"Hello"\n')
+        path = write("logprobs.jsonl", '"Hello"\n')
         line = run_with_plugin("generate", "-m", fused, "--device", "cpu", "--prompts", path, "--json", "--logprobs", 2, "-n", 6)
         expected = [token["logprob"] for token in json.loads(line.stdout)["logprobs"]]
         said = self.server.complete(prompt="Hello", max_tokens=6, temperature=0, logprobs=2, echo=True)[1]["choices"][0]
@@ -97,8 +79,7 @@ class Answers(ServeTestCase):
 
     def test_a_text_is_scored_as_perplexity_does(self):
         text = "The river rises in the hills."
-        (folder / "scored.txt").write_text(text)
-        result = run_with_plugin("perplexity", "-m", fused, "--device", "cpu", "--text", folder / "scored.txt", "--json")
+        result = run_with_plugin("perplexity", "-m", fused, "--device", "cpu", "--text", write("scored.txt", text), "--json")
         answer = self.server.complete(prompt=text, max_tokens=0, echo=True, logprobs=1)[1]
         logprobs = answer["choices"][0]["logprobs"]["token_logprobs"][1:]
         self.assertAlmostEqual(-sum(logprobs) / len(logprobs), json.loads(result.stdout)["mean_nll_nats"], delta=1e-5)
@@ -170,13 +151,6 @@ class Answers(ServeTestCase):
         with self.assertRaises(openai.BadRequestError):
             client.completions.create(model="fused", prompt="Hello", best_of=3)
 
-    @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
-    def test_curl(self):
-        body = '{"prompt": "Hello", "max_tokens": 4, "temperature": 0}'
-        command = ["curl", "-sS", f"http://127.0.0.1:{self.server.port}/v1/completions", "-d", body]
-        answer = said_by(command)
-        self.assertEqual(answer["choices"][0]["text"], generated(fused, "Hello", "-n", 4))
-
 
 class Rewritten(HostTestCase):
     def test_softmax_becomes_the_plugins(self):
@@ -193,10 +167,9 @@ class Docs(HostTestCase):
     """docs/serve.md, with the server on another port. README has the same commands."""
 
     def test_commands_and_examples(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
-        page = (root / "docs" / "serve.md").read_text()
+        page = (ROOT / "docs" / "serve.md").read_text()
         (commands,) = re.findall(r"^```\n((?:\$ .*\n)+)```$", page, re.MULTILINE)
-        self.assertIn(commands, (root / "README.md").read_text())
+        self.assertIn(commands, (ROOT / "README.md").read_text())
         path, serve, curl = (line[2:] for line in commands.splitlines())
         self.assertEqual(path, "export PATH=$PWD/build/release/bin:$PATH")
         words = shlex.split(serve)

@@ -15,8 +15,6 @@ import re
 import shlex
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -24,10 +22,9 @@ import warnings
 
 import torch
 
-from host_program import PLUGIN, SKIPPED
+from host_program import DEVICE, PLUGIN, ROOT, folder, skip_unless
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples"
-DEVICE = os.environ.get("WARPFUSE_DEVICE", "cpu")
+EXAMPLES = ROOT / "docs" / "examples"
 THREADS = 8
 
 
@@ -50,7 +47,7 @@ def run(*command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def built(folder):
+def built():
     """The example's program and the plugin that it opens, of an install tree in `folder`."""
     build = pathlib.Path(os.environ["WARPFUSE_BUILD"])
     run("cmake", "--install", build, "--prefix", folder / "installed")
@@ -72,19 +69,13 @@ def as_json(tensor):
 class Example(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if DEVICE == "cuda" and not torch.cuda.is_available():
-            print("skipped: no GPU")
-            sys.exit(SKIPPED)
-        folder = tempfile.TemporaryDirectory(prefix="warpfuse-example-")
-        cls.addClassCleanup(folder.cleanup)
-        folder = pathlib.Path(folder.name)
         torch.ops.load_library(PLUGIN)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit is deprecated
             torch.jit.trace(Attention(), inputs_of(0), check_trace=False).save(str(folder / "model.pt"))
             cls.model = torch.jit.load(str(folder / "model.pt"))
         named = os.environ.get("WARPFUSE_EXAMPLE_SERVER")
-        program, plugin = (named, PLUGIN) if named else built(folder)
+        program, plugin = (named, PLUGIN) if named else built()
         with socket.create_server(("127.0.0.1", 0)) as free:
             cls.port = free.getsockname()[1]
         command = [program, folder / "model.pt", plugin, cls.port, DEVICE]
@@ -181,7 +172,7 @@ class Example(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if "WARPFUSE_EXAMPLE_SERVER" not in os.environ and not (pathlib.Path(os.environ["WARPFUSE_BUILD"]) / "CMakeCache.txt").exists():
-        print("skipped: no example server, and no build to make it from")
-        sys.exit(SKIPPED)
+    built_already = "WARPFUSE_EXAMPLE_SERVER" in os.environ
+    skip_unless(built_already or (pathlib.Path(os.environ["WARPFUSE_BUILD"]) / "CMakeCache.txt").exists(), "no example server, and no build")
+    skip_unless(DEVICE == "cpu" or torch.cuda.is_available(), "no GPU")
     unittest.main()

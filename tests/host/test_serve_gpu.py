@@ -5,13 +5,11 @@ Exit code 77: no GPU.
 
 import concurrent.futures
 import os
-import sys
-import unittest
 
 os.environ["WARPFUSE_DEVICE"] = "cuda"
 
 from cli_bundles import fused
-from host_program import SKIPPED, HostTestCase, gpu_names
+from host_program import HostTestCase, main
 from serve_client import Server, generated
 
 REQUESTS = [({"prompt": prompt, "max_tokens": tokens, "temperature": 0}, ("-n", tokens))
@@ -46,7 +44,4 @@ class TwoServers(HostTestCase):
 
 
 if __name__ == "__main__":
-    if not gpu_names():
-        print("skipped: no GPU")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main()

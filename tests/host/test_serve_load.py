@@ -21,7 +21,7 @@ import threading
 import time
 import unittest
 
-from cli_bundles import cycle, folder, fused
+from cli_bundles import cycle, fused, write
 from host_program import HostTestCase
 from serve_client import Server
 
@@ -128,8 +128,7 @@ class Load(HostTestCase):
     def test_ab(self):
         """A client that speaks HTTP/1.0, and keeps connections."""
         server = Server(BUNDLE)
-        body = folder / "body.json"
-        body.write_text('{"prompt": "The river", "max_tokens": 8, "temperature": 0}')
+        body = write("body.json", '{"prompt": "The river", "max_tokens": 8, "temperature": 0}')
         url = f"http://127.0.0.1:{server.port}/v1/completions"
         for keep in ([], ["-k"]):
             command = ["ab", "-q", *keep, "-n", str(round(2000 * LOAD)), "-c", "16", "-p", str(body), "-T", "application/json", url]

@@ -6,14 +6,13 @@ WARPFUSE_SCREENSHOT names a file for the last picture. Exit code 77: Chromium is
 import json
 import os
 import pathlib
-import sys
 import tempfile
 import time
 import unittest
 
 from browser import CHROMIUM, Browser
 from cli_bundles import fused
-from host_program import SKIPPED
+from host_program import skip_unless
 from serve_client import ServeTestCase, generated
 
 
@@ -88,7 +87,5 @@ class Page(ServeTestCase):
 
 
 if __name__ == "__main__":
-    if CHROMIUM is None:
-        print("skipped: Chromium is not installed")
-        sys.exit(SKIPPED)
+    skip_unless(CHROMIUM, "Chromium is not installed")
     unittest.main()

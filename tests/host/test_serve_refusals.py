@@ -1,12 +1,10 @@
 """What `warpfuse serve` refuses: wrong requests, other sites, keys that are not its own, and options that it cannot start with."""
 
 import json
-import random
-import socket
 import unittest
 
-from cli_bundles import cycle, folder
-from host_program import MODEL, PLUGIN_ERROR, USAGE, HostTestCase, run, run_with_plugin
+from cli_bundles import cycle, write
+from host_program import MODEL, USAGE, HostTestCase, folder, run_with_plugin
 from serve_client import ServeTestCase, Server, read_all
 
 
@@ -79,26 +77,10 @@ class Refusals(ServeTestCase):
             response, data = self.server.request("GET", "/v1/models", headers=headers)
             self.assertEqual(response.status, status, (headers, data))
 
-    def test_malformed_requests_are_answered_or_closed(self):
-        draw = random.Random(5)
-        good = b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n{"prompt":"x","max_tokens":2}'
-        for _ in range(100):
-            data = bytearray(good)
-            for _ in range(draw.randint(1, 6)):
-                at = draw.randrange(len(data))
-                data[at : at + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 3))
-            connection = self.server.send(bytes(data[: draw.randint(1, len(data))]))
-            connection.shutdown(socket.SHUT_WR)
-            read_all(connection)
-        self.assertEqual(self.server.request("GET", "/health")[0].status, 200)
-        self.server.wait_for("rows_in_use", 0)
-
 
 class Start(HostTestCase):
     def test_keys(self):
-        key = folder / "key"
-        key.write_text("secret\n")
-        server = Server(cycle, "--api-key-file", key)
+        server = Server(cycle, "--api-key-file", write("key", "secret\n"))
         for authorization, status in ((None, 401), ("Bearer secreT", 401), ("secret", 401), ("Bearer secret", 200)):
             headers = {"Authorization": authorization} if authorization else {}
             response, data = server.request("GET", "/v1/models", headers=headers)
@@ -112,13 +94,10 @@ class Start(HostTestCase):
         self.assert_fails(serve("--port", server.port), USAGE, "--port", server.port, "in use")
         self.assert_fails(serve("--host", "0.0.0.0"), USAGE, "--host 0.0.0.0", "--api-key-file")
         self.assert_fails(serve("--api-key-file", folder / "none"), USAGE, "none")
-        empty = folder / "empty"
-        empty.write_text("\n")
-        self.assert_fails(serve("--api-key-file", empty), USAGE, "first line is empty")
+        self.assert_fails(serve("--api-key-file", write("empty", "\n")), USAGE, "first line is empty")
         self.assert_fails(serve("--port", 70000), USAGE, "--port", "0..65535")
         self.assert_fails(run_with_plugin("serve"), USAGE, "--model is missing")
         self.assert_fails(run_with_plugin("serve", "-m", folder / "none"), MODEL, "none")
-        self.assert_fails(run("serve", "-m", cycle, "--plugin", folder / "none.so"), PLUGIN_ERROR, "none.so")
         self.assertEqual(server.end(), (0, b""))
 
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -24,14 +25,14 @@ fs::path path_from(const char* variable) {
   return value ? fs::path(value) : fs::path();
 }
 
-// Empty, and the test case skipped, where the data is not there.
-fs::path shared_data() {
-  fs::path folder = path_from("WARPFUSE_SHARED_DATA");
-  if (folder.empty() || !fs::exists(folder / "gpt2-bpe" / "vocab.bpe")) {
+// GPT-2's; the test case is skipped where the data is not there.
+std::optional<Tokenizer> gpt2_tokenizer() {
+  const fs::path folder = path_from("WARPFUSE_SHARED_DATA") / "gpt2-bpe";
+  if (!fs::exists(folder / "vocab.bpe")) {
     skip_test("no gpt2-bpe in WARPFUSE_SHARED_DATA");
-    return {};
+    return std::nullopt;
   }
-  return folder;
+  return Tokenizer::load(folder);
 }
 
 Ids parse_ids(const std::string& text) {
@@ -46,14 +47,13 @@ Ids parse_ids(const std::string& text) {
 }  // namespace
 
 TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
-  const fs::path data = shared_data();
-  if (data.empty()) {
+  const auto tokenizer = gpt2_tokenizer();
+  if (!tokenizer) {
     return;
   }
-  const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
-  CHECK(tokenizer.size() == 50257);
-  CHECK(tokenizer.end_of_text() == 50256);
-  std::ifstream cases(data / "bpe-vectors" / "ggml_gpt-2.txt");
+  CHECK(tokenizer->size() == 50257);
+  CHECK(tokenizer->end_of_text() == 50256);
+  std::ifstream cases(path_from("WARPFUSE_SHARED_DATA") / "bpe-vectors" / "ggml_gpt-2.txt");
   int count = 0;
   for (std::string line; std::getline(cases, line);) {
     const size_t arrow = line.rfind(" => ");
@@ -61,37 +61,35 @@ TEST_CASE("ggml's cases for GPT-2", "[tokenizer][needs-data]") {
       continue;
     }
     const std::string text = line.substr(0, arrow);
-    const Ids ids = tokenizer.encode(text);
+    const Ids ids = tokenizer->encode(text);
     CHECK(ids == parse_ids(line.substr(arrow + 4)));
-    CHECK(tokenizer.decode(ids) == text);
+    CHECK(tokenizer->decode(ids) == text);
     ++count;
   }
   CHECK(count == 100);
 }
 
 TEST_CASE("the published prompts' ids are those of their texts", "[tokenizer][needs-data]") {
-  const fs::path data = shared_data();
-  if (data.empty()) {
+  const auto tokenizer = gpt2_tokenizer();
+  if (!tokenizer) {
     return;
   }
-  const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
-  CHECK(tokenizer.size() == warpfuse::host::bench::kPublishedVocabulary);
+  CHECK(tokenizer->size() == warpfuse::host::bench::kPublishedVocabulary);
   for (const auto& prompt : warpfuse::host::bench::published_prompts()) {
-    CHECK(tokenizer.encode(prompt.text) == prompt.ids);
+    CHECK(tokenizer->encode(prompt.text) == prompt.ids);
   }
 }
 
 TEST_CASE("the same ids as transformers' GPT2TokenizerFast", "[tokenizer][needs-data]") {
-  const fs::path data = shared_data();
-  if (data.empty()) {
+  const auto tokenizer = gpt2_tokenizer();
+  if (!tokenizer) {
     return;
   }
-  const Tokenizer tokenizer = Tokenizer::load(data / "gpt2-bpe");
   std::ifstream stream(path_from("WARPFUSE_GOLDEN_TOKENS"));
   const nlohmann::json cases = nlohmann::json::parse(stream);
   CHECK(cases.size() >= 50);
   for (const auto& golden : cases) {
     const auto text = golden.at("text").get<std::string>();
-    CHECK(tokenizer.encode(text) == golden.at("ids").get<Ids>());
+    CHECK(tokenizer->encode(text) == golden.at("ids").get<Ids>());
   }
 }

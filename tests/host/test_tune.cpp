@@ -1,8 +1,6 @@
-// warpfuse tune without a GPU: which rows are measured, how, what a measurement is worth, and the
-// table that comes of it.
+// warpfuse tune without a GPU: which rows are measured, how, and the table that comes of it.
 
 #include <tune/candidates.h>
-#include <tune/choice.h>
 #include <tune/merge.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <tuple>
 
 #include "support/catch.h"
+#include "tuning_table.h"
 
 namespace {
 
@@ -22,7 +21,6 @@ using warpfuse::Tuning;
 using warpfuse::TuningEntry;
 using warpfuse::host::bench::Case;
 using warpfuse::host::bench::Mask;
-using warpfuse::host::bench::Percentiles;
 using namespace warpfuse::host::tune;
 
 constexpr RowLimits kHopper{size_t{227} * 1024, 16, 132, true};
@@ -30,21 +28,11 @@ constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};
 const std::vector<Function> kAllFunctions{Function::softmax, Function::attention, Function::dropout,
                                           Function::columns};
 
-// What every table ends with, alone.
-Tuning stripped() {
-  std::string text = "limit shared_bytes 232448\nlimit cluster_blocks 16\n";
-  for (const std::string start :
-       {"forward 2", "forward 4", "forward 8", "backward 2", "backward 4", "backward 8"}) {
-    text += start + " * * stream 256 0 0 0\n" + start + " * * column 512 0 1 0\n";
-  }
-  return parse_tuning(text);
-}
-
-Percentiles exact(double us) { return {us, us, us}; }
-Percentiles about(double us, double noise) { return {us - noise, us, us + noise}; }
+// A table without a line of its own.
+Tuning stripped() { return table_of(""); }
 
 TuningEntry run_of(const std::string& line) {
-  const Tuning table = parse_tuning(line + "\n" + stripped().to_string());
+  const Tuning table = table_of(line + "\n");
   const size_t space = line.find(' ');
   return table
       .lines(line.starts_with("forward") ? warpfuse::Direction::forward
@@ -69,83 +57,6 @@ RowPlan plan(const warpfuse::RowKind& kind, int64_t packs, int64_t rows, const T
 }
 
 }  // namespace
-
-// --- noise and choice -------------------------------------------------------------------------
-
-TEST_CASE("a time wins where it is less beyond noise", "[tune]") {
-  CHECK(wins(exact(98), exact(100)));
-  CHECK_FALSE(wins(exact(99.5), exact(100)));  // less than 1 %
-  CHECK_FALSE(wins(exact(100), exact(100)));
-  CHECK_FALSE(wins(exact(102), exact(100)));
-  CHECK_FALSE(wins(about(95, 6), exact(100)));  // its own samples lie further apart
-  CHECK_FALSE(wins(exact(95), about(100, 6)));
-  CHECK(wins(about(90, 6), about(100, 6)));
-  CHECK_FALSE(loses(exact(100.4), exact(100)));
-  CHECK(loses(exact(100.6), exact(100)));
-  CHECK(loses(about(101, 6), about(100, 6)));  // noise is no excuse
-}
-
-TEST_CASE("the fastest candidate that wins is chosen, and no other of the same rows", "[tune]") {
-  const std::vector<OfProbes> candidates{
-      {exact(97)}, {exact(80)}, {about(60, 50)}, {exact(79.9)}, {std::nullopt}};
-  CHECK(choose({exact(100)}, candidates) == std::vector<size_t>{3});
-  CHECK(choose({exact(80)}, candidates).empty());  // a tie changes nothing
-  CHECK(choose({exact(100)}, {}).empty());
-  CHECK(choose({exact(100)}, {{std::nullopt}}).empty());
-}
-
-TEST_CASE("a candidate that makes other rows of its class slower is left out", "[tune]") {
-  const std::vector<Percentiles> start{exact(100), exact(100)};
-  CHECK(choose(start, {{exact(50), exact(102)}, {exact(90), exact(100)}}) ==
-        std::vector<size_t>{1});
-  CHECK(choose(start, {{exact(50), exact(102)}}).empty());
-}
-
-TEST_CASE("lines for rows of other kinds add up, the last chosen first", "[tune]") {
-  const std::vector<Percentiles> start{exact(100), exact(100)};
-  // 0 takes all rows; 1 takes those that are not aligned alone, and is better for them.
-  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {std::nullopt, exact(70)}};
-  CHECK(choose(start, candidates) == std::vector<size_t>{1, 0});
-  // Where 1 is first, 0 must not take its rows away.
-  const std::vector<OfProbes> other{{exact(80), exact(80)}, {std::nullopt, exact(50)}};
-  CHECK(choose(start, other) == std::vector<size_t>{1});
-  CHECK(gain_of(start, other[1]) == 2);
-  CHECK(gain_of(start, {std::nullopt, std::nullopt}) == 1);
-}
-
-TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {
-  const std::vector<Percentiles> start{exact(100), exact(100)};
-  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {exact(90), exact(70)}};
-  CHECK(choose(start, candidates) == std::vector<size_t>{0});
-  CHECK(divided(start, candidates, {0}));
-  CHECK(divided(start, candidates, {1}));
-  CHECK(divided(start, candidates, {}));
-  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), exact(79)}}, {0}));
-  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {std::nullopt, exact(70)}}, {1, 0}));
-  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), about(70, 11)}}, {0}));
-  CHECK_FALSE(divided(start, {}, {}));
-}
-
-TEST_CASE("the budget holds: a class begins only if the longest so far would fit", "[tune]") {
-  double elapsed = 4;
-  size_t measured = 0;
-  Budget budget{.seconds = 120};
-  while (budget.allows_another(elapsed)) {
-    const double of_class = 0.5 + static_cast<double>(measured % 7);
-    elapsed += of_class;
-    budget.add(of_class);
-    ++measured;
-  }
-  CHECK(elapsed <= 120);
-  CHECK(elapsed > 110);
-  CHECK_FALSE(Budget{.seconds = 2}.allows_another(3));
-  CHECK(seconds_left({.seconds = 120}, 4, 0, 50) == 116);
-  CHECK(seconds_left({.seconds = 120}, 10, 10, 20) == 10);
-  CHECK(seconds_left({.seconds = 120}, 10, 1, 200) == 110);
-  CHECK(seconds_left({.seconds = 120}, 130, 10, 20) == 0);
-}
-
-// --- classes ----------------------------------------------------------------------------------
 
 TEST_CASE("classes cover all lengths without gaps, those of the presets' rows first", "[tune]") {
   for (const Tuning& table : {warpfuse::default_tuning(), stripped()}) {
@@ -307,14 +218,6 @@ TEST_CASE("the shipped table's runs are among the candidates", "[tune]") {
   CHECK(known * 100 >= all * 90);
 }
 
-// --- the table --------------------------------------------------------------------------------
-
-TEST_CASE("without a win the table is the start", "[tune]") {
-  for (const Tuning& start : {warpfuse::default_tuning(), stripped()}) {
-    CHECK(with_wins(start, {}, kHopper) == start);
-  }
-}
-
 TEST_CASE("a win runs its class, and no other row otherwise than before", "[tune]") {
   const Tuning start = warpfuse::default_tuning();
   const std::vector<Win> all{
@@ -324,6 +227,7 @@ TEST_CASE("a win runs its class, and no other row otherwise than before", "[tune
       win(Function::attention, {4096, 8192}, {0, 64}, "cluster 512 4 4 0"),
       win(Function::softmax, {65536, kAny}, {1056, kAny}, "stream 512 0 0 0")};
   for (const Tuning& table : {start, stripped()}) {
+    CHECK(with_wins(table, {}, kHopper) == table);
     const Tuning tuned = with_wins(table, all, kHopper);
     CHECK(parse_tuning(tuned.to_string()) == tuned);
     int64_t changed = 0;

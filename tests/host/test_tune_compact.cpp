@@ -5,6 +5,7 @@
 #include <random>
 
 #include "support/catch.h"
+#include "tuning_table.h"
 
 namespace {
 
@@ -23,16 +24,6 @@ constexpr RowLimits kLimits[] = {{size_t{227} * 1024, 16, 132, true},
                                  {size_t{40} * 1024, 4, 20, false}};
 constexpr int64_t kPacks[] = {8, 40, 64, 300, 1000, 9000};
 constexpr int64_t kRows[] = {16, 132};
-
-// `lines` before what every table ends with.
-Tuning table_of(const std::string& lines) {
-  std::string text = "limit shared_bytes 232448\nlimit cluster_blocks 16\n" + lines;
-  for (const std::string start :
-       {"forward 2", "forward 4", "forward 8", "backward 2", "backward 4", "backward 8"}) {
-    text += start + " * * stream 256 0 0 0\n" + start + " * * column 512 0 1 0\n";
-  }
-  return parse_tuning(text);
-}
 
 // The lines of a compact table that are not at the end of every one.
 std::string compact_lines(const std::string& lines) {

@@ -1,19 +1,10 @@
 """warpfuse tune on a GPU: from a table without its lines for one function it writes one that is used, within its time."""
 
-import json
 import os
-import pathlib
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-from host_program import HOST, INTERRUPTED, PLUGIN, SKIPPED, USAGE, HostTestCase, gpu_names, run_with_plugin
+from host_program import USAGE, HostTestCase, folder, gpu_names, main, results, run_with_plugin, start
 
-temporary = tempfile.TemporaryDirectory()
-folder = pathlib.Path(temporary.name)
 
 
 def shipped():
@@ -48,7 +39,7 @@ class OnAGpu(HostTestCase):
     def test_the_table_is_used(self):
         os.environ["WARPFUSE_TUNING"] = str(self.table)
         try:
-            info = json.loads(self.assert_ok(run_with_plugin("info", "--json")).stdout)
+            info = self.json_of(run_with_plugin("info", "--json"))
         finally:
             del os.environ["WARPFUSE_TUNING"]
         self.assertEqual(info["tuning"], f"file {self.table}")
@@ -60,20 +51,14 @@ class OnAGpu(HostTestCase):
             self.assert_ok(run_with_plugin(
                 "bench", "softmax", "--shapes", "64x1024x512@1", "--quick", "--algorithms", "none", "--tuning", name, "--json", path
             ))  # fmt: skip
-            times[name] = json.loads(path.read_text())["rows"][0]["variants"][0]["p50_us"]
+            times[name] = results(path)["rows"][0]["variants"][0]["p50_us"]
         self.assertLess(times[self.table], 0.95 * times[self.start])
 
     def test_ctrl_c_keeps_what_was_found(self):
         out = folder / "interrupted.txt"
-        process = subprocess.Popen(
-            [HOST, "tune", "--functions", "columns", "--out", out, "--tuning", self.start, "--plugin", PLUGIN],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        process = start("tune", "--functions", "columns", "--out", out, "--tuning", self.start)
         time.sleep(12)
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, INTERRUPTED, stderr.decode())
-        self.assertRegex(stderr.decode(), r"warpfuse: error: interrupted after \d+ of \d+ classes of rows; ")
+        self.assertRegex(self.interrupt(process)[1], r"warpfuse: error: interrupted after \d+ of \d+ classes of rows; ")
         self.assertRegex(out.read_text(), r"\A# gpu ")
 
     def test_a_bad_start_is_refused(self):
@@ -83,7 +68,4 @@ class OnAGpu(HostTestCase):
 
 
 if __name__ == "__main__":
-    if not gpu_names():
-        print("skipped: no GPU")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    main(gpus=1)

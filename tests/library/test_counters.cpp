@@ -121,16 +121,8 @@ TEST_CASE("a Meta call moves no counter", "[counters][meta]") {
         }).empty());
 }
 
-TEST_CASE("the counters of operators are all there", "[counters]") {
+TEST_CASE("the counters of a GPU are there without one, and each is read by name", "[counters]") {
   const Counts all = counts();
-  for (const std::string name :
-       {"softmax", "log_softmax", "scaled_masked_softmax", "softmax_backward",
-        "log_softmax_backward", "scaled_masked_softmax_backward"}) {
-    CHECK(all.count(name + ".cpu") == 1);
-  }
-  for (const std::string name : {"cpu.rows", "cpu.column", "cpu.naive"}) {
-    CHECK(all.count(name) == 1);
-  }
 #ifdef WARPFUSE_WITH_CUDA
   for (const std::string name :
        {"softmax.cuda", "log_softmax.cuda", "scaled_masked_softmax.cuda", "softmax_backward.cuda",
@@ -186,13 +178,6 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
     CHECK(branch([&] { softmax_algorithm(x, 2, "vector", op.log); }) == one("cpu.rows"));
     // Nothing to do, nothing done.
     CHECK(branch([&] { op(x.narrow(0, 0, 0), 1); }).empty());
-  }
-}
-
-WARPFUSE_DEVICE_TEST("the counters of fused_logprob are all there", "[counters][logprob]") {
-  for (const std::string name :
-       {"fused_logprob", "fused_logprob_lse", "fused_logprob_entropy", "fused_logprob_backward"}) {
-    CHECK(counts().count(c10::str(name, ".", backend_name(device))) == 1);
   }
 }
 

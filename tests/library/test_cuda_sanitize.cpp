@@ -15,10 +15,10 @@
 #include "support/logprob_checks.h"
 #include "support/masks.h"
 #include "support/pch.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
 #include "support/sampling.h"
 #include "support/step_call.h"
-#include "support/tensor_reference.h"
 
 namespace {
 
@@ -43,9 +43,9 @@ void check_attention(const at::Tensor& scores, const MaskArguments& a, const at:
   const at::Tensor grad = random_tensor(scores.sizes(), scores.scalar_type());
   const MaskArguments there = to(device, a);
   const at::Tensor output = masked_softmax(scores.to(device), there);
-  CHECK(mismatch(output, tensor_masked_softmax(scores, a)) == "");
+  CHECK(mismatch(output, expected_masked_softmax(scores, a)) == "");
   CHECK(mismatch(masked_softmax_backward(grad.to(device), output, there),
-                 tensor_masked_softmax_backward(grad, output.cpu(), a)) == "");
+                 expected_masked_softmax_backward(grad, output.cpu(), a)) == "");
   check_masked_dropout(scores.to(device), there, 0.3);
 }
 
@@ -286,9 +286,9 @@ WARPFUSE_GPU_TEST("tiles of rows that are not contiguous", "[sanitize]") {
          std::vector<std::vector<int64_t>>{{2, 33, 16}, {2, 33, 5}, {1, most, 8}, {1, 20'000, 3}}) {
       const at::Tensor x = random_tensor(shape, dtype), there = x.to(device);
       INFO(describe(x));
-      CHECK(mismatch(warpfuse::softmax(there, 1), tensor_softmax(x, 1, false)) == "");
+      CHECK(mismatch(warpfuse::softmax(there, 1), expected_softmax(x, 1)) == "");
       CHECK(mismatch(log_softmax_backward(there, there, 1),
-                     tensor_softmax_backward(x, x, 1, true)) == "");
+                     expected_softmax_backward(x, x, 1, true)) == "");
     }
   }
 }
@@ -296,6 +296,6 @@ WARPFUSE_GPU_TEST("tiles of rows that are not contiguous", "[sanitize]") {
 WARPFUSE_GPU_TEST("the algorithms that only a name calls", "[sanitize]") {
   const at::Tensor x = random_tensor({3, 2051}, at::kFloat);
   for (const std::string name : {"naive", "warp"}) {
-    CHECK(mismatch(softmax_algorithm(x.to(device), -1, name), tensor_softmax(x, -1, false)) == "");
+    CHECK(mismatch(softmax_algorithm(x.to(device), -1, name), expected_softmax(x, -1)) == "");
   }
 }

@@ -7,8 +7,8 @@
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
 
 #ifdef WARPFUSE_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
@@ -57,8 +57,8 @@ WARPFUSE_DEVICE_TEST("more rows than a grid's second dimension has blocks", "[la
     const at::Tensor masked =
         masked_softmax(x.view({100, 2000, columns}), {.causal = "upper_left"});
     CHECK(mismatch(masked.narrow(0, 99, 1),
-                   expected_scaled_masked_softmax(x.view({100, 2000, columns}).narrow(0, 99, 1),
-                                                  {.causal = "upper_left"})) == "");
+                   expected_masked_softmax(x.view({100, 2000, columns}).narrow(0, 99, 1),
+                                           {.causal = "upper_left"})) == "");
   }
 }
 
@@ -131,10 +131,10 @@ WARPFUSE_GPU_TEST("more than 2^31 elements in long rows of every tier", "[large]
     const TuningInUse tuning(tuning_with(run));
     INFO(run << ": " << plan_of(warpfuse::Direction::forward, x).to_string());
     // Rows of another alignment are summed in another order: within roundings, not bit by bit.
-    CHECK(far_from_period(warpfuse::softmax(x, -1), tensor_softmax(period, -1, false)) == "");
+    CHECK(far_from_period(warpfuse::softmax(x, -1), expected_softmax(period, -1)) == "");
     const at::Tensor y = at::softmax(period, -1);
     CHECK(far_from_period(softmax_backward(x, y.repeat({repeats, 1}), -1),
-                          tensor_softmax_backward(period, y, -1, false)) == "");
+                          expected_softmax_backward(period, y, -1)) == "");
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <set>
-#include <thread>
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -46,24 +45,18 @@ WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
   }
   const CounterDelta counted("softmax." + backend_name(device));
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      const Work& work = works[i];
-      for (int n = 0; n < kCallsPerThread; ++n) {
-        wrong += !bit_mismatch(warpfuse::softmax(work.input, i % 2 ? -1 : 1), work.softmax).empty();
-        wrong += !bit_mismatch(warpfuse::log_softmax(work.input, -1), work.log_softmax).empty();
-        wrong += !bit_mismatch(masked_softmax(work.input, work.arguments), work.masked).empty();
-        wrong +=
-            !bit_mismatch(warpfuse::fused_logprob(work.input, work.targets), work.logprob).empty();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  in_threads(kThreads, [&](int i) {
+    const Work& work = works[i];
+    for (int n = 0; n < kCallsPerThread; ++n) {
+      wrong += !bit_mismatch(warpfuse::softmax(work.input, i % 2 ? -1 : 1), work.softmax).empty();
+      wrong += !bit_mismatch(warpfuse::log_softmax(work.input, -1), work.log_softmax).empty();
+      wrong += !bit_mismatch(masked_softmax(work.input, work.arguments), work.masked).empty();
+      wrong +=
+          !bit_mismatch(warpfuse::fused_logprob(work.input, work.targets), work.logprob).empty();
+    }
+  });
   CHECK(wrong == 0);
-  CHECK(counted() == kThreads * kCallsPerThread);
+  CHECK(counted() == int64_t{kThreads} * kCallsPerThread);
 }
 
 WARPFUSE_DEVICE_TEST("two threads differentiate at once", "[threads]") {
@@ -74,17 +67,11 @@ WARPFUSE_DEVICE_TEST("two threads differentiate at once", "[threads]") {
   };
   const at::Tensor serial = gradient();
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([&] {
-      for (int n = 0; n < 100; ++n) {
-        wrong += !bit_mismatch(gradient(), serial).empty();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  in_threads(2, [&](int) {
+    for (int n = 0; n < 100; ++n) {
+      wrong += !bit_mismatch(gradient(), serial).empty();
+    }
+  });
   CHECK(wrong == 0);
 }
 
@@ -92,24 +79,18 @@ WARPFUSE_DEVICE_TEST("threads that draw at once share no random numbers", "[thre
   constexpr int kThreads = 4, kCalls = 200;
   const at::Tensor x = random_tensor({2, 8}, at::kFloat, device);
   std::vector<std::vector<at::Tensor>> drawn(kThreads);
-  std::vector<std::thread> threads;
-  for (std::vector<at::Tensor>& mine : drawn) {
-    threads.emplace_back([&] {
-      for (int n = 0; n < kCalls; ++n) {
-        mine.push_back(std::get<2>(dropout_softmax(x, {})).cpu());
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  in_threads(kThreads, [&](int i) {
+    for (int n = 0; n < kCalls; ++n) {
+      drawn[i].push_back(std::get<2>(dropout_softmax(x, {})).cpu());
+    }
+  });
   std::set<std::pair<int64_t, int64_t>> seen;
   for (const std::vector<at::Tensor>& all : drawn) {
     for (const at::Tensor& rng : all) {
       seen.emplace(rng[0].item<int64_t>(), rng[1].item<int64_t>());
     }
   }
-  CHECK(seen.size() == kThreads * kCalls);
+  CHECK(seen.size() == size_t{kThreads} * kCalls);
 }
 
 TEST_CASE("the number of ATen's threads changes no bit", "[threads]") {

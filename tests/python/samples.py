@@ -3,7 +3,7 @@
 An operator that is missing here fails the test, so a new one cannot be forgotten.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -27,20 +27,20 @@ class Sample:
                 return value.detach().clone().requires_grad_(self.differentiable)
             return value
 
-        return Sample(
-            tuple(map(leaf, self.args)),
-            {name: leaf(value) for name, value in self.kwargs.items()},
-            self.differentiable,
-            self.differences,
-            self.second_order,
-        )
+        named = {name: leaf(value) for name, value in self.kwargs.items()}
+        return replace(self, args=tuple(map(leaf, self.args)), kwargs=named)
 
     def tensors(self):
-        return [
-            value
-            for value in (*self.args, *self.kwargs.values())
-            if isinstance(value, torch.Tensor) and value.requires_grad
-        ]
+        values = (*self.args, *self.kwargs.values())
+        return [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad]
+
+
+def without_gradients(*calls):
+    return [Sample(arguments, differentiable=False) for arguments in calls]
+
+
+def of_first_order(*calls):
+    return [Sample(arguments, second_order=False) for arguments in calls]
 
 
 def randn(*shape, device, dtype=torch.float64):
@@ -49,13 +49,8 @@ def randn(*shape, device, dtype=torch.float64):
 
 def softmax_samples(device):
     x = randn(2, 3, 5, device=device)
-    return [
-        Sample((x, -1)),
-        Sample((x, 0)),
-        Sample((x.transpose(0, 2), 1)),
-        Sample((x, 1), {"dtype": torch.float64}),
-        Sample((randn(7, device=device), 0)),
-    ]
+    calls = [(x, -1), (x, 0), (x.transpose(0, 2), 1), (randn(7, device=device), 0)]
+    return [*map(Sample, calls), Sample((x, 1), {"dtype": torch.float64})]
 
 
 def softmax_backward_samples(device, log=False):
@@ -73,11 +68,8 @@ def algorithm_samples(device):
         names = ["naive", "warp", "block", "stream"]
         if torch.cuda.get_device_capability()[0] >= 9:
             names.append("cluster")
-    return [
-        Sample((randn(3, 5, device=device), -1, name, log), differentiable=False)
-        for name in names
-        for log in (False, True)
-    ]
+    x = randn(3, 5, device=device)
+    return without_gradients(*((x, -1, name, log) for name in names for log in (False, True)))
 
 
 def mask_arguments(device):
@@ -97,26 +89,16 @@ def mask_arguments(device):
 
 def every_mask_argument(arguments):
     """The same with those that have defaults."""
-    return {
-        "scale": 1.0,
-        "attn_mask": None,
-        "causal": "none",
-        "query_positions": None,
-        "key_lengths": None,
-        "window": 0,
-        "masked_value": None,
-        **arguments,
-    }
+    tensors = dict.fromkeys(("attn_mask", "query_positions", "key_lengths"))
+    return {**tensors, "scale": 1.0, "causal": "none", "window": 0, "masked_value": None, **arguments}
 
 
 def scaled_masked_softmax_samples(device):
-    samples = [
-        Sample((randn(2, 2, 3, 4, device=device),), arguments)
-        for arguments in mask_arguments(device)
+    return [
+        *(Sample((randn(2, 2, 3, 4, device=device),), arguments) for arguments in mask_arguments(device)),
+        Sample((randn(3, 5, device=device), 0.5)),
+        Sample((randn(2, 3, 5, device=device).transpose(1, 2),), {"causal": "lower_right"}),
     ]
-    samples.append(Sample((randn(3, 5, device=device), 0.5)))
-    samples.append(Sample((randn(2, 3, 5, device=device).transpose(1, 2),), {"causal": "lower_right"}))
-    return samples
 
 
 def scaled_masked_softmax_backward_samples(device):
@@ -128,9 +110,7 @@ def scaled_masked_softmax_backward_samples(device):
         output = torch.ops.warpfuse.scaled_masked_softmax(randn(2, 2, 3, 4, device=device), **every)
         # An output is zero at hidden keys; differences would move it away from that.
         hides = bool((output == 0).any())
-        samples.append(
-            Sample((randn(2, 2, 3, 4, device=device), output), every, differences=not hides)
-        )
+        samples.append(Sample((randn(2, 2, 3, 4, device=device), output), every, differences=not hides))
     return samples
 
 
@@ -145,9 +125,7 @@ def logprob_inputs(device):
 def fused_logprob_samples(device):
     x, targets = logprob_inputs(device)
     return [
-        Sample((x, targets, -7), second_order=False),
-        Sample((x, targets.int(), -7, 0.7, True), second_order=False),
-        Sample((x[:, :-1, :5], targets[:, :-1].clamp(0, 4)), second_order=False),
+        *of_first_order((x, targets, -7), (x, targets.int(), -7, 0.7, True), (x[:, :-1, :5], targets[:, :-1].clamp(0, 4))),
         Sample((x[0, 0], targets[0, 0]), {"temperature": 1.5}, second_order=False),
     ]
 
@@ -161,35 +139,18 @@ def fused_logprob_lse_samples(device):
 
 def logprob_with_statistics_samples(device):
     x, targets = logprob_inputs(device)
-    return [
-        Sample((x, targets, -7, 0.7, False, 0, form), differentiable=False)
-        for form in LOGPROB_FORMS
-    ]
+    return without_gradients(*((x, targets, -7, 0.7, False, 0, form) for form in LOGPROB_FORMS))
 
 
 def logprob_backward_samples(device):
-    samples = []
+    calls = []
     for form in LOGPROB_FORMS:
         x, targets = logprob_inputs(device)
-        logprob, _, entropy, statistics = torch.ops.warpfuse._fused_logprob(
-            x, targets, -7, 0.7, False, 0, form
-        )
-        gradient = lambda wanted: torch.randn_like(logprob) if wanted else None
-        arguments = (
-            x,
-            targets,
-            statistics,
-            entropy if form == "entropy" else None,
-            gradient(True),
-            gradient(form == "lse"),
-            gradient(form == "entropy"),
-            -7,
-            0.7,
-            0,
-            form,
-        )
-        samples.append(Sample(arguments, differentiable=False))
-    return samples
+        logprob, _, entropy, statistics = torch.ops.warpfuse._fused_logprob(x, targets, -7, 0.7, False, 0, form)
+        saved = (statistics, entropy if form == "entropy" else None)
+        gradients = (torch.randn_like(logprob) if each in ("logprob", form) else None for each in LOGPROB_FORMS)
+        calls.append((x, targets, *saved, *gradients, -7, 0.7, 0, form))
+    return without_gradients(*calls)
 
 
 def deform_inputs(device, levels=((4, 3), (2, 5))):
@@ -207,34 +168,26 @@ def deform_inputs(device, levels=((4, 3), (2, 5))):
 
 
 def deform_samples(device):
-    checked = deform_inputs(device, ((3, 3),))
-    return [
-        Sample(deform_inputs(device), second_order=False),
-        Sample((*checked, True), second_order=False),
-    ]
+    return of_first_order(deform_inputs(device), (*deform_inputs(device, ((3, 3),)), True))
 
 
 def deform_backward_samples(device):
     inputs = deform_inputs(device)
     grad_output = randn(2, 3, 8, device=device)
     softmax = torch.ops.warpfuse.ms_deform_attn_softmax(*inputs)
-    return [
-        Sample((grad_output, None, *inputs), differentiable=False),
-        Sample((grad_output, softmax, *inputs), differentiable=False),
-    ]
+    return without_gradients((grad_output, None, *inputs), (grad_output, softmax, *inputs))
 
 
 def sample_tokens_samples(device):
     x = randn(2, 3, 7, device=device)
     steps = torch.arange(6, device=device).view(2, 3)
     one = torch.tensor([3], dtype=torch.int32, device=device)
-    calls = [
+    return without_gradients(
         (x, steps),
         (x, one, 5, 0.0),
         (x[:, 1], steps[:, 1], 5, 0.7, 4, 0.9, 0.05, steps[:, 0]),
         (x[0, 0].half(), one, -1, 1.0, 0, 0.5),
-    ]
-    return [Sample(arguments, differentiable=False) for arguments in calls]
+    )
 
 
 def linear_inputs(device, rows=(2, 3)):
@@ -245,12 +198,11 @@ def linear_inputs(device, rows=(2, 3)):
 
 def norm_linear_samples(device):
     x, weight, bias, norm_weight, norm_bias, _ = linear_inputs(device)
-    calls = [
+    return without_gradients(
         (x, norm_weight, norm_bias, weight, bias, "layer", 1e-5, "gelu"),
         (x.half(), norm_weight.half(), None, weight.half(), None, "rms"),
         (x.repeat(1, 4, 1), norm_weight, norm_bias, weight),
-    ]
-    return [Sample(arguments, differentiable=False) for arguments in calls]
+    )
 
 
 def linear_residual_samples(device):
@@ -258,7 +210,7 @@ def linear_residual_samples(device):
     for rows in ((2, 3), (2, 12)):
         x, weight, bias, _, _, residual = linear_inputs(device, rows)
         samples += [(x, weight, bias, residual), (x, weight, None, residual)]
-    return [Sample(arguments, differentiable=False) for arguments in samples]
+    return without_gradients(*samples)
 
 
 def linear_argmax_samples(device):
@@ -266,7 +218,7 @@ def linear_argmax_samples(device):
     for rows in ((2, 3), (2, 12)):
         x, weight, bias, norm_weight, norm_bias, _ = linear_inputs(device, rows)
         samples += [(x, weight), (x, weight, bias, norm_weight, norm_bias)]
-    return [Sample(arguments, differentiable=False) for arguments in samples]
+    return without_gradients(*samples)
 
 
 def gpt2_step_samples(device):
@@ -290,18 +242,12 @@ def gpt2_step_samples(device):
 
 
 def cached_attention_samples(device):
-    samples = []
-    for tokens, positions, rest in (
-        (1, [[5], [2]], (0.5,)),
-        (3, [[0, 1, 2], [3, 4, 5]], (0.5, 2)),
-    ):
-        query, key, value = (
-            randn(2, heads, tokens, 8, device=device, dtype=torch.float32) for heads in (4, 2, 2)
-        )
+    calls = []
+    for tokens, positions, rest in ((1, [[5], [2]], (0.5,)), (3, [[0, 1, 2], [3, 4, 5]], (0.5, 2))):
+        of_tokens = [randn(2, heads, tokens, 8, device=device, dtype=torch.float32) for heads in (4, 2, 2)]
         cache = randn(2, 2, 2, 2, 6, 8, device=device, dtype=torch.float32)
-        arguments = (query, key, value, cache, 1, torch.tensor(positions, device=device), *rest)
-        samples.append(Sample(arguments, differentiable=False))
-    return samples
+        calls.append((*of_tokens, cache, 1, torch.tensor(positions, device=device), *rest))
+    return without_gradients(*calls)
 
 
 # --- dropout, where nothing depends on chance: with training off, or with random numbers given. The
@@ -341,11 +287,7 @@ def masked_dropout_samples(device):
 
 def dropout_with_rng_samples(device):
     x = randn(2, 3, 5, device=device)
-    return [
-        Sample((x, dim, 0.3, softmax_first, rng_on(device)), second_order=False)
-        for dim in (-1, 0)
-        for softmax_first in (False, True)
-    ]
+    return of_first_order(*((x, dim, 0.3, first, rng_on(device)) for dim in (-1, 0) for first in (False, True)))
 
 
 def dropout_backward_samples(device):
@@ -353,20 +295,15 @@ def dropout_backward_samples(device):
     for dim in (-1, 0):
         for softmax_first in (False, True):
             x, rng = randn(2, 3, 5, device=device), rng_on(device)
-            output, statistics, _ = torch.ops.warpfuse._dropout_softmax(
-                x, dim, 0.3, softmax_first, rng
-            )
-            arguments = (randn(2, 3, 5, device=device), x if softmax_first else output, statistics)
-            samples.append(Sample((*arguments, rng, dim, 0.3, softmax_first), differentiable=False))
-    return samples
+            output, statistics, _ = torch.ops.warpfuse._dropout_softmax(x, dim, 0.3, softmax_first, rng)
+            saved = (x if softmax_first else output, statistics, rng)
+            samples.append((randn(2, 3, 5, device=device), *saved, dim, 0.3, softmax_first))
+    return without_gradients(*samples)
 
 
 def linear_dropout_with_rng_samples(device):
     x, weight, bias = (randn(*shape, device=device) for shape in ((2, 3, 5), (4, 5), (4,)))
-    return [
-        Sample((x, weight, given, 0.3, rng_on(device)), second_order=False)
-        for given in (bias, None)
-    ]
+    return of_first_order(*((x, weight, given, 0.3, rng_on(device)) for given in (bias, None)))
 
 
 def masked_dropout_with_rng_samples(device):
@@ -385,16 +322,14 @@ def masked_dropout_backward_samples(device):
     for arguments in mask_arguments(device):
         every = {**every_mask_argument(arguments), "dropout_p": 0.3}
         scores, rng = randn(2, 2, 3, 4, device=device), rng_on(device)
-        _, statistics, _ = torch.ops.warpfuse._scaled_masked_softmax_dropout(
-            scores, **every, rng=rng
-        )
+        _, statistics, _ = torch.ops.warpfuse._scaled_masked_softmax_dropout(scores, **every, rng=rng)
         grad = randn(2, 2, 3, 4, device=device)
         samples.append(Sample((grad, scores, statistics, rng), every, differentiable=False))
     return samples
 
 
 def dropout_mask_samples(device):
-    return [Sample((randn(2, 3, 5, device=device), 0.3, rng_on(device)), differentiable=False)]
+    return without_gradients((randn(2, 3, 5, device=device), 0.3, rng_on(device)))
 
 
 TENSOR_OPERATORS = {

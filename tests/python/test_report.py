@@ -7,53 +7,19 @@ import contextlib
 import io
 import json
 import os
-import runpy
-import sys
-import tempfile
 import unittest
-import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
 import made_up_runs as made_up
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-GOLDEN = Path(__file__).with_name("report_golden.md")
-sys.path.insert(0, str(SCRIPTS))
-COMMAND = runpy.run_path(str(SCRIPTS / "report.py"))  # the package has the script's name
+from report_case import ReportCase
 
 from report.ncu import READ, WRITTEN, command, count
 from report.run import ReportError
 
+GOLDEN = Path(__file__).with_name("report_golden.md")
 SOFTMAX = {"operator": "softmax", "shape": [1024, 8192], "dtype": "float32", "directions": ["forward"]}
 LIGER = {k: v for k, v in SOFTMAX.items() if k != "directions"} | {"timing": "event"}
-
-
-class ReportCase(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.docs = Path(folder.name)
-        self.folder = self.docs / "benchmarks"
-        self.folder.mkdir()
-        self.write(made_up.table(), "nvidia-h200.json")
-        self.write(made_up.peers(), "peers.json")
-
-    def write(self, raw, name):
-        path = self.folder / name
-        path.write_text(raw if isinstance(raw, str) else json.dumps(raw), encoding="utf-8")
-        return path
-
-    def report(self, *words, code=0):
-        out, errors = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            found = COMMAND["main"]([str(word) for word in words])
-        self.assertEqual(found, code, errors.getvalue())
-        return out.getvalue() if code == 0 else errors.getvalue()
-
-    def page(self, *words, name="nvidia-h200.md"):
-        self.report("--docs", self.docs, *words)
-        return (self.folder / name).read_text(encoding="utf-8")
 
 
 class Pages(ReportCase):
@@ -185,74 +151,6 @@ class Targets(ReportCase):
     def test_a_target_without_its_row_is_named(self):
         self.write(made_up.peers([made_up.target("share", 0.1, **SOFTMAX | {"shape": [3, 5]})]), "peers.json")
         self.assertIn("Not measured: 3 x 5 float32 forward.", self.page())
-
-
-class Losses(ReportCase):
-    MARKS = "<!-- nvidia-h200: written by scripts/report.py. -->\n{}\n<!-- End of what it writes. -->"
-    OLD = f"# Performance\n\n{MARKS.format('old')}\n\nwhy\n"
-
-    def setUp(self):
-        super().setUp()
-        no_plots = unittest.mock.patch.dict(COMMAND["main"].__globals__, plotting=unittest.mock.Mock())
-        no_plots.start()
-        self.addCleanup(no_plots.stop)
-
-    def summary(self, rows, beside=(), *words):
-        """What stands between the marks."""
-        path = self.docs / "performance.md"
-        path.write_text(self.OLD, encoding="utf-8")
-        self.write(made_up.bench([*made_up.table()["rows"], *rows]), "nvidia-h200.json")
-        if beside:
-            self.write(made_up.bench(list(beside)), "nvidia-h200-peers.json")
-        self.report("--docs", self.docs, *words)
-        text = path.read_text(encoding="utf-8")
-        self.assertTrue(text.startswith("# Performance\n\n<!-- nvidia") and text.endswith(" -->\n\nwhy\n"), text)
-        return text
-
-    def shapes(self, text):
-        return [line.split(" | ")[0][2:] for line in text.splitlines() if line.startswith("| ")][1:]
-
-    def test_the_rule(self):
-        # The spread is 0.99 to 1.02 of the median: 0.96 of the time is beyond it, 0.98 is not.
-        rows = [
-            made_up.row((2, 2), share=0.5, aten=0.5 / 0.96),
-            made_up.row((3, 2), share=0.5, aten=0.5 / 0.98),
-            made_up.row((4, 2), share=0.5, operator="scaled_masked_softmax", mask="causal", chain=0.8) | {"presets": ["odd"]},
-            made_up.row((5, 2), share=0.5, operator="fused_logprob", cross_entropy=0.6),
-            made_up.row((6, 2), share=0.5, operator="fused_logprob", in_place=0.9),
-            made_up.row((7, 2), share=0.5, operator="dropout_softmax", softmax=0.9),
-            made_up.row((2, 2, 2), share=0.5, operator="linear_dropout_softmax", linear=0.9),
-        ]
-        beside = [made_up.row((2, 2), dim=1, share=0.5, Liger=0.9), made_up.row((3, 2), share=0.5, Liger=0.4)]
-        text = self.summary(rows, beside)
-        self.assertEqual(self.shapes(text), ["2 x 2", "4 x 2 causal", "fused_logprob 5 x 2"])
-        self.assertIn("3 of 27 rows", text)
-        self.assertRegex(text, r"\| 2 x 2 \| float32 \| forward \| 0.00 \| 50.0 % \| 0.00 Liger \| 0.55x \|")
-        self.report("--docs", self.docs, "--check")
-        (self.docs / "performance.md").write_text(text.replace("0.55x", "1.00x"), encoding="utf-8")
-        self.assertIn("performance.md: not what nvidia-h200.json gives", self.report("--docs", self.docs, "--check", code=1))
-
-    def test_the_worst_twelve_and_a_count(self):
-        text = self.summary([made_up.row((size, 2), share=0.5, aten=0.55 + size / 100) for size in range(1, 16)])
-        self.assertEqual(self.shapes(text), [f"{size} x 2" for size in range(15, 3, -1)])
-        self.assertIn("And 3 more, each at least 0.86x.", text)
-
-    def test_no_row_loses(self):
-        self.assertIn("On an NVIDIA H200, 0 of 20 rows", text := self.summary([]))
-        self.assertEqual(self.shapes(text), [])
-
-    def test_a_row_without_a_right_result_is_the_worst(self):
-        wrong = made_up.row((2, 2))
-        wrong["variants"][0] = {"name": "warpfuse", "status": "wrong"}
-        text = self.summary([made_up.row((3, 2), share=0.5, aten=0.9), wrong])
-        self.assertEqual(self.shapes(text), ["2 x 2", "3 x 2"])
-        self.assertIn("| forward | wrong | – |", text)
-
-    def test_another_gpu_without_a_place_on_the_page(self):
-        path = self.write(made_up.bench(made_up.table()["rows"], made_up.GPU | {"name": "NVIDIA H100"}), "nvidia-h100.json")
-        self.assertEqual(self.summary([], (), "--json", path), self.OLD)
-        (self.docs / "performance.md").write_text("no marks\n", encoding="utf-8")
-        self.assertIn("is missing on the page", self.report("--docs", self.docs, code=2))
 
 
 class Files(ReportCase):

@@ -16,34 +16,17 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import test_operators
 from samples import TENSOR_OPERATORS
+from test_dropout import FUNCTIONS, P
 from test_operators import call_on_tensors, each_sample, operator, with_one_result
 
 NO_SECOND = "there is no double backward"
 
 # One call serves a whole batch of these; libtorch loops over it for the others.
-WITH_BATCHING_RULE = (
-    "softmax",
-    "log_softmax",
-    "_softmax_backward",
-    "_log_softmax_backward",
-    "scaled_masked_softmax",
-    "_scaled_masked_softmax_backward",
-    "fused_logprob",
-    "fused_logprob_lse",
-    "fused_logprob_entropy",
-    "_fused_logprob",
-    "_fused_logprob_backward",
-)
-RANDOM = {
-    "dropout_softmax": lambda x: torch.ops.warpfuse.dropout_softmax(x, -1, 0.4),
-    "softmax_dropout": lambda x: torch.ops.warpfuse.softmax_dropout(x, -1, 0.4),
-    "over dim 0": lambda x: torch.ops.warpfuse.softmax_dropout(x, 0, 0.4),
-    "attention": lambda x: torch.ops.warpfuse.scaled_masked_softmax_dropout(
-        x, 0.5, dropout_p=0.4, training=True
-    ),
-    "linear": lambda x: torch.ops.warpfuse.linear_dropout_softmax(
-        x, x.new_ones(40, x.shape[-1]).cumsum(0) / 40, None, 0.4
-    ),
+WITH_BATCHING_RULE = """softmax log_softmax _softmax_backward _log_softmax_backward
+    scaled_masked_softmax _scaled_masked_softmax_backward
+    fused_logprob fused_logprob_lse fused_logprob_entropy _fused_logprob _fused_logprob_backward""".split()
+RANDOM = {function.__name__: function for function in FUNCTIONS} | {
+    "over dim 0": lambda x: torch.ops.warpfuse.softmax_dropout(x, 0, P)
 }
 
 

@@ -7,11 +7,14 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <warpfuse/rewrite.h>
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "support/catch.h"
 
 struct Rewritten {
   torch::jit::Module original;
@@ -36,6 +39,27 @@ inline std::optional<at::Tensor> result_of(torch::jit::Module& module,
     return module.forward(arguments).toTensor();
   } catch (const std::exception&) {
     return std::nullopt;
+  }
+}
+
+struct Same {
+  double relative = 1e-5, absolute = 1e-6;
+  bool equal_nan = false;
+  bool nan_becomes_zero = false;
+};
+
+// Both modules give the same, or both raise. Each call has inputs of its own, since a model may
+// write to them.
+inline void check_same(Rewritten& model, const std::function<std::vector<c10::IValue>()>& inputs,
+                       const Same& same = {}) {
+  const std::optional<at::Tensor> before = result_of(model.original, inputs());
+  const std::optional<at::Tensor> after = result_of(model.module, inputs());
+  REQUIRE(before.has_value() == after.has_value());
+  if (before) {
+    const at::Tensor wanted = same.nan_becomes_zero ? before->nan_to_num(0) : *before;
+    CHECK(after->sizes() == wanted.sizes());
+    CHECK(after->scalar_type() == wanted.scalar_type());
+    CHECK(at::allclose(*after, wanted, same.relative, same.absolute, same.equal_nan));
   }
 }
 

@@ -1,5 +1,7 @@
 // Chains before a softmax: what the rewrite proves of them, and what it leaves.
 
+#include <algorithm>
+
 #include "rewrite/rewritten.h"
 #include "support/catch.h"
 
@@ -32,17 +34,8 @@ void check(const Expected& expected) {
   CHECK(softmax.note.find(expected.note) != std::string::npos);
   for (const auto& [batch, queries, keys] : {std::tuple{2, 5, 7}, {1, 1, 1}, {3, 6, 6}}) {
     INFO(batch << " " << queries << " " << keys);
-    const std::vector<c10::IValue> arguments = attention_inputs(batch, queries, keys);
-    const std::optional<at::Tensor> before = result_of(model.original, arguments);
-    const std::optional<at::Tensor> after = result_of(model.module, arguments);
-    REQUIRE(before.has_value() == after.has_value());
-    if (!before) {
-      continue;
-    }
-    CHECK(after->scalar_type() == before->scalar_type());
-    const bool nan_becomes_zero = softmax.note.find("become 0") != std::string::npos;
-    const at::Tensor wanted = nan_becomes_zero ? before->nan_to_num(0) : *before;
-    CHECK(at::allclose(*after, wanted, 1e-5, 1e-6));
+    check_same(model, [=] { return attention_inputs(batch, queries, keys); },
+               {.nan_becomes_zero = softmax.note.find("become 0") != std::string::npos});
   }
   const warpfuse::RewriteReport again = warpfuse::rewrite(model.module, attention_options());
   CHECK(again.routed() == 0);
@@ -109,9 +102,7 @@ TEST_CASE("chains that are proved become one operator", "[rewrite]") {
       {"  w = torch.dropout(s * 0.5, 0.1, False).softmax(-1)\n", kAttention, "none", ""},
       {"  w = (s * 0.5).softmax(-1, dtype=6).to(6)\n", kAttention, "none", ""},
   };
-  for (const Expected& expected : cases) {
-    check(expected);
-  }
+  std::ranges::for_each(cases, check);
 }
 
 TEST_CASE("two masks become one call where that is equal", "[rewrite]") {
@@ -209,9 +200,7 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
       {"  w = (s.unsqueeze(0) * 0.5).softmax(-1)[0]\n", kPlain, "none", "5 dimensions"},
       {"  w = (s * addend).softmax(-1)\n", kPlain, "none", ""},
   };
-  for (const Expected& expected : cases) {
-    check(expected);
-  }
+  std::ranges::for_each(cases, check);
 }
 
 TEST_CASE("dropout in training mode stays, and the softmax before it is routed", "[rewrite]") {

@@ -10,8 +10,9 @@
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
+#include "support/softmax_checks.h"
 
 namespace {
 
@@ -32,7 +33,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
   for (const bool log : {false, true}) {
     INFO((log ? "log_softmax of " : "softmax of ")
          << describe(x) << " over dim 1, " << offset << " elements off");
-    const Expected expected = tensor_softmax(x, 1, log);
+    const Expected expected = expected_softmax(x, 1, log);
     const at::Tensor y = random_at(offset, shape, dtype, device).copy_(expected.values);
     const Poison poison;
     at::Tensor forward;
@@ -42,7 +43,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
       backward = log ? log_softmax_backward(grad, y, 1) : softmax_backward(grad, y, 1);
     });
     CHECK(mismatch(forward, expected) == "");
-    CHECK(mismatch(backward, tensor_softmax_backward(grad, y, 1, log)) == "");
+    CHECK(mismatch(backward, expected_softmax_backward(grad, y, 1, log)) == "");
     REQUIRE(launches.size() == 2);
     for (const auto& [launch, plan] :
          {std::pair{launches[0], column_plan_of(Direction::forward, {x, forward})},
@@ -178,7 +179,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][port
       const at::Tensor x = random_at(0, {300 / blocks, columns, 64}, dtype, device);
       const at::Tensor grad = random_at(0, x.sizes(), dtype, device);
       for (const bool log : {false, true}) {
-        const Expected expected = tensor_softmax(x, 1, log);
+        const Expected expected = expected_softmax(x, 1, log);
         const at::Tensor y = expected.values.to(dtype);
         const ColumnPlan forward = column_plan_of(Direction::forward, {x});
         const ColumnPlan backward = column_plan_of(Direction::backward, {grad, y});
@@ -198,7 +199,7 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][port
         CHECK(2 * launches[0]["grid"].get<int64_t>() < forward.tiles * forward.blocks);
         CHECK(2 * launches[1]["grid"].get<int64_t>() < backward.tiles * backward.blocks);
         CHECK(mismatch(output, expected) == "");
-        CHECK(mismatch(grad_input, tensor_softmax_backward(grad, y, 1, log)) == "");
+        CHECK(mismatch(grad_input, expected_softmax_backward(grad, y, 1, log)) == "");
       }
     }
   }
@@ -212,7 +213,7 @@ WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tile
     }
     const TuningInUse tuning(ahead_tuning("128 ", blocks));
     for (const at::ScalarType dtype : kDtypes) {
-      const int64_t columns = 1000 * blocks;
+      const int64_t columns = int64_t{1000} * blocks;
       const at::Tensor x = random_at(0, {2, columns, 16}, dtype, device);
       x.select(2, 1).fill_(-kInf);                            // a row
       x.select(2, 2).narrow(1, 1, columns - 1).fill_(-kInf);  // all but its first element
@@ -242,10 +243,9 @@ WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column][portable]") 
          std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 0}, {1, 1}, {1, 3}}) {
       const at::Tensor x = random_at(of_output, shape, dtype, device);
       const at::Tensor grad = random_at(of_grad, shape, dtype, device);
-      CHECK(mismatch(warpfuse::softmax(x, 1), tensor_softmax(x, 1, false)) == "");
+      CHECK(mismatch(warpfuse::softmax(x, 1), expected_softmax(x, 1)) == "");
       x.copy_(at::softmax(x, 1));
-      CHECK(mismatch(softmax_backward(grad, x, 1), tensor_softmax_backward(grad, x, 1, false)) ==
-            "");
+      CHECK(mismatch(softmax_backward(grad, x, 1), expected_softmax_backward(grad, x, 1)) == "");
     }
   }
 }
@@ -253,20 +253,9 @@ WARPFUSE_GPU_TEST("tensors that are aligned differently", "[column][portable]") 
 WARPFUSE_GPU_TEST("planted values in a tile stay in their row", "[column][portable]") {
   for (const int64_t inner : {16, 5}) {
     for (const int64_t columns : {100, 3000, 50'000}) {
-      const at::Tensor clean = random_at(0, {1, columns, inner}, at::kHalf, device);
+      const at::Tensor x = random_at(0, {1, columns, inner}, at::kHalf, device);
       for (const SoftmaxOperator& op : kSoftmaxOperators) {
-        const at::Tensor clean_output = op(clean, 1);
-        for (const double planted : {kNaN, kInf, -kInf}) {
-          for (const int64_t column : {int64_t{0}, columns / 2, columns - 1}) {
-            const at::Tensor x = clean.clone();
-            x[0][column][3].fill_(planted);
-            const at::Tensor output = op(x, 1);
-            INFO(op.name << " of " << describe(x) << ", " << planted << " at column " << column);
-            CHECK(mismatch(output.select(2, 3), op.expected(x.select(2, 3), 1)) == "");
-            output.select(2, 3).copy_(clean_output.select(2, 3));
-            CHECK(output.eq(clean_output).all().item<bool>());
-          }
-        }
+        check_planted(op, x[0].t(), {0, columns / 2, columns - 1}, [&] { return op(x, 1)[0].t(); });
       }
     }
   }

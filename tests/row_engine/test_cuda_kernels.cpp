@@ -12,6 +12,7 @@
 #include "support/pch.h"
 #include "support/poison.h"
 #include "support/row_functions.h"
+#include "support/tuning_shapes.h"
 
 namespace {
 
@@ -83,12 +84,10 @@ struct Kernel {
 /// The packs a lane in registers that some function has such a kernel for.
 std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
   LanePacks all;
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const int bytes : {2, 4, 8}) {
-      for (const RowKind& kind : row_kinds(direction, bytes)) {
-        if (!kind.dropout) {
-          all = all | kernel_set(kind).*kernels;
-        }
+  for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+    for (const RowKind& kind : row_kinds(direction, bytes)) {
+      if (!kind.dropout) {
+        all = all | kernel_set(kind).*kernels;
       }
     }
   }

@@ -6,8 +6,8 @@
 #include "support/masks.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
 
 namespace {
 
@@ -34,9 +34,9 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, const at::Device& device
     INFO(describe(scores) << ", " << describe(a));
     const Poison poison;  // a row that no block took would be NaN
     const at::Tensor output = masked_softmax(scores, a);
-    CHECK(mismatch(output, tensor_masked_softmax(scores, a)) == "");
+    CHECK(mismatch(output, expected_masked_softmax(scores, a)) == "");
     CHECK(mismatch(masked_softmax_backward(grad, output, a),
-                   tensor_masked_softmax_backward(grad, output, a)) == "");
+                   expected_masked_softmax_backward(grad, output, a)) == "");
   }
 }
 

@@ -11,8 +11,8 @@
 #include "support/masks.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
 
 using warpfuse::Direction;
 
@@ -74,8 +74,8 @@ void check_both(const at::Tensor& scores, const MaskArguments& a, const Run& run
   check_launch(run, Direction::forward, dtype, [&] { output = masked_softmax(scores, a); });
   check_launch(run, Direction::backward, dtype,
                [&] { gradient = masked_softmax_backward(grad, output, a); });
-  CHECK(mismatch(output, tensor_masked_softmax(scores, a)) == "");
-  CHECK(mismatch(gradient, tensor_masked_softmax_backward(grad, output, a)) == "");
+  CHECK(mismatch(output, expected_masked_softmax(scores, a)) == "");
+  CHECK(mismatch(gradient, expected_masked_softmax_backward(grad, output, a)) == "");
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ WARPFUSE_GPU_TEST("gradients beside NaN of hidden keys", "[span][portable]") {
       const MaskArguments a{.causal = "lower_right", .window = 50};
       const at::Tensor output = masked_softmax(scores, a);
       const at::Tensor grad = random_tensor({1, 2, 40, keys}, dtype, device);
-      const Expected expected = tensor_masked_softmax_backward(grad, output, a);
+      const Expected expected = expected_masked_softmax_backward(grad, output, a);
       const at::Tensor hidden = visible_keys(scores, a).logical_not().to(device);
       const at::Tensor planted = grad.masked_fill(hidden, kNaN);
       const Poison poison;
@@ -217,6 +217,6 @@ WARPFUSE_GPU_TEST("what the tier span cannot take goes on to others", "[span][po
   const at::Tensor grad = random_at(1, {1, 2, 9, 400}, at::kHalf, device);
   check_another_tier([&] {
     CHECK(mismatch(masked_softmax_backward(grad, output, causal),
-                   tensor_masked_softmax_backward(grad, output, causal)) == "");
+                   expected_masked_softmax_backward(grad, output, causal)) == "");
   });
 }

@@ -1,7 +1,6 @@
 // Rows around every threshold of the table in use, and tensors that lie anywhere to 16-byte
 // boundaries.
 
-#include <limits>
 #include <set>
 
 #include "support/compare.h"
@@ -10,8 +9,9 @@
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/poison.h"
+#include "support/reference.h"
 #include "support/row_functions.h"
-#include "support/tensor_reference.h"
+#include "support/tuning_shapes.h"
 
 namespace {
 
@@ -19,7 +19,6 @@ using warpfuse::Direction;
 using warpfuse::RowPlan;
 using warpfuse::TuningEntry;
 
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostElements = int64_t{1} << 24;
 
 /// A number of rows of so many columns.
@@ -63,7 +62,7 @@ WARPFUSE_GPU_TEST("softmax around every threshold: by default and by each name",
         const at::Tensor x = random_at(offset, {rows, columns}, dtype, device);
         for (const SoftmaxOperator& op : kSoftmaxOperators) {
           INFO(op.name << " of " << describe(x) << ", " << offset << " elements off");
-          const Expected expected = tensor_softmax(x, -1, op.log);
+          const Expected expected = expected_softmax(x, -1, op.log);
           const auto check = [&](const std::string& name, const RowPlan& plan, const auto& call) {
             INFO(name << ": " << plan.to_string());
             at::Tensor output;
@@ -104,7 +103,7 @@ WARPFUSE_GPU_TEST("the naive algorithm agrees with the others", "[thresholds][po
       const at::Tensor x = random_at(1, {50, columns}, dtype, device);
       for (const bool log : {false, true}) {
         const at::Tensor naive = softmax_algorithm(x, -1, "naive", log);
-        CHECK(mismatch(naive, tensor_softmax(x, -1, log)) == "");
+        CHECK(mismatch(naive, expected_softmax(x, -1, log)) == "");
         for (const std::string& name : algorithms_on(device)) {
           if (name == "naive" || plan_by_name(name, x)) {
             INFO(name << " of " << describe(x));
@@ -125,7 +124,7 @@ WARPFUSE_GPU_TEST("backward passes around every threshold", "[thresholds][portab
         const at::Tensor grad = random_at(offset, {rows, columns}, dtype, device);
         for (const bool log : {false, true}) {
           const at::Tensor y = random_at(offset, {rows, columns}, dtype, device);
-          y.copy_(tensor_softmax(x, -1, log).values);
+          y.copy_(expected_softmax(x, -1, log).values);
           const RowPlan plan = plan_of(Direction::backward, y);
           INFO("backward of " << (log ? "log_softmax " : "softmax ") << describe(y) << ", "
                               << offset << " elements off: " << plan.to_string());
@@ -134,7 +133,7 @@ WARPFUSE_GPU_TEST("backward passes around every threshold", "[thresholds][portab
           const at::Tensor output =
               log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1);
           CHECK(moved() == launches_of(plan));
-          CHECK(mismatch(output, tensor_softmax_backward(grad, y, -1, log)) == "");
+          CHECK(mismatch(output, expected_softmax_backward(grad, y, -1, log)) == "");
         }
       }
     }

@@ -28,14 +28,12 @@ using warpfuse::Tuning;
 
 std::vector<RowKind> kinds() {
   std::vector<RowKind> all;
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const int bytes : {2, 4, 8}) {
-      for (const RowKind& kind : row_kinds(direction, bytes)) {
-        // Dropout first is a kind of its own in the forward of half precision alone.
-        if (kind.plain || kind.masked || kind.dropout ||
-            (direction == Direction::forward && bytes == 2)) {
-          all.push_back(kind);
-        }
+  for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+    for (const RowKind& kind : row_kinds(direction, bytes)) {
+      // Dropout first is a kind of its own in the forward of half precision alone.
+      if (kind.plain || kind.masked || kind.dropout ||
+          (direction == Direction::forward && bytes == 2)) {
+        all.push_back(kind);
       }
     }
   }

@@ -2,12 +2,11 @@
 
 #include <rowwise/tuning.h>
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <set>
 #include <thread>
 
+#include "row_engine/plan_faults.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/tuning_shapes.h"
@@ -32,104 +31,30 @@ RowShape shape_of(Direction direction, int bytes, int64_t packs, int64_t rows, i
   return {row_kind(direction, bytes), packs, edges, rows, false, shift};
 }
 
-/// What is wrong with the plan of a shape; empty when all of the row has its place.
-std::string fault(const RowPlan& plan, const RowShape& shape, const RowLimits& limits) {
-  const int64_t threads = int64_t{plan.threads} * plan.blocks;
-  const int64_t slots = std::max<int64_t>(1, (shape.packs + threads - 1) / threads);
-  // In shared memory a row lies as it does in lines of the cache.
-  const int64_t shared = std::max<int64_t>(1, (shape.packs + shape.shift + threads - 1) / threads);
-  const auto copied = static_cast<size_t>((plan.lane_packs > 0 ? slots : shared) * plan.threads *
-                                          shape.kind.pack_bytes());
-  if (plan.threads < 32 || plan.threads > 1024 || plan.threads % 32 != 0) {
-    return "threads";
-  }
-  if (plan.shared_bytes > limits.shared_bytes) {
-    return "more shared memory than there is";
-  }
-  switch (plan.tier) {
-    case Tier::warp:
-      return !std::has_single_bit(unsigned(plan.lanes)) || plan.lanes > 32 ? "lanes"
-             : plan.threads > 256 || plan.blocks != 1                      ? "size"
-             : int64_t{plan.lanes} * plan.lane_packs < shape.packs         ? "the row does not fit"
-             : plan.lanes < shape.edges                                    ? "an edge has no lane"
-                                                                           : "";
-    case Tier::chunk: {
-      const int64_t columns = (shape.packs + 1) * 16 / shape.kind.element_bytes - 1;
-      return shape.edges == 0                             ? "rows that are aligned"
-             : !std::has_single_bit(unsigned(plan.lanes)) ? "lanes"
-             : plan.lanes > 32 || int64_t{plan.lanes} * plan.lane_packs < columns
-                 ? "the row does not fit"
-             : plan.threads > 256 || plan.blocks != 1 ? "size"
-                                                      : "";
-    }
-    case Tier::span:
-      return !shape.span                                           ? "rows that are no spans"
-             : plan.lanes != 32 && plan.lanes != plan.threads      ? "lanes"
-             : plan.threads > 256 || plan.blocks != 1              ? "size"
-             : int64_t{plan.lanes} * plan.lane_packs < shape.packs ? "the row does not fit"
-                                                                   : "";
-    case Tier::block:
-    case Tier::cluster:
-      if (plan.tier == Tier::block ? plan.blocks != 1
-                                   : plan.blocks < 2 || plan.blocks > limits.cluster_blocks) {
-        return "blocks";
-      }
-      if (plan.lane_packs > 0 && plan.lane_packs < slots) {
-        return "the row does not fit";
-      }
-      return plan.ahead || plan.lane_packs == 0
-                 ? (plan.shared_bytes < copied ? "no room for the row" : "")
-             : plan.shared_bytes > 0 ? "shared memory for nothing"
-                                     : "";
-    case Tier::stream:
-      if (plan.ahead) {
-        return !limits.cooperative || shape.rows * plan.blocks > limits.multiprocessors
-                   ? "more blocks than run at once"
-               : plan.blocks < 2 || plan.threads > 512 ? "size"
-               : plan.shared_bytes == 0 ||
-                       plan.shared_bytes %
-                               (plan.threads * static_cast<size_t>(shape.kind.pack_bytes())) !=
-                           0
-                   ? "room for parts of packs"
-                   : "";
-      }
-      return plan.blocks < 1 || plan.threads > 512            ? "size"
-             : plan.lane_packs != 0 || plan.shared_bytes != 0 ? "a place for nothing"
-             : plan.blocks > 1 &&
-                     shape.rows * plan.blocks * warpfuse::kSplitPartBytes > warpfuse::kSplitBytes
-                 ? "more parts than allowed"
-                 : "";
-    default:
-      return "tier";
-  }
-}
-
 }  // namespace
 
 TEST_CASE("every shape has a plan that holds it, within the limits of each device", "[tuning]") {
   const Tuning tuning = default_tuning();
   int64_t plans = 0;
   for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      for (const int bytes : {2, 4, 8}) {
-        for (const int64_t rows :
-             {int64_t{1}, int64_t{2}, int64_t{16}, int64_t{131}, int64_t{5000}, int64_t{1} << 33}) {
-          for (const int64_t packs : interesting_packs(tuning)) {
-            const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
-            for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
-              for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
-                RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
-                for (const RowKind& kind : row_kinds(direction, bytes)) {
-                  shape.kind = kind;
-                  shape.span = kind.masked && !kind.dropout && edges == 0;
-                  const RowPlan plan = plan_rows(shape, limits, tuning);
-                  ++plans;
-                  if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                    FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
-                                    << edges << " edges, " << shift << " packs into a line, "
-                                    << rows << " rows, " << limits.shared_bytes
-                                    << " bytes shared: " << plan.to_string());
-                  }
+    for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+      for (const int64_t rows :
+           {int64_t{1}, int64_t{2}, int64_t{16}, int64_t{131}, int64_t{5000}, int64_t{1} << 33}) {
+        for (const int64_t packs : interesting_packs(tuning)) {
+          const int64_t most_edges = int64_t{2} * (16 / bytes - 1);
+          for (const int64_t edges : {int64_t{0}, int64_t{1}, most_edges}) {
+            for (const int64_t shift : {int64_t{0}, int64_t{7}}) {
+              RowShape shape = shape_of(direction, bytes, packs, rows, edges, shift);
+              for (const RowKind& kind : row_kinds(direction, bytes)) {
+                shape.kind = kind;
+                shape.span = kind.masked && !kind.dropout && edges == 0;
+                const RowPlan plan = plan_rows(shape, limits, tuning);
+                ++plans;
+                if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+                  FAIL_CHECK(text << ": " << packs << " packs of " << bytes << "-byte elements, "
+                                  << edges << " edges, " << shift << " packs into a line, " << rows
+                                  << " rows, " << limits.shared_bytes
+                                  << " bytes shared: " << plan.to_string());
                 }
               }
             }
@@ -144,16 +69,14 @@ TEST_CASE("every shape has a plan that holds it, within the limits of each devic
 TEST_CASE("the library's table uses what a large GPU has", "[tuning]") {
   const Tuning tuning = default_tuning();
   std::set<std::string> tiers;
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const int bytes : {2, 4, 8}) {
-      std::set<std::string> of_kind;
-      for (const int64_t packs : interesting_packs(tuning)) {
-        const RowShape shape = shape_of(direction, bytes, packs, 1000);
-        of_kind.insert(warpfuse::to_string(plan_rows(shape, kHopper, tuning).tier));
-      }
-      CHECK(of_kind.count("block") + of_kind.count("cluster") + of_kind.count("stream") == 3);
-      tiers.merge(of_kind);
+  for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+    std::set<std::string> of_kind;
+    for (const int64_t packs : interesting_packs(tuning)) {
+      const RowShape shape = shape_of(direction, bytes, packs, 1000);
+      of_kind.insert(warpfuse::to_string(plan_rows(shape, kHopper, tuning).tier));
     }
+    CHECK(of_kind.count("block") + of_kind.count("cluster") + of_kind.count("stream") == 3);
+    tiers.merge(of_kind);
   }
   CHECK(tiers == std::set<std::string>{"warp", "block", "cluster", "stream"});
 }
@@ -186,22 +109,20 @@ TEST_CASE("rows of one span are taken by their tier alone, in warps or blocks", 
 
 TEST_CASE("few long rows are split over all multiprocessors", "[tuning]") {
   const Tuning tuning = default_tuning();
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const int bytes : {2, 4, 8}) {
-      for (const int64_t rows : {1, 2, 3, 16, 100, 131}) {
-        const RowShape shape = shape_of(direction, bytes, int64_t{1} << 22, rows);
-        for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
-          const RowPlan plan = plan_rows(shape, limits, tuning);
-          INFO(rows << " rows: " << plan.to_string());
-          CHECK(plan.tier == Tier::stream);
-          CHECK(rows * plan.blocks >= limits.multiprocessors);
-          CHECK(rows * plan.blocks * warpfuse::kSplitPartBytes <= warpfuse::kSplitBytes);
-        }
+  for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+    for (const int64_t rows : {1, 2, 3, 16, 100, 131}) {
+      const RowShape shape = shape_of(direction, bytes, int64_t{1} << 22, rows);
+      for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
+        const RowPlan plan = plan_rows(shape, limits, tuning);
+        INFO(rows << " rows: " << plan.to_string());
+        CHECK(plan.tier == Tier::stream);
+        CHECK(rows * plan.blocks >= limits.multiprocessors);
+        CHECK(rows * plan.blocks * warpfuse::kSplitPartBytes <= warpfuse::kSplitBytes);
       }
-      // Rows enough for every multiprocessor stay in one piece.
-      CHECK(plan_rows(shape_of(direction, bytes, int64_t{1} << 22, 5000), kHopper, tuning).blocks ==
-            1);
     }
+    // Rows enough for every multiprocessor stay in one piece.
+    CHECK(plan_rows(shape_of(direction, bytes, int64_t{1} << 22, 5000), kHopper, tuning).blocks ==
+          1);
   }
 }
 
@@ -318,26 +239,24 @@ TEST_CASE("lines for dropout are for functions that draw random numbers alone", 
 
 TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
   const Tuning tuning = default_tuning();
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const int bytes : {2, 4, 8}) {
-      for (const int64_t packs : interesting_packs(tuning)) {
-        const RowShape shape = shape_of(direction, bytes, packs, 7);
-        const RowPlan usual = plan_rows(shape, kHopper, tuning);
-        RowPlan plan{};
-        for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster, Tier::stream}) {
-          if (!plan_tier(tier, shape, kHopper, tuning, &plan)) {
-            CHECK((tier == Tier::block || tier == Tier::cluster));
-            CHECK(usual.tier != tier);
-            continue;
-          }
-          CHECK(plan.tier == tier);
-          if (tier != Tier::warp || plan.lane_packs > 0) {  // else it reads its row twice
-            CHECK(fault(plan, shape, kHopper) == "");
-          }
-          CHECK_FALSE((tier == Tier::cluster && plan_tier(tier, shape, kAmpere, tuning, &plan)));
+  for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+    for (const int64_t packs : interesting_packs(tuning)) {
+      const RowShape shape = shape_of(direction, bytes, packs, 7);
+      const RowPlan usual = plan_rows(shape, kHopper, tuning);
+      RowPlan plan{};
+      for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster, Tier::stream}) {
+        if (!plan_tier(tier, shape, kHopper, tuning, &plan)) {
+          CHECK((tier == Tier::block || tier == Tier::cluster));
+          CHECK(usual.tier != tier);
+          continue;
         }
-        CHECK_FALSE(plan_tier(Tier::naive, shape, kHopper, tuning, &plan));
+        CHECK(plan.tier == tier);
+        if (tier != Tier::warp || plan.lane_packs > 0) {  // else it reads its row twice
+          CHECK(fault(plan, shape, kHopper) == "");
+        }
+        CHECK_FALSE((tier == Tier::cluster && plan_tier(tier, shape, kAmpere, tuning, &plan)));
       }
+      CHECK_FALSE(plan_tier(Tier::naive, shape, kHopper, tuning, &plan));
     }
   }
 }

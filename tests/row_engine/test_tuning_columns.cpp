@@ -2,10 +2,10 @@
 
 #include <rowwise/tuning.h>
 
-#include <bit>
 #include <utility>
 #include <vector>
 
+#include "row_engine/plan_faults.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/tuning_shapes.h"
@@ -16,40 +16,10 @@ using warpfuse::ColumnPlan;
 using warpfuse::ColumnShape;
 using warpfuse::default_tuning;
 using warpfuse::Direction;
-using warpfuse::kColumnAheadPacks;
 using warpfuse::parse_tuning;
 using warpfuse::plan_columns;
 using warpfuse::RowLimits;
 using warpfuse::Tuning;
-
-/// What is wrong with the plan of a shape; empty when all of the tiles have their place.
-std::string fault(const ColumnPlan& plan, const ColumnShape& shape, const RowLimits& limits) {
-  const int64_t rows = int64_t{plan.width} * plan.vector;  // of a tile
-  if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
-    return "threads";
-  }
-  if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
-    return "width";
-  }
-  if (plan.vector != shape.vector && plan.vector != 1) {
-    return "elements at once";
-  }
-  if (plan.tiles * rows < shape.outer * shape.inner) {
-    return "rows without a tile";
-  }
-  if (!std::has_single_bit(unsigned(plan.blocks)) || plan.blocks > limits.cluster_blocks) {
-    return "blocks";
-  }
-  if (plan.lane_packs == 0) {
-    return plan.blocks == 1 ? "" : "blocks for what is read twice";
-  }
-  const size_t copied = plan.ahead ? size_t{16} * plan.threads * kColumnAheadPacks : 0;
-  return copied > limits.shared_bytes     ? "more shared memory than there is"
-         : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
-         : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
-             ? "the columns do not fit"
-             : "";
-}
 
 }  // namespace
 
@@ -57,22 +27,20 @@ TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", 
   const Tuning tuning = default_tuning();
   int64_t plans = 0;
   for (const RowLimits& limits : {kHopper, kAmpere, kLeast}) {
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      for (const int bytes : {2, 4, 8}) {
-        for (const int vector : {1, 16 / bytes}) {
-          for (const int64_t columns : interesting_packs(tuning)) {
-            for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{
-                     {1, 1}, {1, 8}, {3, 64}, {64, 4096}, {1, int64_t{1} << 33}}) {
-              const ColumnShape shape{direction, bytes, std::max<int64_t>(1, columns),
-                                      outer,     inner, vector};
-              const ColumnPlan plan = plan_columns(shape, limits, tuning);
-              ++plans;
-              if (const std::string text = fault(plan, shape, limits); !text.empty()) {
-                FAIL_CHECK(text << ": " << columns << " columns of " << bytes << "-byte elements, "
-                                << vector << " at once, outer " << outer << ", inner " << inner
-                                << ": " << plan.threads << " threads, width " << plan.width << ", "
-                                << plan.blocks << " blocks");
-              }
+    for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+      for (const int vector : {1, 16 / bytes}) {
+        for (const int64_t columns : interesting_packs(tuning)) {
+          for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{
+                   {1, 1}, {1, 8}, {3, 64}, {64, 4096}, {1, int64_t{1} << 33}}) {
+            const ColumnShape shape{direction, bytes, std::max<int64_t>(1, columns),
+                                    outer,     inner, vector};
+            const ColumnPlan plan = plan_columns(shape, limits, tuning);
+            ++plans;
+            if (const std::string text = fault(plan, shape, limits); !text.empty()) {
+              FAIL_CHECK(text << ": " << columns << " columns of " << bytes << "-byte elements, "
+                              << vector << " at once, outer " << outer << ", inner " << inner
+                              << ": " << plan.threads << " threads, width " << plan.width << ", "
+                              << plan.blocks << " blocks");
             }
           }
         }

@@ -56,14 +56,14 @@ TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a ki
 }
 
 TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
+  const std::string kForm =
+      "expected: forward|backward[_plain|_masked|_no_tensor|_dropout] bytes packs rows tier";
+  const std::string kTiers = "the tier is warp, chunk, span, block, cluster, stream or column";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"sideways 4 256 * warp 128 8 1 0",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout] bytes packs rows tier"},
-      {"forward", "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
-      {"forward 4 256 * warp 128 8 1",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
-      {"forward 4 256 * warp 128 8 1 0 0",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
+      {"sideways 4 256 * warp 128 8 1 0", kForm},
+      {"forward", kForm},
+      {"forward 4 256 * warp 128 8 1", kForm},
+      {"forward 4 256 * warp 128 8 1 0 0", kForm},
       {"forward 3 256 * warp 128 8 1 0", "element bytes are 2, 4 or 8"},
       {"forward 4 0 * warp 128 8 1 0", "packs and rows are positive, or *"},
       {"forward 4 256 -1 warp 128 8 1 0", "packs and rows are positive, or *"},
@@ -76,10 +76,8 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * block 128 4, 1 0", "not a number: 4,"},
       {"forward 4 256 * block 128 4 1! 0", "not a number: 1!"},
       {"forward 4 256 * warp 96 8 1 0", "threads of the tier warp are a power of two"},
-      {"forward 4 256 * tile 128 8 1 0",
-       "the tier is warp, chunk, span, block, cluster, stream or column"},
-      {"forward 4 256 * naive 128 8 1 0",
-       "the tier is warp, chunk, span, block, cluster, stream or column"},
+      {"forward 4 256 * tile 128 8 1 0", kTiers},
+      {"forward 4 256 * naive 128 8 1 0", kTiers},
       {"forward 4 256 * warp 16 8 1 0", "threads are a multiple of 32 up to 256"},
       {"forward 4 256 * block 100 8 1 0", "threads are a multiple of 32 up to 1024"},
       {"forward 4 256 * warp 512 8 1 0", "threads are a multiple of 32 up to 256"},
@@ -133,14 +131,11 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * column 128 8 0 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * column 128 8 12 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * block 128 4 1 2", "ahead is 0 or 1"},
-      {"_dropout 4 256 * block 128 4 1 0",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
+      {"_dropout 4 256 * block 128 4 1 0", kForm},
       {"forward_dropout 4 256 * column 128 8 1 0", "lines for dropout have no tier span or column"},
       {"backward_dropout 4 256 * span 128 4 1 0", "lines for dropout have no tier span or column"},
-      {"forward_dropout_plain 4 256 * warp 128 4 1 0",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
-      {"forward_plain_dropout 4 256 * warp 128 4 1 0",
-       "expected: forward|backward[_plain|_masked|_no_tensor|_dropout]"},
+      {"forward_dropout_plain 4 256 * warp 128 4 1 0", kForm},
+      {"forward_plain_dropout 4 256 * warp 128 4 1 0", kForm},
       {"forward_dropout 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},
       {"backward 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 16"},
       {"forward 8 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tensor_reference.h"
+#include "reference.h"
 
 using warpfuse::detail::find_operator;
 using OptionalTensor = std::optional<at::Tensor>;
@@ -145,11 +145,11 @@ Expected expected_dropout_softmax(const at::Tensor& self, const at::Tensor& fact
                                   const DropoutCall& call) {
   const at::ScalarType dtype = self.scalar_type();
   if (call.softmax_first) {
-    return times(tensor_softmax(self, call.dim, false), factors, dtype, 0);
+    return times(expected_softmax(self, call.dim), factors, dtype, 0);
   }
   const int roundings = roundings_between(self, call);
   const at::Tensor x = as_double(self) * factors.to(self.device());
-  const Expected softmax = tensor_softmax(x, call.dim, false);
+  const Expected softmax = expected_softmax(x, call.dim);
   const at::Tensor rounding = x.abs() * 2 + rounding_of(x, dtype, roundings);
   const at::Tensor of_sum = (softmax.values * rounding).sum(call.dim, true);
   return {softmax.values, softmax.error + softmax.values * (rounding + of_sum) +
@@ -160,26 +160,26 @@ Expected expected_dropout_softmax_backward(const at::Tensor& grad_output, const 
                                            const at::Tensor& factors, const DropoutCall& call) {
   const at::ScalarType dtype = saved.scalar_type();
   if (!call.softmax_first) {
-    return times(tensor_softmax_backward(grad_output, saved, call.dim, false), factors, dtype,
+    return times(expected_softmax_backward(grad_output, saved, call.dim), factors, dtype,
                  roundings_between(saved, call));
   }
-  const Expected softmax = tensor_softmax(saved, call.dim, false);
+  const Expected softmax = expected_softmax(saved, call.dim);
   const at::Tensor h = as_double(grad_output) * factors.to(saved.device());
-  const Expected exact = tensor_softmax_backward(h, softmax.values, call.dim, false);
+  const Expected exact = expected_softmax_backward(h, softmax.values, call.dim);
   return {exact.values, recomputed_error(exact, softmax, h, call.dim, dtype)};
 }
 
 Expected expected_masked_dropout(const at::Tensor& scores, const at::Tensor& factors,
                                  const MaskArguments& arguments) {
-  return times(tensor_masked_softmax(scores, arguments), factors, scores.scalar_type(), 0);
+  return times(expected_masked_softmax(scores, arguments), factors, scores.scalar_type(), 0);
 }
 
 Expected expected_masked_dropout_backward(const at::Tensor& grad_output, const at::Tensor& scores,
                                           const at::Tensor& factors,
                                           const MaskArguments& arguments) {
-  const Expected softmax = tensor_masked_softmax(scores, arguments);
+  const Expected softmax = expected_masked_softmax(scores, arguments);
   const at::Tensor h = as_double(grad_output) * factors.to(scores.device());
-  const Expected exact = tensor_masked_softmax_backward(h, softmax.values, arguments);
+  const Expected exact = expected_masked_softmax_backward(h, softmax.values, arguments);
   const at::Tensor error = recomputed_error(exact, softmax, h, -1, scores.scalar_type());
   return {exact.values,
           exact.error + at::where(exact.error > 0, error * std::abs(arguments.scale), 0.0)};

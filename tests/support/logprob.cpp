@@ -1,10 +1,11 @@
 #include "logprob.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using OptionalTensor = std::optional<at::Tensor>;
 
@@ -90,7 +91,7 @@ std::vector<at::Tensor> aten_logprob(const at::Tensor& logits, const at::Tensor&
   const at::Tensor outside = columns.lt(0).logical_or(columns.ge(logits.size(-1)));
   const at::Tensor logprob = log_p.gather(-1, columns.masked_fill(outside, 0).unsqueeze(-1))
                                  .squeeze(-1)
-                                 .masked_fill(outside, -std::numeric_limits<double>::infinity())
+                                 .masked_fill(outside, -kInfinity)
                                  .masked_fill(ignored, 0.0);
   if (a.form == "lse") {
     return {logprob, at::logsumexp(y, -1)};
@@ -106,133 +107,71 @@ std::vector<at::Tensor> aten_logprob(const at::Tensor& logits, const at::Tensor&
 
 namespace {
 
-constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
+/// What the results of all rows have in common; the last dimension is that of the logits, or 1.
+struct LogprobRows {
+  at::Tensor y;      // (x - max) / temperature
+  at::Tensor shift;  // max / temperature
+  Expected log_sum;  // log(sum(exp(y)))
+  Expected entropy;
+  at::Tensor ignored, inside;
+  at::Tensor target;  // a column, 0 where it is none
 
-/// A value with its error in epsilons.
-struct Value {
-  long double value = 0;
-  long double error = 0;
-};
-
-struct LogprobRow {
-  std::vector<long double> y;  // (x - max) / temperature
-  long double shift = 0;       // max / temperature
-  Value log_sum;               // log(sum(exp(y)))
-  Value entropy;
-  int64_t target = 0;  // a column, if it is one
-  bool ignored = false;
-  bool inside = false;
-
-  LogprobRow(const double* x, int64_t columns, int64_t index, const LogprobArguments& a)
-      : y(columns), target(index - a.vocab_start), ignored(index == a.ignore_index) {
-    inside = !ignored && target >= 0 && target < columns;
-    const long double temperature = a.temperature;
-    long double max = -kInfinity;
-    for (int64_t k = 0; k < columns; ++k) {
-      max = std::max(max, static_cast<long double>(x[k]));
-    }
-    long double sum = 0;
-    for (int64_t k = 0; k < columns; ++k) {
-      y[k] = (x[k] - max) / temperature;
-      sum += std::exp(y[k]);
-    }
-    shift = max / temperature;
+  LogprobRows(const at::Tensor& logits, const at::Tensor& targets, const LogprobArguments& a) {
+    const at::Tensor x = double_on_cpu(logits), max = x.amax(-1, true);
+    y = (x - max) / a.temperature;
+    shift = max / a.temperature;
+    const at::Tensor sum = y.exp().sum(-1, true), p = y.exp() / sum;
     // The roundings of y move each term by a multiple of it.
-    long double first = 0;
-    long double second = 0;
-    for (const long double value : y) {
-      if (value != -kInfinity) {
-        const long double p = std::exp(value) / sum;
-        first -= p * value;
-        second += p * value * value;
-      }
-    }
-    log_sum = {std::log(sum), kBase + 4 * (std::log(sum) + first)};
-    entropy = {log_sum.value + first, log_sum.error + kBase * first + 4 * second};
+    const at::Tensor finite = y.masked_fill(y == -kInfinity, 0.0);
+    const at::Tensor first = -(p * finite).sum(-1, true);
+    const at::Tensor second = (p * finite.square()).sum(-1, true);
+    log_sum = {sum.log(), (sum.log() + first) * 4 + kBase};
+    entropy = {log_sum.values + first, log_sum.error + first * kBase + second * 4};
+    const at::Tensor index = targets.to(at::kCPU, at::kLong).unsqueeze(-1);
+    const at::Tensor column = index - a.vocab_start;
+    ignored = index == a.ignore_index;
+    inside = ~ignored & (column >= 0) & (column < x.size(-1));
+    target = column.masked_fill(~inside, 0);
   }
 };
-
-/// Calls function(row, index) for each row.
-void for_rows(const at::Tensor& logits, const at::Tensor& targets, const LogprobArguments& a,
-              const std::function<void(const LogprobRow&, int64_t)>& function) {
-  const at::Tensor x = logits.detach().to(at::kCPU, at::kDouble).contiguous();
-  const at::Tensor t = targets.to(at::kCPU, at::kLong).contiguous();
-  const int64_t columns = x.size(-1);
-  for (int64_t i = 0; i < t.numel(); ++i) {
-    function(LogprobRow(x.const_data_ptr<double>() + i * columns, columns,
-                        t.const_data_ptr<int64_t>()[i], a),
-             i);
-  }
-}
-
-Expected expected_of(at::IntArrayRef sizes) {
-  return {at::zeros(sizes, at::kDouble), at::zeros(sizes, at::kDouble)};
-}
-
-void put(const Expected& expected, int64_t i, const Value& value) {
-  expected.values.mutable_data_ptr<double>()[i] = static_cast<double>(value.value);
-  expected.error.mutable_data_ptr<double>()[i] = static_cast<double>(value.error);
-}
 
 }  // namespace
 
 ExpectedLogprob expected_logprob(const at::Tensor& logits, const at::Tensor& targets,
                                  const LogprobArguments& a) {
-  const at::IntArrayRef sizes = targets.sizes();
-  ExpectedLogprob expected{expected_of(sizes), expected_of(sizes), expected_of(sizes),
-                           expected_of(sizes)};
-  for_rows(logits, targets, a, [&](const LogprobRow& row, int64_t i) {
-    put(expected.log_sum, i, row.log_sum);
-    put(expected.lse, i,
-        {row.shift + row.log_sum.value, row.log_sum.error + 4 * std::abs(row.shift)});
-    if (row.ignored) {
-      return;
-    }
-    put(expected.entropy, i, row.entropy);
-    if (row.inside) {
-      const long double y = row.y[row.target];
-      put(expected.logprob, i,
-          {y - row.log_sum.value, y == -kInfinity ? 0 : row.log_sum.error + 4 * std::abs(y)});
-    } else {
-      put(expected.logprob, i, {a.form == "lse" ? -kInfinity : NAN, 0});
-    }
-  });
-  return expected;
+  const LogprobRows rows(logits, targets, a);
+  const auto of_rows = [&](const at::Tensor& values, const at::Tensor& error) {
+    return Expected{values.reshape(targets.sizes()), error.reshape(targets.sizes())};
+  };
+  const at::Tensor y = rows.y.gather(-1, rows.target);
+  const at::Tensor logprob =
+      at::where(rows.inside, y - rows.log_sum.values, a.form == "lse" ? -kInfinity : NAN);
+  const at::Tensor error =
+      at::where(rows.inside & y.isfinite(), rows.log_sum.error + y.abs() * 4, 0.0);
+  return {
+      .logprob = of_rows(logprob.masked_fill(rows.ignored, 0.0), error),
+      .lse = of_rows(rows.shift + rows.log_sum.values, rows.log_sum.error + rows.shift.abs() * 4),
+      .entropy = of_rows(rows.entropy.values.masked_fill(rows.ignored, 0.0),
+                         rows.entropy.error.masked_fill(rows.ignored, 0.0)),
+      .log_sum = of_rows(rows.log_sum.values, rows.log_sum.error)};
 }
 
 Expected expected_logprob_backward(const at::Tensor& logits, const at::Tensor& targets,
                                    const LogprobGradients& gradients, const LogprobArguments& a) {
+  const LogprobRows rows(logits, targets, a);
   const auto host = [](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
+    return tensor.defined() ? double_on_cpu(tensor).unsqueeze(-1) : at::zeros({1}, at::kDouble);
   };
-  const at::Tensor of_logprob = host(gradients.logprob);
-  const at::Tensor of_lse = host(gradients.lse);
-  const at::Tensor of_entropy = host(gradients.entropy);
-  const auto at_row = [](const at::Tensor& tensor, int64_t i) {
-    return tensor.defined() ? tensor.const_data_ptr<double>()[i] : 0.0;
-  };
-  const Expected expected = expected_of(logits.sizes());
-  const int64_t columns = logits.size(-1);
-  for_rows(logits, targets, a, [&](const LogprobRow& row, int64_t i) {
-    const long double g_logprob = row.inside ? at_row(of_logprob, i) : 0.0;
-    const long double g_lse = at_row(of_lse, i);
-    const long double g_entropy = row.ignored ? 0.0 : at_row(of_entropy, i);
-    for (int64_t k = 0; k < columns; ++k) {
-      const bool hit = row.inside && k == row.target;
-      const long double log_p = row.y[k] - row.log_sum.value;
-      const long double p = std::exp(log_p);
-      const long double finite = p == 0 ? 0 : log_p;
-      const long double inner = finite + row.entropy.value;
-      const long double value =
-          (g_lse - g_logprob) * p + (hit ? g_logprob : 0) - g_entropy * p * inner;
-      const long double of_p = std::abs(g_lse - g_logprob) +
-                               std::abs(g_entropy) * (std::abs(finite) + row.entropy.value);
-      const long double error =
-          p * (of_p * (kBase + row.log_sum.error + 8 * std::abs(finite)) +
-               std::abs(g_entropy) * row.entropy.error + 4 * std::abs(g_logprob)) +
-          (hit ? 8 * std::abs(g_logprob) : 0);
-      put(expected, i * columns + k, {value / a.temperature, error / a.temperature});
-    }
-  });
-  return expected;
+  const at::Tensor g_logprob = at::where(rows.inside, host(gradients.logprob), 0.0);
+  const at::Tensor g_entropy = at::where(rows.ignored, 0.0, host(gradients.entropy));
+  const at::Tensor g_sum = host(gradients.lse) - g_logprob;
+  const at::Tensor log_p = rows.y - rows.log_sum.values, p = log_p.exp();
+  const at::Tensor finite = log_p.masked_fill(p == 0, 0.0), &entropy = rows.entropy.values;
+  const at::Tensor hit = at::zeros_like(p).scatter(-1, rows.target, 1.0) * g_logprob;
+  const at::Tensor of_p = g_sum.abs() + g_entropy.abs() * (finite.abs() + entropy);
+  const at::Tensor error = p * (of_p * (rows.log_sum.error + kBase + finite.abs() * 8) +
+                                g_entropy.abs() * rows.entropy.error + g_logprob.abs() * 4) +
+                           hit.abs() * 8;
+  return {(g_sum * p + hit - g_entropy * p * (finite + entropy)) / a.temperature,
+          error / a.temperature};
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// fused_logprob in all its forms as tests call it, and what it should give, in long double by plain
-// loops over each element.
+// fused_logprob in all its forms as tests call it, and what it should give, by ATen's operators in
+// float64 on the CPU.
 
 #include <ATen/ATen.h>
 #include <warpfuse/fused_logprob.h>

@@ -84,5 +84,5 @@ inline void check_masked_softmax(const at::Tensor& scores, const MaskArguments& 
   const at::Tensor output = masked_softmax(scores, arguments);
   CHECK(output.scalar_type() == scores.scalar_type());
   CHECK(output.is_contiguous());
-  CHECK(mismatch(output, expected_scaled_masked_softmax(scores, arguments)) == "");
+  CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
 }

@@ -17,12 +17,14 @@ struct SoftmaxOperator {
   const char* name;
   at::Tensor (*plugin)(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype);
   at::Tensor (*aten)(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype);
-  Expected (*expected)(const at::Tensor& self, int64_t dim);
   bool log;
 
   at::Tensor operator()(const at::Tensor& self, int64_t dim,
                         std::optional<at::ScalarType> dtype = std::nullopt) const {
     return plugin(self, dim, dtype);
+  }
+  Expected expected(const at::Tensor& self, int64_t dim) const {
+    return expected_softmax(self, dim, log);
   }
 };
 

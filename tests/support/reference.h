@@ -1,15 +1,14 @@
 #pragma once
 
-// What the operators should give, in long double, by plain loops over each element: slow, obvious,
-// and sharing no code with the plugin.
+// What the operators should give, by ATen's float64 operators on the device of the input: sharing
+// no code with the plugin.
 
 #include <ATen/ATen.h>
 
 #include <optional>
 #include <string>
 
-/// An expected result with what rounding may do to it. Both are float64, of the result's shape; the
-/// functions of this file make them on the CPU.
+/// An expected result with what rounding may do to it. Both are float64, of the result's shape.
 struct Expected {
   at::Tensor values;
   at::Tensor
@@ -35,17 +34,12 @@ struct MaskArguments {
   std::optional<double> masked_value = std::nullopt;
 };
 
-Expected expected_softmax(const at::Tensor& self, int64_t dim);
-Expected expected_log_softmax(const at::Tensor& self, int64_t dim);
+Expected expected_softmax(const at::Tensor& self, int64_t dim, bool log = false);
 Expected expected_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
-                                   int64_t dim);
-Expected expected_log_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
-                                       int64_t dim);
-
-Expected expected_scaled_masked_softmax(const at::Tensor& scores, const MaskArguments& arguments);
-Expected expected_scaled_masked_softmax_backward(const at::Tensor& grad_output,
-                                                 const at::Tensor& output,
-                                                 const MaskArguments& arguments);
+                                   int64_t dim, bool log = false);
+Expected expected_masked_softmax(const at::Tensor& scores, const MaskArguments& arguments);
+Expected expected_masked_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output,
+                                          const MaskArguments& arguments);
 
 /// Which keys are seen, as a bool tensor of the scores' shape: false where a rule or the boolean
 /// mask hides them (the boolean mask hides nothing when masked_value is given).

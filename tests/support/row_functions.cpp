@@ -5,7 +5,7 @@
 #include "inputs.h"
 #include "masks.h"
 #include "poison.h"
-#include "tensor_reference.h"
+#include "reference.h"
 
 namespace {
 
@@ -83,7 +83,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
   std::vector<RowFunction> functions;
   for (const bool log : {false, true}) {
     const std::string name = log ? "log_softmax" : "softmax";
-    const Expected expected = tensor_softmax(made_x, -1, log);
+    const Expected expected = expected_softmax(made_x, -1, log);
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back(
@@ -93,11 +93,11 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     functions.push_back(
         {name + " backward", row_kind(Direction::backward, y.element_size()), y, false,
          [=] { return log ? log_softmax_backward(grad, y, -1) : softmax_backward(grad, y, -1); },
-         [=] { return tensor_softmax_backward(made_grad, made_y, -1, log); }});
+         [=] { return expected_softmax_backward(made_grad, made_y, -1, log); }});
   }
   for (const MaskArguments& made : mask_arguments(queries, keys, dtype, maker)) {
     const MaskArguments a = placed_at(offsets.second, made, device);
-    const Expected expected = tensor_masked_softmax(made_x, made);
+    const Expected expected = expected_masked_softmax(made_x, made);
     const bool tensor = a.attn_mask.has_value();
     const bool rules = !tensor && dtype != at::kDouble;
     functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size(), tensor),
@@ -108,11 +108,11 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     }
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
-    functions.push_back({mask_kind(a) + ", backward",
-                         attention_kind(Direction::backward, y.element_size(), tensor), y,
-                         rules && are_packs(y) && are_packs(grad),
-                         [=] { return masked_softmax_backward(grad, y, a); },
-                         [=] { return tensor_masked_softmax_backward(made_grad, made_y, made); }});
+    functions.push_back(
+        {mask_kind(a) + ", backward", attention_kind(Direction::backward, y.element_size(), tensor),
+         y, rules && are_packs(y) && are_packs(grad),
+         [=] { return masked_softmax_backward(grad, y, a); },
+         [=] { return expected_masked_softmax_backward(made_grad, made_y, made); }});
   }
   return functions;
 }

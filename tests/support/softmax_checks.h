@@ -32,6 +32,28 @@ inline void check_softmax(const SoftmaxOperator& op, const at::Tensor& x, int64_
                                                        : 8e-6) == "");
 }
 
+/// A NaN or an infinity in a row of `x` [rows, columns] changes that row alone, wherever it is (-1:
+/// in all columns). `run` gives the result of the tensor as it is then.
+template <typename Run>
+void check_planted(const SoftmaxOperator& op, const at::Tensor& x,
+                   const std::vector<int64_t>& columns, const Run& run) {
+  const at::Tensor clean = x.clone(), clean_output = run().clone();
+  for (const double planted : {kNaN, kInf, -kInf}) {
+    for (const int64_t row : {int64_t{0}, x.size(0) / 2, x.size(0) - 1}) {
+      for (const int64_t column : columns) {
+        INFO(op.name << " of " << describe(x) << ", " << planted << " at " << row << ", "
+                     << column);
+        (column < 0 ? x[row] : x[row][column]).fill_(planted);
+        const at::Tensor output = run();
+        CHECK(mismatch(output[row], op.expected(x[row], -1)) == "");
+        output[row].copy_(clean_output[row]);
+        CHECK(bit_mismatch(output, clean_output) == "");
+        x.copy_(clean);
+      }
+    }
+  }
+}
+
 /// Both operators, every dtype, every shape.
 inline void sweep_softmax(const at::Device& device, const std::vector<std::vector<int64_t>>& shapes,
                           int64_t dim) {

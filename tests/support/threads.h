@@ -2,6 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <thread>
+#include <vector>
+
 /// ATen's threads while this lives.
 class Threads {
  public:
@@ -13,3 +16,15 @@ class Threads {
  private:
   int before_;
 };
+
+/// Calls body(0), body(1), .., each in a thread of its own, and waits for all.
+template <typename Body>
+void in_threads(int count, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&body, i] { body(i); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}

@@ -1,0 +1,88 @@
+// What a measurement of warpfuse tune is worth, and which candidates are chosen.
+
+#include <tune/choice.h>
+
+#include "support/catch.h"
+
+namespace {
+
+using warpfuse::host::bench::Percentiles;
+using namespace warpfuse::host::tune;
+
+Percentiles exact(double us) { return {us, us, us}; }
+Percentiles about(double us, double noise) { return {us - noise, us, us + noise}; }
+
+}  // namespace
+
+TEST_CASE("a time wins where it is less beyond noise", "[tune]") {
+  CHECK(wins(exact(98), exact(100)));
+  CHECK_FALSE(wins(exact(99.5), exact(100)));  // less than 1 %
+  CHECK_FALSE(wins(exact(100), exact(100)));
+  CHECK_FALSE(wins(exact(102), exact(100)));
+  CHECK_FALSE(wins(about(95, 6), exact(100)));  // its own samples lie further apart
+  CHECK_FALSE(wins(exact(95), about(100, 6)));
+  CHECK(wins(about(90, 6), about(100, 6)));
+  CHECK_FALSE(loses(exact(100.4), exact(100)));
+  CHECK(loses(exact(100.6), exact(100)));
+  CHECK(loses(about(101, 6), about(100, 6)));  // noise is no excuse
+}
+
+TEST_CASE("the fastest candidate that wins is chosen, and no other of the same rows", "[tune]") {
+  const std::vector<OfProbes> candidates{
+      {exact(97)}, {exact(80)}, {about(60, 50)}, {exact(79.9)}, {std::nullopt}};
+  CHECK(choose({exact(100)}, candidates) == std::vector<size_t>{3});
+  CHECK(choose({exact(80)}, candidates).empty());  // a tie changes nothing
+  CHECK(choose({exact(100)}, {}).empty());
+  CHECK(choose({exact(100)}, {{std::nullopt}}).empty());
+}
+
+TEST_CASE("a candidate that makes other rows of its class slower is left out", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  CHECK(choose(start, {{exact(50), exact(102)}, {exact(90), exact(100)}}) ==
+        std::vector<size_t>{1});
+  CHECK(choose(start, {{exact(50), exact(102)}}).empty());
+}
+
+TEST_CASE("lines for rows of other kinds add up, the last chosen first", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  // 0 takes all rows; 1 takes those that are not aligned alone, and is better for them.
+  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {std::nullopt, exact(70)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{1, 0});
+  // Where 1 is first, 0 must not take its rows away.
+  const std::vector<OfProbes> other{{exact(80), exact(80)}, {std::nullopt, exact(50)}};
+  CHECK(choose(start, other) == std::vector<size_t>{1});
+  CHECK(gain_of(start, other[1]) == 2);
+  CHECK(gain_of(start, {std::nullopt, std::nullopt}) == 1);
+}
+
+TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {exact(90), exact(70)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{0});
+  CHECK(divided(start, candidates, {0}));
+  CHECK(divided(start, candidates, {1}));
+  CHECK(divided(start, candidates, {}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), exact(79)}}, {0}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {std::nullopt, exact(70)}}, {1, 0}));
+  CHECK_FALSE(divided(start, {{exact(60), exact(80)}, {exact(90), about(70, 11)}}, {0}));
+  CHECK_FALSE(divided(start, {}, {}));
+}
+
+TEST_CASE("the budget holds: a class begins only if the longest so far would fit", "[tune]") {
+  double elapsed = 4;
+  size_t measured = 0;
+  Budget budget{.seconds = 120};
+  while (budget.allows_another(elapsed)) {
+    const double of_class = 0.5 + static_cast<double>(measured % 7);
+    elapsed += of_class;
+    budget.add(of_class);
+    ++measured;
+  }
+  CHECK(elapsed <= 120);
+  CHECK(elapsed > 110);
+  CHECK_FALSE(Budget{.seconds = 2}.allows_another(3));
+  CHECK(seconds_left({.seconds = 120}, 4, 0, 50) == 116);
+  CHECK(seconds_left({.seconds = 120}, 10, 10, 20) == 10);
+  CHECK(seconds_left({.seconds = 120}, 10, 1, 200) == 110);
+  CHECK(seconds_left({.seconds = 120}, 130, 10, 20) == 0);
+}
