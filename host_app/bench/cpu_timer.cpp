@@ -17,7 +17,7 @@
 #include "bench/times.h"
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
-#include "runtime/load/device.h"
+#include "runtime/load/session.h"
 
 namespace warpfuse::host::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include "bench/times.h"
 #include "runtime/decode/decode_loop.h"
 #include "runtime/interrupt.h"
-#include "runtime/load/weight_memory.h"
+#include "runtime/load/model.h"
 
 namespace warpfuse::host::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "bench/case.h"
-#include "runtime/status_line.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 

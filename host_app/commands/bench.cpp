@@ -15,7 +15,6 @@
 #include "bench/plan.h"
 #include "bench/plugin_tools.h"
 #include "bench/presets.h"
-#include "bench/profile.h"
 #include "bench/results.h"
 #include "bench/row.h"
 #include "bench/table.h"

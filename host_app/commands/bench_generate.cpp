@@ -8,7 +8,7 @@
 
 #include "bench/generation.h"
 #include "bench/generation_plan.h"
-#include "bench/result_file.h"
+#include "bench/results.h"
 #include "bench/table.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
@@ -16,7 +16,6 @@
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/score/verification.h"
-#include "runtime/status_line.h"
 #include "runtime/text/prompts.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"

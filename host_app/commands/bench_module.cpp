@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/module_times.h"
-#include "bench/result_file.h"
+#include "bench/results.h"
 #include "bench/times.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
@@ -17,7 +17,6 @@
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/interrupt.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"

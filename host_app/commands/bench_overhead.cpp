@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/result_file.h"
+#include "bench/results.h"
 #include "bench/times.h"
 #include "commands/arguments.h"
 #include "commands/bench_device.h"

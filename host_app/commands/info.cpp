@@ -11,7 +11,6 @@
 
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/load/device.h"
 #include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"

@@ -6,7 +6,6 @@
 
 #include "commands/arguments.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/score/draws.h"
 
 namespace warpfuse::host {

@@ -14,7 +14,6 @@
 #include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 

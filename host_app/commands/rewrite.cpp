@@ -13,7 +13,6 @@
 #include "commands/inputs.h"
 #include "runtime/files.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 

@@ -18,7 +18,6 @@
 #include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
 
 namespace warpfuse::host {
 namespace {

@@ -19,7 +19,6 @@
 #include "runtime/files.h"
 #include "runtime/interrupt.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
 #include "runtime/threads.h"
 #include "tune/candidates.h"
 #include "tune/choice.h"

@@ -7,7 +7,6 @@
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/score/draws.h"

@@ -11,7 +11,7 @@ void note(int) { noted = 1; }
 
 InterruptGuard::InterruptGuard() {
   noted = 0;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigaction(SIGINT, &action, &before_);

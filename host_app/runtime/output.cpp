@@ -1,9 +1,11 @@
 #include "runtime/output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <system_error>
 
@@ -48,6 +50,27 @@ void flush_output() {
 void write_error(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
   static_cast<void>(std::fflush(stderr));
+}
+
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+StatusLine::~StatusLine() { clear(); }
+
+void StatusLine::show(const std::string& text) const {
+  if (terminal_) {
+    print_error("\r\033[K{}", text);
+  }
+}
+
+void StatusLine::clear() const { show(""); }
+
+std::string time_left(std::chrono::steady_clock::time_point start, double done, double all) {
+  if (done <= 0) {
+    return "";
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const auto seconds = std::llround(spent.count() / done * (all - done));
+  return fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
 }
 
 }  // namespace warpfuse::host

@@ -11,7 +11,6 @@
 #include "runtime/softmax_call_counter.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
-#include "serve/waker.h"
 
 namespace warpfuse::host {
 

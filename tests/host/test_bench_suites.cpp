@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "bench/check.h"
-#include "bench/masks.h"
+#include "bench/suites/attention_inputs.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host::bench;

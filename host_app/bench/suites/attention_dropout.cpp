@@ -13,7 +13,7 @@
 #include <tuple>
 
 #include "bench/suites/attention_inputs.h"
-#include "bench/suites/dropout_calls.h"
+#include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {

@@ -16,7 +16,7 @@
 
 #include <limits>
 
-#include "bench/suites/linear_inputs.h"
+#include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {

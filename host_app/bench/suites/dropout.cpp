@@ -19,7 +19,6 @@
 #include <optional>
 #include <tuple>
 
-#include "bench/suites/dropout_calls.h"
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 

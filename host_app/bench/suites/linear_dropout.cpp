@@ -17,8 +17,7 @@
 #include <optional>
 #include <tuple>
 
-#include "bench/suites/dropout_calls.h"
-#include "bench/suites/linear_inputs.h"
+#include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/decode/device_copy.h"
+#include "runtime/decode/sampling.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

@@ -14,8 +14,7 @@
 #include "runtime/decode/graph_cache.h"
 #include "runtime/decode/language_model.h"
 #include "runtime/decode/prompt_pieces.h"
-#include "runtime/decode/row_draws.h"
-#include "runtime/decode/sequence.h"
+#include "runtime/decode/sampling.h"
 #include "runtime/decode/step_memory.h"
 
 namespace warpfuse::host {

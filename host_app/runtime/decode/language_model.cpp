@@ -11,8 +11,6 @@
 #include "runtime/errors.h"
 #include "runtime/load/graph_passes.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
-#include "runtime/load/weight_memory.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

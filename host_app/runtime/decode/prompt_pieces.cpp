@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "runtime/decode/device_copy.h"
+#include "runtime/decode/sampling.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

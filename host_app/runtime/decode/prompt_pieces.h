@@ -8,7 +8,7 @@
 
 #include "runtime/decode/graph_cache.h"
 #include "runtime/decode/language_model.h"
-#include "runtime/decode/sequence.h"
+#include "runtime/decode/sampling.h"
 
 namespace warpfuse::host {
 

@@ -1,5 +1,3 @@
-#include "runtime/decode/uncached_model.h"
-
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -7,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/decode/language_model.h"
 #include "runtime/errors.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 
 namespace warpfuse::host {
 namespace {

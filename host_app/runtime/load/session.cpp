@@ -1,15 +1,63 @@
 #include "runtime/load/session.h"
 
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
+#include <warpfuse/info.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
-#include "runtime/load/device.h"
+#include "runtime/load/shared_library.h"
 
 namespace warpfuse::host {
 namespace {
+
+int64_t gpu_count() { return at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0; }
+
+bool has_device_info() {
+  return c10::Dispatcher::singleton().findSchema({"warpfuse::device_info", ""}).has_value();
+}
+
+c10::Device cuda_device(int64_t index) {
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+c10::Device first_usable_device() {
+  const int64_t count = gpu_count();
+  if (count == 0) {
+    return c10::DeviceType::CPU;
+  }
+  if (!has_device_info()) {
+    return cuda_device(0);
+  }
+  const std::vector<Gpu> gpus = list_gpus();
+  const auto usable = std::ranges::find_if(gpus, &Gpu::has_kernel);
+  return usable == gpus.end() ? c10::Device(c10::DeviceType::CPU) : cuda_device(usable->index);
+}
+
+int64_t parse_index(const std::string& request) {
+  if (request == "cuda") {
+    return 0;
+  }
+  int64_t index = -1;
+  const std::string prefix = "cuda:";
+  if (request.starts_with(prefix)) {
+    const char* end = request.data() + request.size();
+    const auto [stop, error] = std::from_chars(request.data() + prefix.size(), end, index);
+    if (error != std::errc() || stop != end) {
+      index = -1;
+    }
+  }
+  if (index < 0) {
+    fail(ExitCode::usage, "--device: expected auto, cpu, cuda or cuda:<index>, got '{}'", request);
+  }
+  return index;
+}
 
 class QuietWarnings : public c10::WarningHandler {
  public:
@@ -30,6 +78,61 @@ void check_bundle(const Bundle& bundle) {
 }
 
 }  // namespace
+
+std::vector<Gpu> list_gpus() {
+  if (!has_device_info()) {
+    return {};
+  }
+  return nlohmann::json::parse(device_info()).at("gpus").get<std::vector<Gpu>>();
+}
+
+std::optional<std::string> tuning_source() {
+  if (!has_device_info()) {
+    return std::nullopt;
+  }
+  const auto info = nlohmann::json::parse(device_info());
+  const auto found = info.find("tuning");
+  return found == info.end() ? std::nullopt : std::optional(found->get<std::string>());
+}
+
+void load_cuda_if_wanted(const std::string& request) {
+  // The plugin sees GPUs through the CUDA runtime alone; without one, "auto" need not wait.
+  const bool wanted =
+      request == "auto" ? !has_device_info() || !list_gpus().empty() : request != "cpu";
+  if (wanted) {
+    try_open_library("libtorch_cuda.so");  // a libtorch without CUDA has none
+  }
+}
+
+c10::Device choose_device(const std::string& request) {
+  if (request == "cpu") {
+    return c10::DeviceType::CPU;
+  }
+  if (request == "auto") {
+    return first_usable_device();
+  }
+  const int64_t index = parse_index(request);
+  const int64_t count = gpu_count();
+  if (count == 0) {
+    fail(ExitCode::device, "--device {}: {}", request,
+         at::globalContext().hasCUDART() ? "no GPU, or no driver for it"
+                                         : "this libtorch has no CUDA");
+  }
+  if (index >= count) {
+    fail(ExitCode::device, "--device {}: there are {} GPUs, numbered from 0", request, count);
+  }
+  for (const Gpu& gpu : list_gpus()) {
+    if (gpu.index == index && !gpu.has_kernel) {
+      fail(ExitCode::device,
+           "--device {}: the plugin has no kernel for {} (compute capability {}); see 'warpfuse "
+           "info'",
+           request, gpu.name, gpu.compute_capability);
+    }
+  }
+  return cuda_device(index);
+}
+
+std::string cpu_capability() { return at::get_cpu_capability(); }
 
 const Plugin& Session::loaded_plugin() const {
   if (!plugin) {
