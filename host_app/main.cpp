@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "commands/commands.h"
@@ -22,8 +23,10 @@ void print_help() {
   print(
       "warpfuse runs traced models on libtorch with the fused operators of libwarpfuse.so.\n\n"
       "Usage: warpfuse <command> [options]\n\nCommands:\n");
-  for (const Command& command : kCommands) {
-    print("  {:<12}{}\n", command.name, command.summary);
+  for (const auto make : kCommands) {
+    if (const Command command = make(); !command.summary.empty()) {
+      print("  {:<12}{}\n", command.name, command.summary);
+    }
   }
   print(
       "\n'warpfuse <command> --help' shows a command's options.\n\nExamples:\n"
@@ -50,13 +53,21 @@ ExitCode run(int argc, const char* const* argv) {
           warpfuse::host::kBuiltLibtorch);
     return ExitCode::ok;
   }
-  const auto command =
-      std::ranges::find_if(kCommands, [&](const Command& known) { return known.name == name; });
-  if (command == kCommands.end()) {
-    warpfuse::host::fail(ExitCode::usage, "unknown {} '{}' (see warpfuse --help)",
-                         name.starts_with('-') ? "option" : "command", name);
+  const std::span words(argv + 1, argv + argc);
+  const std::string two = words.size() > 1 ? fmt::format("{} {}", words[0], words[1]) : "";
+  for (const auto make : kCommands) {
+    const Command command = make();
+    if (command.name == name || command.name == two) {
+      const warpfuse::host::Arguments arguments(command, words);
+      if (arguments.has("help")) {
+        print("{}", arguments.help());
+        return ExitCode::ok;
+      }
+      return command.run(arguments);
+    }
   }
-  return command->run(argc - 1, argv + 1);
+  warpfuse::host::fail(ExitCode::usage, "unknown {} '{}' (see warpfuse --help)",
+                       name.starts_with('-') ? "option" : "command", name);
 }
 
 // One line on stderr, and the exit code. The failure may be a lack of the memory that this takes.

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/plan.h"
-#include "runtime/errors.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {

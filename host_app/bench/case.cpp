@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <limits>
 
 #include "bench/benchmark.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -27,7 +27,7 @@ std::string_view take_up_to(std::string_view& text, char letter) {
 std::optional<std::vector<int64_t>> parse_sizes(std::string_view text, int64_t limit) {
   std::vector<int64_t> sizes;
   for (bool more = true; more;) {
-    const std::optional<int64_t> size = parse_integer(take_up_to(text, 'x'));
+    const std::optional<int64_t> size = parse_number(take_up_to(text, 'x'));
     if (!size || *size < 1 || *size > limit) {
       return std::nullopt;
     }
@@ -61,12 +61,6 @@ std::string Shape::text() const {
   return sizes_text() + (dim < 0 ? std::string() : fmt::format("@{}", dim));
 }
 
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.begin(), text.end(), value);
-  return error == std::errc() && stop == text.end() ? std::optional(value) : std::nullopt;
-}
-
 Shape shape_in(const Json& row) {
   return {.sizes = row["shape"].get<decltype(Shape::sizes)>(),
           .dim = row["dim"].get<int64_t>(),
@@ -92,7 +86,7 @@ std::optional<Shape> parse_shape(std::string_view text) {
   }
   if (at != std::string_view::npos) {
     const auto rank = static_cast<int64_t>(shape.sizes.size());
-    const std::optional<int64_t> dim = parse_integer(text.substr(at + 1));
+    const std::optional<int64_t> dim = parse_number(text.substr(at + 1));
     if (!dim || *dim < -rank || *dim >= rank) {
       return std::nullopt;
     }

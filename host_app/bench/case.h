@@ -87,9 +87,6 @@ struct Shape {
   std::string text() const;
 };
 
-// The whole of `text` as a number; empty where it is none.
-std::optional<int64_t> parse_integer(std::string_view text);
-
 // "1024x8192", "64x4096x64@1" or "1x300x8x32x4/25x34/13x17"; empty where `text` is no shape. A dim
 // that is the last becomes -1.
 std::optional<Shape> parse_shape(std::string_view text);

@@ -12,7 +12,7 @@
 #include "bench/plan.h"
 #include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {

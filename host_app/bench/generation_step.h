@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -9,9 +8,6 @@
 #include "runtime/decode/language_model.h"
 
 namespace warpfuse::host::bench {
-
-// Microseconds of `work`: on a GPU of the current stream, else by the wall clock.
-double timed_us(CudaRuntime* runtime, const std::function<void()>& work);
 
 // A CUDA graph of so many kernels that do nothing: what their launches cost.
 double empty_kernels_us(CudaRuntime& runtime, int64_t kernels);

@@ -7,7 +7,7 @@
 
 #include "bench/benchmark.h"
 #include "bench/presets.h"
-#include "runtime/errors.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -187,22 +187,11 @@ void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry
 
 }  // namespace
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items;
-  size_t start = 0;
-  for (size_t comma = text.find(','); comma != std::string::npos; comma = text.find(',', start)) {
-    items.push_back(text.substr(start, comma - start));
-    start = comma + 1;
-  }
-  items.push_back(text.substr(start));
-  return items;
-}
-
 std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
                                   int64_t most) {
   std::vector<int64_t> values;
   for (const std::string& item : items) {
-    const std::optional<int64_t> number = parse_integer(item);
+    const std::optional<int64_t> number = parse_number(item);
     if (!number || *number < 1 || *number > most) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
     }

@@ -24,9 +24,6 @@ struct Request {
 // expected and what was given, also when no row is left.
 std::vector<Case> plan(const Request& request);
 
-// Items between commas; empty ones are kept, so that they are refused by name.
-std::vector<std::string> split_list(const std::string& text);
-
 // Each number of 1..`most` once, in their order. Throws Error(usage) that names the option.
 std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
                                   int64_t most);

@@ -1,11 +1,13 @@
 #include "bench/results.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
+#include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <ctime>
+#include <iomanip>
 #include <utility>
 
 #include "bench/plugin_tools.h"
@@ -13,18 +15,11 @@
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
 #include "runtime/load/session.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
-
-std::string today() {
-  const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
-  const std::chrono::year_month_day date(now);
-  return fmt::format("{:04}-{:02}-{:02}", int(date.year()), unsigned(date.month()),
-                     unsigned(date.day()));
-}
 
 Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
   Json versions{{"warpfuse", plugin.version},
@@ -59,12 +54,7 @@ std::string field(const Json& object, const char* key) {
   if (!value.is_string()) {
     return value.dump();
   }
-  std::string quoted(1, '"');
-  for (const char letter : value.get<std::string>()) {
-    quoted.append(letter == '"' ? 2 : 1, letter);
-  }
-  quoted.push_back('"');
-  return quoted;
+  return fmt::to_string(fmt::streamed(std::quoted(value.get<std::string>(), '"', '"')));
 }
 
 bool is_row(const Json& row) {
@@ -82,7 +72,7 @@ bool are_results(const Json& document) {
 }  // namespace
 
 Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime) {
-  return {{"date", today()},
+  return {{"date", fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)))},
           {"command", command},
           {"versions", versions_of(plugin, runtime)},
           {"device", runtime != nullptr ? describe_gpu(*runtime) : describe_cpu()}};
@@ -102,8 +92,11 @@ Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime
 }
 
 ResultFile::ResultFile(const char* format, const Json& head,
-                       std::initializer_list<const char*> lists, std::optional<std::string> path)
-    : document_{{"format", format}, {"complete", false}}, path_(std::move(path)) {
+                       std::initializer_list<const char*> lists, std::optional<std::string> path,
+                       std::optional<std::string> csv_path)
+    : document_{{"format", format}, {"complete", false}},
+      path_(std::move(path)),
+      csv_path_(std::move(csv_path)) {
   document_.update(head);
   for (const char* list : lists) {
     document_[list] = Json::array();
@@ -125,22 +118,6 @@ void ResultFile::save() const {
   if (path_) {
     replace_file(*path_, document_.dump(1) + "\n");
   }
-}
-
-Results::Results(const Json& head, std::optional<std::string> json_path,
-                 std::optional<std::string> csv_path)
-    : json_(kFormat, head, {"rows"}, std::move(json_path)), csv_path_(std::move(csv_path)) {
-  save_csv();
-}
-
-void Results::add(Json row) {
-  json_.add("rows", std::move(row));
-  save_csv();
-}
-
-void Results::set_complete() { json_.set_complete(); }
-
-void Results::save_csv() const {
   if (csv_path_) {
     replace_file(*csv_path_, csv_of(rows()));
   }

@@ -18,47 +18,27 @@ Json identity_of(const std::string& command, const Plugin& plugin, const CudaRun
 Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
              Timer& timer, const Timer::LargeCopy& copy);
 
-// A run's JSON, and the file that it is kept in, if any: written anew after each addition, under
-// another name first, so that a reader, or a crash, never finds half a file.
+inline constexpr const char* kFormat = "warpfuse-bench-1";
+
+// A run's JSON, and the files that it and its rows as CSV are kept in, if any: written anew after
+// each addition, under another name first, so that a reader, or a crash, never finds half a file.
 class ResultFile {
  public:
   // `head`: everything but "format", "complete" and the lists, which start empty. Throws
-  // Error(output) when the file cannot be written.
+  // Error(output) when a file cannot be written.
   ResultFile(const char* format, const Json& head, std::initializer_list<const char*> lists,
-             std::optional<std::string> path);
+             std::optional<std::string> path, std::optional<std::string> csv_path = {});
 
   void add(const char* list, Json row);
   void set_complete();
   const Json& document() const { return document_; }
+  const Json& rows() const { return document_["rows"]; }
 
  private:
   void save() const;
 
   Json document_;
-  std::optional<std::string> path_;
-};
-
-inline constexpr const char* kFormat = "warpfuse-bench-1";
-
-// What a run has found so far, and the files that it is kept in: its JSON (result_file.h), and the
-// same rows as CSV.
-class Results {
- public:
-  // `head`: everything of the JSON but "format", "complete" and "rows". Throws Error(usage) when a
-  // file cannot be written.
-  Results(const Json& head, std::optional<std::string> json_path,
-          std::optional<std::string> csv_path);
-
-  void add(Json row);
-  void set_complete();
-  const Json& document() const { return json_.document(); }
-  const Json& rows() const { return document()["rows"]; }
-
- private:
-  void save_csv() const;
-
-  ResultFile json_;
-  std::optional<std::string> csv_path_;
+  std::optional<std::string> path_, csv_path_;
 };
 
 // One line for each row and variant, after a line of names.

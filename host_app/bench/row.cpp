@@ -1,11 +1,12 @@
 #include "bench/row.h"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "bench/benchmark.h"
+#include "bench/check.h"
 #include "bench/suites/attention_inputs.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
@@ -13,6 +14,29 @@
 
 namespace warpfuse::host::bench {
 namespace {
+
+// While one lives, matrix products of float32 may use TF32 if the row is one in tf32; in other rows
+// libtorch's setting stays as it is.
+class MatmulPrecision {
+ public:
+  explicit MatmulPrecision(const Case& c) : tf32_(c.tf32) {
+    if (tf32_) {
+      before_ = at::globalContext().allowTF32CuBLAS();
+      at::globalContext().setAllowTF32CuBLAS(true);
+    }
+  }
+  ~MatmulPrecision() {
+    if (tf32_) {
+      at::globalContext().setAllowTF32CuBLAS(before_);
+    }
+  }
+  MatmulPrecision(const MatmulPrecision&) = delete;
+  MatmulPrecision& operator=(const MatmulPrecision&) = delete;
+
+ private:
+  bool tf32_;
+  bool before_ = false;
+};
 
 constexpr const char* kStatusNames[] = {"ok", "wrong", "unsupported"};
 
@@ -30,7 +54,14 @@ Timing fastest(const std::vector<Timing>& timings, size_t first) {
   return best;
 }
 
-void add_timing(VariantResult& result, const Timing& timing) {
+// A variant as it was checked, and its times where it is right.
+struct Result {
+  Variant::Kind kind;
+  Checked check;
+  std::optional<Timing> timing = {};
+};
+
+void set_timing(Result& result, const Timing& timing) {
   if (timing.failure.empty()) {
     result.timing = timing;
     return;
@@ -40,16 +71,6 @@ void add_timing(VariantResult& result, const Timing& timing) {
       result.kind != Variant::Kind::aten && timing.failure.find(kNoMemory) == std::string::npos;
   result.check.status = fault_of_plugin ? wrong : unsupported;
   result.check.reason = timing.failure;
-}
-
-// The time of ATen's operator or chain; empty where it has none.
-std::optional<double> peer_us(const Row& row) {
-  for (const VariantResult& result : row.variants) {
-    if (result.kind == Variant::Kind::aten && result.timing) {
-      return result.timing->call.p50;
-    }
-  }
-  return std::nullopt;
 }
 
 void add_times(Json& json, const Timing& timing) {
@@ -71,13 +92,10 @@ void add_optional(Json& json, const char* key, const std::optional<Value>& value
   }
 }
 
-double floor_us(const Row& row) {
-  return static_cast<double>(row.bytes.least) / row.large_copy.bytes_per_us();
-}
-
-Json to_json(const VariantResult& result, const Row& row) {
+Json to_json(const std::string& name, const Result& result, int64_t least_bytes, double floor_us,
+             double copy_us, const Result* peer) {
   const Checked& check = result.check;
-  Json json{{"name", result.name}, {"status", kStatusNames[static_cast<size_t>(check.status)]}};
+  Json json{{"name", name}, {"status", kStatusNames[static_cast<size_t>(check.status)]}};
   if (!check.reason.empty()) {
     json["reason"] = check.reason;
   }
@@ -88,16 +106,16 @@ Json to_json(const VariantResult& result, const Row& row) {
     add_times(json, *timing);
     add_optional(json, "event_p50_us", timing->event_p50);
     add_optional(json, "default_malloc_p50_us", timing->default_malloc_p50);
-    json["gb_per_s"] = static_cast<double>(row.bytes.least) / us / 1e3;
-    json["share"] = floor_us(row) / us;
-    json["copy_ratio"] = row.copy.call.p50 / us;
+    json["gb_per_s"] = static_cast<double>(least_bytes) / us / 1e3;
+    json["share"] = floor_us / us;
+    json["copy_ratio"] = copy_us / us;
     add_optional(json, "kernels", timing->kernels);
   }
   if (!check.launches.is_null()) {
     json["launches"] = check.launches;
   }
-  if (const std::optional<double> peer = peer_us(row); peer && result.timing) {
-    json["speedup"] = *peer / result.timing->call.p50;
+  if (peer != nullptr && result.timing) {
+    json["speedup"] = peer->timing->call.p50 / result.timing->call.p50;
   }
   return json;
 }
@@ -120,51 +138,52 @@ bool warm_up(const Variant& variant) {
 Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
                 Timer& timer, const Timer::LargeCopy& large_copy) {
   const MatmulPrecision precision(c);
-  Row row{.c = c, .bytes = c.op->bytes(c), .large_copy = large_copy, .copy = {}, .variants = {}};
-  const int64_t sets = timer.sets_for(row.bytes.inputs);
+  const Bytes bytes = c.op->bytes(c);
+  const int64_t sets = timer.sets_for(bytes.inputs);
   const std::vector<Variant> variants =
       c.op->variants(c, {.device = device, .sets = sets, .algorithms = algorithms});
+  std::vector<Result> results;
   std::vector<Work> works;
   std::vector<size_t> timed;
   for (const Variant& variant : variants) {
-    Checked checked =
-        check(variant, [&](const std::function<void()>& call) { return timer.peak_bytes(call); });
-    if (checked.status == Checked::Status::ok) {
-      timed.push_back(row.variants.size());
+    results.push_back({variant.kind, check(variant, [&](const std::function<void()>& call) {
+                         return timer.peak_bytes(call);
+                       })});
+    if (results.back().check.status == Checked::Status::ok) {
+      timed.push_back(results.size() - 1);
       works.push_back({[&variant](int64_t i) { return variant.call(i).result; }, sets});
     }
-    row.variants.push_back({variant.name, variant.kind, std::move(checked), std::nullopt});
   }
-  std::ranges::move(timer.copies(row.bytes.least), std::back_inserter(works));
+  std::ranges::move(timer.copies(bytes.least), std::back_inserter(works));
   const std::vector<Timing> timings = timer.time(works);
-  row.copy = fastest(timings, timed.size());
+  const Timing copy = fastest(timings, timed.size());
   for (size_t i = 0; i < timed.size(); ++i) {
-    add_timing(row.variants[timed[i]], timings[i]);
+    set_timing(results[timed[i]], timings[i]);
+  }
+  // ATen's operator or chain, where it has times.
+  const auto peer = std::ranges::find_if(results, [](const Result& result) {
+    return result.kind == Variant::Kind::aten && result.timing;
+  });
+  const double floor_us = static_cast<double>(bytes.least) / large_copy.bytes_per_us();
+  Row row{key_of(c)};
+  if (c.mask == Mask::padding) {
+    row.json["key_lengths"] = key_lengths_of(c.shape);
+  }
+  row.json["least_bytes"] = bytes.least;
+  row.json["fused_bytes"] = bytes.fused;
+  row.json["unfused_bytes"] = bytes.unfused;
+  row.json["floor_us"] = floor_us;
+  add_times(row.json["same_size_copy"], copy);
+  row.json["variants"] = Json::array();
+  for (size_t i = 0; i < variants.size(); ++i) {
+    const Result& result = results[i];
+    row.json["variants"].push_back(to_json(variants[i].name, result, bytes.least, floor_us,
+                                           copy.call.p50,
+                                           peer == results.end() ? nullptr : &*peer));
+    row.wrong = row.wrong || (result.kind != Variant::Kind::aten &&
+                              result.check.status == Checked::Status::wrong);
   }
   return row;
-}
-
-bool has_wrong_result(const Row& row) {
-  return std::ranges::any_of(row.variants, [](const VariantResult& result) {
-    return result.kind != Variant::Kind::aten && result.check.status == Checked::Status::wrong;
-  });
-}
-
-Json to_json(const Row& row) {
-  Json json = key_of(row.c);
-  if (row.c.mask == Mask::padding) {
-    json["key_lengths"] = key_lengths_of(row.c.shape);
-  }
-  json["least_bytes"] = row.bytes.least;
-  json["fused_bytes"] = row.bytes.fused;
-  json["unfused_bytes"] = row.bytes.unfused;
-  json["floor_us"] = floor_us(row);
-  add_times(json["same_size_copy"], row.copy);
-  json["variants"] = Json::array();
-  for (const VariantResult& result : row.variants) {
-    json["variants"].push_back(to_json(result, row));
-  }
-  return json;
 }
 
 void profile_rows(const std::vector<Case>& cases, const std::string& variant,

@@ -25,11 +25,6 @@ namespace {
 
 using namespace bench;
 
-constexpr const char* kBenchGenerateExamples =
-    "  warpfuse bench generate -m bundles/wikitext-small\n"
-    "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
-    "--json F\n";
-
 constexpr const char* kGenerationFormat = "warpfuse-generate-1";
 constexpr int64_t kComparedSteps = 16;
 
@@ -51,20 +46,6 @@ constexpr Option kBenchGenerateOptions[] = {
      "one more variant, rewritten: the baseline, its softmax calls routed to the plugin"},
     {"json", "F", "write the results as JSON, anew after each row"},
 };
-
-cxxopts::Options bench_generate_options() {
-  cxxopts::Options options(
-      "warpfuse bench generate",
-      "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
-      "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
-      "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
-  add_options(options, kBenchGenerateOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 GenerationRequest generation_request(const Arguments& arguments) {
   return {.folders = arguments.texts("model"),
@@ -192,13 +173,7 @@ class GroupRun {
   int64_t first_prompt_ = 0;
 };
 
-}  // namespace
-
-ExitCode run_bench_generate(int argc, const char* const* argv) {
-  const Arguments arguments(bench_generate_options(), {}, argc, argv);
-  if (arguments.help_shown(kBenchGenerateExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_bench_generate(const Arguments& arguments) {
   const GenerationPlan plan = plan_generation(generation_request(arguments));
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
   const auto [prompts, source] = prompts_of(arguments, plan);
@@ -219,9 +194,7 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
       .rounds = rounds,
       .prompts = prompts};
-  const std::string command =
-      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, session.loaded_plugin(), runtime.get());
+  Json head = identity_of(arguments.command_line(), session.plugin.value(), runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
   ResultFile document(kGenerationFormat, head, {"rows", "prefill", "accuracy"},
@@ -254,6 +227,23 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   }
   document.set_complete();
   return close ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+Command bench_generate_command() {
+  return {
+      .name = "bench generate",
+      .help =
+          "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
+          "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
+          "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n",
+      .examples =
+          "  warpfuse bench generate -m bundles/wikitext-small\n"
+          "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
+          "--json F\n",
+      .options = {{kBenchGenerateOptions}, {kDeviceOptions}, {kPluginOptions}, {kTuningOption}},
+      .run = run_bench_generate};
 }
 
 }  // namespace warpfuse::host

@@ -42,7 +42,6 @@ class GenerationOutput : public TokenSink {
 
   void print_ahead();
   std::string json_line(size_t prompt) const;
-  double seconds() const;
 
   const Tokenizer& tokenizer_;
   const std::vector<Prompt>& prompts_;

@@ -68,8 +68,7 @@ std::string time_left(std::chrono::steady_clock::time_point start, double done, 
   if (done <= 0) {
     return "";
   }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  const auto seconds = std::llround(spent.count() / done * (all - done));
+  const auto seconds = std::llround(seconds_since(start) / done * (all - done));
   return fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
 }
 

@@ -50,6 +50,10 @@ class StatusLine {
   bool terminal_;
 };
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // ", 1:05 left", as the `done` of `all` parts since `start` took it; empty before the first.
 std::string time_left(std::chrono::steady_clock::time_point start, double done, double all);
 

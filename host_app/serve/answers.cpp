@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "runtime/parse.h"
 #include "runtime/text/text_output.h"
 
 namespace warpfuse::host {
@@ -75,10 +76,6 @@ std::optional<Piece> ChoiceTexts::next(Event event) {
     text.ended = true;
   }
   return piece;
-}
-
-std::string dump(const AnswerJson& json) {
-  return json.dump(-1, ' ', false, AnswerJson::error_handler_t::replace);
 }
 
 AnswerJson error_json(const ApiError& error) {

@@ -48,8 +48,6 @@ class ChoiceTexts {
 
 using AnswerJson = nlohmann::ordered_json;
 
-// One line; text that is no UTF-8 is replaced.
-std::string dump(const AnswerJson& json);
 AnswerJson error_json(const ApiError& error);
 
 // Turns the pieces of a job into the answers of the completions protocol.

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 #include "serve/api_error.h"
 
 namespace warpfuse::host {
@@ -19,7 +19,7 @@ constexpr int64_t kMaxStopTexts = 4;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                          const RequestJson& found) {
-  std::string shown = found.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+  std::string shown = dump(found);
   if (shown.size() > 60) {
     shown = shown.substr(0, 60) + "...";
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/errors.h"
+#include "runtime/parse.h"
 #include "serve/answers.h"
 #include "serve/connection.h"
 #include "serve/page.h"

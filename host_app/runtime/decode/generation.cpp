@@ -10,13 +10,10 @@
 
 #include "runtime/errors.h"
 #include "runtime/interrupt.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Generation {
  public:

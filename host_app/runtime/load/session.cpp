@@ -8,11 +8,10 @@
 #include <warpfuse/info.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/errors.h"
 #include "runtime/load/shared_library.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -35,28 +34,68 @@ c10::Device first_usable_device() {
   if (!has_device_info()) {
     return cuda_device(0);
   }
-  const std::vector<Gpu> gpus = list_gpus();
-  const auto usable = std::ranges::find_if(gpus, &Gpu::has_kernel);
-  return usable == gpus.end() ? c10::Device(c10::DeviceType::CPU) : cuda_device(usable->index);
+  const nlohmann::json facts = device_facts();
+  for (const nlohmann::json& gpu : facts["gpus"]) {
+    if (gpu["has_kernel"]) {
+      return cuda_device(gpu["index"]);
+    }
+  }
+  return c10::DeviceType::CPU;
 }
 
 int64_t parse_index(const std::string& request) {
   if (request == "cuda") {
     return 0;
   }
-  int64_t index = -1;
-  const std::string prefix = "cuda:";
-  if (request.starts_with(prefix)) {
-    const char* end = request.data() + request.size();
-    const auto [stop, error] = std::from_chars(request.data() + prefix.size(), end, index);
-    if (error != std::errc() || stop != end) {
-      index = -1;
-    }
-  }
-  if (index < 0) {
+  const std::optional<int64_t> index =
+      request.starts_with("cuda:") ? parse_number(request.substr(5)) : std::nullopt;
+  if (!index || *index < 0) {
     fail(ExitCode::usage, "--device: expected auto, cpu, cuda or cuda:<index>, got '{}'", request);
   }
-  return index;
+  return *index;
+}
+
+// Brings libtorch_cuda into the process if the request may need it: neither this program nor the
+// plugin links it, since it takes about a second to load. Call it after load_plugin, and before
+// anything asks libtorch about CUDA, which remembers its first answer.
+void load_cuda_if_wanted(const std::string& request) {
+  // The plugin sees GPUs through the CUDA runtime alone; without one, "auto" need not wait.
+  const bool wanted =
+      request == "auto" ? !has_device_info() || !device_facts()["gpus"].empty() : request != "cpu";
+  if (wanted) {
+    try_open_library("libtorch_cuda.so");  // a libtorch without CUDA has none
+  }
+}
+
+// "auto" (the first GPU that the plugin has code for, else the CPU), "cpu", "cuda" or
+// "cuda:<index>". Throws Error(usage) for another word, Error(device) when there is no such GPU.
+c10::Device choose_device(const std::string& request) {
+  if (request == "cpu") {
+    return c10::DeviceType::CPU;
+  }
+  if (request == "auto") {
+    return first_usable_device();
+  }
+  const int64_t index = parse_index(request);
+  const int64_t count = gpu_count();
+  if (count == 0) {
+    fail(ExitCode::device, "--device {}: {}", request,
+         at::globalContext().hasCUDART() ? "no GPU, or no driver for it"
+                                         : "this libtorch has no CUDA");
+  }
+  if (index >= count) {
+    fail(ExitCode::device, "--device {}: there are {} GPUs, numbered from 0", request, count);
+  }
+  const nlohmann::json facts = device_facts();
+  for (const nlohmann::json& gpu : facts["gpus"]) {
+    if (gpu["index"] == index && !gpu["has_kernel"]) {
+      fail(ExitCode::device,
+           "--device {}: the plugin has no kernel for {} (compute capability {}); see 'warpfuse "
+           "info'",
+           request, gpu["name"].get<std::string>(), gpu["compute_capability"].get<std::string>());
+    }
+  }
+  return cuda_device(index);
 }
 
 class QuietWarnings : public c10::WarningHandler {
@@ -79,66 +118,9 @@ void check_bundle(const Bundle& bundle) {
 
 }  // namespace
 
-std::vector<Gpu> list_gpus() {
-  if (!has_device_info()) {
-    return {};
-  }
-  return nlohmann::json::parse(device_info()).at("gpus").get<std::vector<Gpu>>();
-}
-
-std::optional<std::string> tuning_source() {
-  if (!has_device_info()) {
-    return std::nullopt;
-  }
-  const auto info = nlohmann::json::parse(device_info());
-  const auto found = info.find("tuning");
-  return found == info.end() ? std::nullopt : std::optional(found->get<std::string>());
-}
-
-void load_cuda_if_wanted(const std::string& request) {
-  // The plugin sees GPUs through the CUDA runtime alone; without one, "auto" need not wait.
-  const bool wanted =
-      request == "auto" ? !has_device_info() || !list_gpus().empty() : request != "cpu";
-  if (wanted) {
-    try_open_library("libtorch_cuda.so");  // a libtorch without CUDA has none
-  }
-}
-
-c10::Device choose_device(const std::string& request) {
-  if (request == "cpu") {
-    return c10::DeviceType::CPU;
-  }
-  if (request == "auto") {
-    return first_usable_device();
-  }
-  const int64_t index = parse_index(request);
-  const int64_t count = gpu_count();
-  if (count == 0) {
-    fail(ExitCode::device, "--device {}: {}", request,
-         at::globalContext().hasCUDART() ? "no GPU, or no driver for it"
-                                         : "this libtorch has no CUDA");
-  }
-  if (index >= count) {
-    fail(ExitCode::device, "--device {}: there are {} GPUs, numbered from 0", request, count);
-  }
-  for (const Gpu& gpu : list_gpus()) {
-    if (gpu.index == index && !gpu.has_kernel) {
-      fail(ExitCode::device,
-           "--device {}: the plugin has no kernel for {} (compute capability {}); see 'warpfuse "
-           "info'",
-           request, gpu.name, gpu.compute_capability);
-    }
-  }
-  return cuda_device(index);
-}
-
-std::string cpu_capability() { return at::get_cpu_capability(); }
-
-const Plugin& Session::loaded_plugin() const {
-  if (!plugin) {
-    fail(ExitCode::plugin, "no plugin is loaded");
-  }
-  return *plugin;
+nlohmann::json device_facts() {
+  return has_device_info() ? nlohmann::json::parse(device_info())
+                           : nlohmann::json{{"gpus", nlohmann::json::array()}};
 }
 
 Session open_session(const PluginOptions& options, const std::string& device,

@@ -5,7 +5,7 @@
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
