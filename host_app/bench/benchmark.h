@@ -63,6 +63,7 @@ struct Bytes {
   int64_t least, fused, unfused, inputs;
 };
 
+inline constexpr std::array kForward{Direction::forward};
 inline constexpr std::array kForwardAndBackward{Direction::forward, Direction::backward};
 
 // An operator in the benchmark: the axes that its rows have, and how a row is computed. One file of

@@ -102,6 +102,15 @@ struct Case {
 
   bool operator==(const Case&) const = default;
   bool is_forward() const { return direction == Direction::forward; }
+  // What sums are in, and results of one number per row.
+  c10::ScalarType sum_dtype() const {
+    return dtype == c10::ScalarType::Double ? dtype : c10::ScalarType::Float;
+  }
+  int64_t element_bytes() const { return static_cast<int64_t>(c10::elementSize(dtype)); }
+  int64_t sum_bytes() const { return static_cast<int64_t>(c10::elementSize(sum_dtype())); }
+  // Of a tensor of the shape.
+  int64_t bytes() const { return shape.elements() * element_bytes(); }
+  int64_t rows() const { return shape.elements() / shape.columns(); }
 };
 
 // The fields that name a row in the JSON; besides, kLevelsField where the shape has levels.

@@ -17,8 +17,8 @@
 #include "bench/timer.h"
 #include "bench/times.h"
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {

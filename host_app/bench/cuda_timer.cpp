@@ -10,7 +10,7 @@
 #include "bench/timer.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {

@@ -10,8 +10,8 @@
 #include "bench/generation_step.h"
 #include "bench/times.h"
 #include "runtime/decode/decode_loop.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/model.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -76,7 +76,7 @@ AllMeasured with_caches(const std::vector<ModelVariant>& variants, const Generat
   return all;
 }
 
-std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids, int64_t tokens) {
+std::vector<Sequence> sequences_of(const TokenLists& ids, int64_t tokens) {
   std::vector<Sequence> sequences;
   sequences.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -180,10 +180,10 @@ Json name_of(const ModelVariant& variant) {
   return {{"variant", variant.name}, {"dtype", name_in(kDtypeNames, Precision{variant.dtype})}};
 }
 
-std::vector<std::vector<int64_t>> PromptIds::batch(int64_t rows, int64_t length) const {
-  std::vector<std::vector<int64_t>> result;
+TokenLists batch_of(const TokenLists& lists, int64_t rows, int64_t length) {
+  TokenLists result;
   for (int64_t row = 0; row < rows; ++row) {
-    const std::vector<int64_t>& list = lists_[row % lists_.size()];
+    const std::vector<int64_t>& list = lists[row % lists.size()];
     std::vector<int64_t>& ids = result.emplace_back();
     for (int64_t i = 0; i < length; ++i) {
       ids.push_back(list[i % list.size()]);
@@ -209,12 +209,11 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime) {
 
 std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<ModelVariant>& variants,
-                                     const GenerationCase& c,
-                                     std::vector<std::vector<int64_t>>& first_ids) {
+                                     const GenerationCase& c, TokenLists& first_ids) {
   const AllMeasured all = with_caches(variants, c, bench.runtime);
-  const std::vector<std::vector<int64_t>> ids =
-      c.published != nullptr ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
-                             : bench.prompts.batch(c.batch, c.prompt);
+  const TokenLists ids = c.published != nullptr
+                             ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
+                             : batch_of(bench.prompts, c.batch, c.prompt);
   const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   first_ids.assign(all.size(), {});
   for (size_t i = 0; i < all.size(); ++i) {
@@ -243,7 +242,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
                                   int64_t prompt) {
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
   const AllMeasured all = with_caches(variants, c, bench.runtime);
-  const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
+  const TokenLists ids = batch_of(bench.prompts, batch, prompt);
   const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   constexpr int kWarmUps = 2;
   for (int round = -kWarmUps; round < bench.rounds; ++round) {

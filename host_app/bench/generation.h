@@ -52,24 +52,18 @@ struct GenerationCase {
   const PublishedPrompt* published = nullptr;  // null: the run's prompts
 };
 
+using TokenLists = std::vector<std::vector<int64_t>>;
+
 // Token ids for the rows of a batch: row i takes list i modulo their number, repeated or cut to the
 // prompt's length.
-class PromptIds {
- public:
-  explicit PromptIds(std::vector<std::vector<int64_t>> lists) : lists_(std::move(lists)) {}
-  std::vector<std::vector<int64_t>> batch(int64_t rows, int64_t length) const;
-  const std::vector<std::vector<int64_t>>& lists() const { return lists_; }
-
- private:
-  std::vector<std::vector<int64_t>> lists_;
-};
+TokenLists batch_of(const TokenLists& lists, int64_t rows, int64_t length);
 
 // State shared by all rows of a run.
 struct GenerationBench {
   CudaRuntime* runtime;  // null on the CPU
   double read_bytes_per_us;
   int rounds;  // timed, after one to warm up
-  PromptIds prompts;
+  TokenLists prompts;
 };
 
 // Read bandwidth: the best of several sums over a large tensor.
@@ -80,8 +74,7 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime);
 // `first_ids`, one list per variant, are the tokens generated in row 0.
 std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<ModelVariant>& variants,
-                                     const GenerationCase& c,
-                                     std::vector<std::vector<int64_t>>& first_ids);
+                                     const GenerationCase& c, TokenLists& first_ids);
 
 // The time from prompts to their first tokens.
 std::vector<Json> measure_prefill(const GenerationBench& bench,

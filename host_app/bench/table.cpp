@@ -111,11 +111,4 @@ void print_prefill(const Json& row) {
   flush_output();
 }
 
-Progress::Progress(size_t rows) : rows_(rows), start_(std::chrono::steady_clock::now()) {}
-
-void Progress::show(size_t row, const Case& c) const {
-  line_.show(fmt::format("[{}/{}] {}{}", row + 1, rows_, text_of(c),
-                         time_left(start_, static_cast<double>(row), static_cast<double>(rows_))));
-}
-
 }  // namespace warpfuse::host::bench

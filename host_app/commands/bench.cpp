@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "bench/algorithms.h"
-#include "bench/baseline.h"
 #include "bench/benchmark.h"
 #include "bench/plan.h"
-#include "bench/plugin_tools.h"
 #include "bench/presets.h"
 #include "bench/results.h"
 #include "bench/row.h"
@@ -23,7 +21,6 @@
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
@@ -121,13 +118,16 @@ struct Outcome {
 // Measures row by row until all are done or the user interrupts.
 Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c10::Device device,
                 Timer& timer, const Timer::LargeCopy& copy, ResultFile& results) {
-  const Progress progress(cases.size());
+  const StatusLine line;
+  const auto start = std::chrono::steady_clock::now();
   Outcome outcome;
   for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
-    progress.show(i, cases[i]);
+    line.show(
+        fmt::format("[{}/{}] {}{}", i + 1, cases.size(), text_of(cases[i]),
+                    time_left(start, static_cast<double>(i), static_cast<double>(cases.size()))));
     try {
       Row row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
-      progress.clear();
+      line.clear();
       outcome.all_right = outcome.all_right && !row.wrong;
       results.add("rows", std::move(row.json));
       print_row(results.rows().back());
@@ -135,7 +135,7 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
       if (!is_out_of_memory(std::current_exception())) {
         throw;
       }
-      progress.clear();
+      line.clear();
       print("{}  skipped: out of memory\n", text_of(cases[i]));
       ++outcome.without_memory;
     }

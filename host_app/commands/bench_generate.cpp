@@ -12,7 +12,6 @@
 #include "bench/table.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/score/verification.h"
@@ -58,8 +57,8 @@ GenerationRequest generation_request(const Arguments& arguments) {
 }
 
 // Prompts, and their source for the JSON.
-std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
-                                             const GenerationPlan& plan) {
+std::pair<TokenLists, std::string> prompts_of(const Arguments& arguments,
+                                              const GenerationPlan& plan) {
   const auto given = [&](const char* name) { return arguments.has(name) ? 1 : 0; };
   if (given("prompts") + given("text") + given("prompt-ids") > 1) {
     fail(ExitCode::usage, "expected one of --prompts F, --text F and --prompt-ids F (see --help)");
@@ -78,7 +77,7 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
     return {text_prompt_ids(path, tokenizer), path};
   }
   const std::string path = arguments.text("prompts");
-  return {PromptIds(encode(tokenizer, read_prompts(path))), path};
+  return {encode(tokenizer, read_prompts(path)), path};
 }
 
 // Index of the first difference; null if one list is a prefix of the other.
@@ -100,13 +99,13 @@ class GroupRun {
       add("rewritten", group.front().dtype,
           load_language_model(group.front(), device, /*rewritten=*/true));
     }
-    std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
+    std::ranges::for_each(bench.prompts, [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
     });
   }
 
   void decode(const GenerationCase& c) {
-    std::vector<std::vector<int64_t>> ids;
+    TokenLists ids;
     for (Json& row : measure_generation(bench_, variants_, c, ids)) {
       Json named = with_model(row);
       print_generation(named);
@@ -137,8 +136,8 @@ class GroupRun {
     for (size_t i = 1; i < variants_.size(); ++i) {
       Difference difference;
       for (const StepComparison& step : compare_language_models(
-               variants_[i].model, variants_.front().model, bench_.prompts.batch(1, first_prompt_),
-               kComparedSteps, tolerance)) {
+               variants_[i].model, variants_.front().model,
+               batch_of(bench_.prompts, 1, first_prompt_), kComparedSteps, tolerance)) {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
@@ -169,7 +168,7 @@ class GroupRun {
   const GenerationBench& bench_;
   ResultFile& document_;
   std::vector<ModelVariant> variants_;
-  std::vector<std::vector<int64_t>> first_ids_;
+  TokenLists first_ids_;
   int64_t first_prompt_ = 0;
 };
 
@@ -196,7 +195,7 @@ ExitCode run_bench_generate(const Arguments& arguments) {
       .prompts = prompts};
   Json head = identity_of(arguments.command_line(), session.plugin.value(), runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
-  head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
+  head["prompts"] = {{"source", source}, {"ids", prompts}};
   ResultFile document(kGenerationFormat, head, {"rows", "prefill", "accuracy"},
                       arguments.optional_text("json"));
   print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);

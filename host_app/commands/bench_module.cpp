@@ -15,7 +15,6 @@
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"

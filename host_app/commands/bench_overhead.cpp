@@ -18,7 +18,6 @@
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"

@@ -8,7 +8,6 @@
 #include "runtime/decode/generation.h"
 #include "runtime/decode/language_model.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"

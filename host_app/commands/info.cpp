@@ -138,8 +138,7 @@ ExitCode run_info(const Arguments& arguments) {
   const Session session =
       open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::build_info"});
   if (arguments.has("tuning")) {
-    const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
-    print("{}", tuning.typed<std::string()>().call());
+    print("{}", tuning_text());
     return ExitCode::ok;
   }
   const json info = gather(session.plugin.value());

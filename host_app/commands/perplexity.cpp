@@ -11,7 +11,6 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

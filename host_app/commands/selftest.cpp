@@ -15,7 +15,6 @@
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/selftest_public.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

@@ -11,19 +11,17 @@
 #include <vector>
 
 #include "bench/plan.h"
-#include "bench/plugin_tools.h"
 #include "bench/timer.h"
 #include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
+#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
 #include "runtime/threads.h"
 #include "tune/candidates.h"
-#include "tune/choice.h"
 #include "tune/measure.h"
 
 namespace warpfuse::host {
@@ -76,7 +74,7 @@ std::vector<tune::Function> functions_of(const std::string& list) {
 Tuning start_table(const Arguments& arguments) {
   const bool named = arguments.has("tuning");
   const std::string text =
-      named ? read_file(arguments.text("tuning"), ExitCode::usage) : bench::tuning_text();
+      named ? read_file(arguments.text("tuning"), ExitCode::usage) : tuning_text();
   try {
     return parse_tuning(text);
   } catch (const std::invalid_argument& error) {

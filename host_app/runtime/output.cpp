@@ -21,6 +21,10 @@ namespace {
   fail(ExitCode::output, "stdout: cannot be written: {}", reason.message());
 }
 
+volatile std::sig_atomic_t noted = 0;
+
+void note(int) { noted = 1; }
+
 }  // namespace
 
 void hold_standard_streams() {
@@ -71,5 +75,20 @@ std::string time_left(std::chrono::steady_clock::time_point start, double done, 
   const auto seconds = std::llround(seconds_since(start) / done * (all - done));
   return fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
 }
+
+InterruptGuard::InterruptGuard() {
+  noted = 0;
+  struct sigaction action {};
+  action.sa_handler = note;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigaction(SIGINT, &action, &before_);
+  if (before_.sa_handler == SIG_IGN) {
+    sigaction(SIGINT, &before_, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &before_, nullptr); }
+
+bool interrupted() { return noted != 0; }
 
 }  // namespace warpfuse::host

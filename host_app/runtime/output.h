@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,5 +57,21 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 
 // ", 1:05 left", as the `done` of `all` parts since `start` took it; empty before the first.
 std::string time_left(std::chrono::steady_clock::time_point start, double done, double all);
+
+// While one lives, the first Ctrl-C (SIGINT) is only noted; the second ends the process as usual. A
+// process that was started with SIGINT ignored, as by nohup or a shell's background job, goes on
+// ignoring it.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+bool interrupted();
 
 }  // namespace warpfuse::host

@@ -69,26 +69,9 @@ class Parameters {
     }
   }
   void require_known() const {
-    static constexpr std::array kKnown{"model",
-                                       "prompt",
-                                       "max_tokens",
-                                       "temperature",
-                                       "top_p",
-                                       "top_k",
-                                       "min_p",
-                                       "seed",
-                                       "n",
-                                       "stop",
-                                       "stream",
-                                       "stream_options",
-                                       "logprobs",
-                                       "echo",
-                                       "user",
-                                       "best_of",
-                                       "suffix",
-                                       "logit_bias",
-                                       "presence_penalty",
-                                       "frequency_penalty"};
+    static const std::vector<std::string> kKnown = split_list(
+        "model,prompt,max_tokens,temperature,top_p,top_k,min_p,seed,n,stop,stream,stream_options,"
+        "logprobs,echo,user,best_of,suffix,logit_bias,presence_penalty,frequency_penalty");
     for (const auto& [name, value] : json_.items()) {
       if (std::ranges::find(kKnown, name) == kKnown.end()) {
         throw ApiError(400, fmt::format("unknown parameter '{}'", name), name, "unknown_parameter");

@@ -46,17 +46,6 @@ std::vector<TuningEntry> lines_for(const RowClass& c, const Tuning& table) {
   return lines;
 }
 
-std::vector<Range> ranges_of(const std::set<int64_t>& borders) {
-  std::vector<Range> ranges;
-  int64_t above = 0;
-  for (const int64_t border : borders) {
-    ranges.push_back({above, border});
-    above = border;
-  }
-  ranges.push_back({above, kAny});
-  return ranges;
-}
-
 std::vector<Range> packs_of(const RowClass& c, const std::vector<TuningEntry>& lines) {
   std::set<int64_t> borders(kPacks.begin(), kPacks.end());
   borders.insert(kLongPacks);
@@ -179,6 +168,16 @@ int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
 }
 
 }  // namespace
+
+std::vector<Range> ranges_of(std::set<int64_t> borders) {
+  borders.insert({0, kAny});
+  std::vector<Range> ranges;
+  for (auto border = borders.begin(); *border != kAny;) {
+    const int64_t above = *border++;
+    ranges.push_back({above, *border});
+  }
+  return ranges;
+}
 
 std::string Range::text() const {
   return fmt::format("({}, {}]", above, up_to == kAny ? "*" : std::to_string(up_to));

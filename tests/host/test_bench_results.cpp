@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/baseline.h"
 #include "bench/benchmark.h"
 #include "bench/results.h"
 #include "bench/times.h"

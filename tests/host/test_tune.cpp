@@ -2,7 +2,7 @@
 // table that comes of it.
 
 #include <tune/candidates.h>
-#include <tune/choice.h>
+#include <tune/measure.h>
 #include <tune/merge.h>
 
 #include <algorithm>

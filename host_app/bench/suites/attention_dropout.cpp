@@ -153,13 +153,12 @@ std::vector<std::string> operators(const Case& c) {
 // byte per element.
 Bytes bytes(const Case& c) {
   Bytes all = attention_bytes(c);
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t elements = c.shape.elements(), rows = elements / c.shape.columns();
+  const auto element = c.element_bytes();
+  const int64_t elements = c.shape.elements();
   if (!c.is_forward()) {
-    const int64_t number = c.dtype == at::kDouble ? sizeof(double) : sizeof(float);
     const int64_t mask =
         c.mask == Mask::additive ? c.shape.sizes.end()[-2] * c.shape.columns() * element : 0;
-    const int64_t more = rows * 2 * number + mask;
+    const int64_t more = c.rows() * 2 * c.sum_bytes() + mask;
     all.least += more;
     all.fused += more;
     all.inputs += mask;

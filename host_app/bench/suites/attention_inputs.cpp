@@ -176,13 +176,13 @@ at::Tensor attention_forward(const Case& c, const AttentionSet& set, const at::T
     return at::softmax(x, -1);
   }
   const at::Tensor hidden = part(set.hidden);
-  return at::softmax(x.masked_fill(hidden, kHiddenScore), -1).masked_fill(hidden, 0.0);
+  return at::softmax(x.masked_fill(hidden, -kInfinity), -1).masked_fill(hidden, 0.0);
 }
 
 at::Tensor chain_forward(const AttentionSet& in) {
   at::Tensor scores = in.scores.mul(kAttentionScale);
   if (in.hidden.defined()) {
-    scores = scores.masked_fill(in.hidden, kHiddenScore);
+    scores = scores.masked_fill(in.hidden, -kInfinity);
   } else if (in.attn_mask) {
     scores = scores.add(*in.attn_mask);
   }
@@ -198,7 +198,7 @@ at::Tensor chain_backward(const AttentionSet& in, const at::Tensor& grad_output)
 }
 
 Bytes attention_bytes(const Case& c) {
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
+  const auto element = c.element_bytes();
   const int64_t pass = c.shape.elements() * element;
   const int64_t inputs = c.is_forward() ? 1 : 2;
   const int64_t mask = mask_bytes(c, element);

@@ -26,7 +26,6 @@ std::vector<int64_t> query_positions_of(const Shape& shape);
 
 // A power of two, so that the chain's multiplication is exact.
 inline constexpr double kAttentionScale = 0.125;
-inline constexpr double kHiddenScore = -std::numeric_limits<double>::infinity();
 inline constexpr std::array kAttentionMasks{Mask::causal, Mask::padding, Mask::boolean,
                                             Mask::additive, Mask::positions};
 

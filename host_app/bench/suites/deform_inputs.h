@@ -18,7 +18,7 @@ struct DeformSizes {
   int64_t samples() const;
 };
 
-// What a call is given, as ms_deform_attn names it.
+// What a call is given, as ms_deform_attn names it; locations and weights are in the sums' dtype.
 struct DeformInputs {
   at::Tensor value, shapes, starts, locations, weights;
   at::Tensor grad_output;  // backward
@@ -26,9 +26,6 @@ struct DeformInputs {
   // One image of the batch.
   DeformInputs image(int64_t b) const;
 };
-
-// The dtype of locations and weights: float32, but float64 for float64 values.
-c10::ScalarType point_dtype(const Case& c);
 
 // Normal values and a softmax of normal weights. Locations are drawn uniformly from the image, or
 // lie near a place of the query's own: its pixel where there are as many queries as pixels, as in

@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "bench/check.h"
 
 namespace warpfuse::host::bench {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The inputs that a row's calls rotate over; the variants share them.
 template <typename Set>

@@ -26,9 +26,6 @@ struct LogprobSet {
   at::Tensor log_probs;
 };
 
-// That of the plugin's results.
-c10::ScalarType logprob_dtype(const Case& c);
-
 Sets<LogprobSet> make_logprob_inputs(const Case& c, const Setup& setup, std::string_view form);
 
 }  // namespace warpfuse::host::bench

@@ -116,7 +116,7 @@ std::vector<std::string> operators(const Case& c) {
 
 // Each element of the inputs is read once, each of the result is written once.
 Bytes bytes(const Case& c) {
-  const int64_t pass = c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t pass = c.bytes();
   const int64_t inputs = c.is_forward() ? pass : 2 * pass;
   const int64_t least = inputs + pass;
   return {.least = least,

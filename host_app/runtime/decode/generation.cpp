@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
 #include "runtime/output.h"
 
 namespace warpfuse::host {

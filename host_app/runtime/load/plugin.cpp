@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "runtime/errors.h"
 #include "runtime/load/shared_library.h"
@@ -91,6 +92,13 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
   open_library(path, "operator library");
 }
 
+// The operator, if the loaded plugin has it.
+template <typename Signature>
+std::optional<c10::TypedOperatorHandle<Signature>> find(const char* name) {
+  const auto handle = c10::Dispatcher::singleton().findSchema({name, ""});
+  return handle ? std::optional(handle->typed<Signature>()) : std::nullopt;
+}
+
 }  // namespace
 
 const char* const kBuiltLibtorch = TORCH_VERSION;
@@ -160,6 +168,35 @@ void require_operators(const std::vector<std::string>& operators, const std::str
            wanted_by, name);
     }
   }
+}
+
+nlohmann::ordered_json launches_during(const std::function<void()>& action) {
+  const auto record = find<void(bool)>("warpfuse::_record_launches");
+  const auto launches = find<std::string()>("warpfuse::_launches");
+  if (!record || !launches) {
+    action();
+    return nlohmann::ordered_json::array();
+  }
+  record->call(true);
+  try {
+    action();
+  } catch (...) {
+    record->call(false);
+    throw;
+  }
+  record->call(false);
+  return nlohmann::ordered_json::parse(launches->call());
+}
+
+std::string tuning_text() {
+  const auto tuning = find<std::string()>("warpfuse::tuning");
+  return tuning ? tuning->call() : std::string();
+}
+
+void set_tuning(const std::string& text, const std::string& path) {
+  require_operators({"warpfuse::_set_tuning"}, "--tuning");
+  translating_errors(ExitCode::usage, "--tuning " + path,
+                     [&] { find<void(c10::string_view)>("warpfuse::_set_tuning")->call(text); });
 }
 
 }  // namespace warpfuse::host

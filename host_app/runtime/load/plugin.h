@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,5 +51,17 @@ std::string major_minor(const std::string& version);
 // Throws Error(plugin) naming the first of the operators ("namespace::name") that no library
 // registered.
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by);
+
+// The kernels that the plugin launches during `action`, as its own log has them: an array of
+// objects with tier, grid, threads, registers, occupancy and so on. Empty where the plugin keeps no
+// such log.
+nlohmann::ordered_json launches_during(const std::function<void()>& action);
+
+// The plugin's tuning table as text; empty where it has none.
+std::string tuning_text();
+
+// Replaces the tuning table. Throws Error(plugin) where the plugin cannot, Error(usage) for a text
+// that it refuses; `path` is where the text came from.
+void set_tuning(const std::string& text, const std::string& path);
 
 }  // namespace warpfuse::host
