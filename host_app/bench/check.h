@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
 #include <optional>
-#include <string>
 
 #include "bench/benchmark.h"
 

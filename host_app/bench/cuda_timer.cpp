@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

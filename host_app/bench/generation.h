@@ -1,13 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "bench/case.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "bench/generation.h"
 #include "runtime/load/bundle.h"

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"

@@ -1,16 +1,12 @@
 #include "bench/results.h"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <iomanip>
-#include <optional>
-#include <utility>
 
 #include "generated/commit.h"
 #include "runtime/decode/cuda_runtime.h"

@@ -2,9 +2,6 @@
 
 #include <filesystem>
 #include <initializer_list>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "bench/case.h"
 #include "bench/timer.h"

@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 

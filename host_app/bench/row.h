@@ -1,10 +1,5 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
-#include <string>
-#include <vector>
-
 #include "bench/algorithms.h"
 #include "bench/case.h"
 #include "bench/timer.h"

@@ -1,8 +1,5 @@
 #include "bench/table.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "runtime/output.h"
 
 namespace warpfuse::host::bench {

@@ -3,12 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "bench/case.h"
 #include "bench/gpu_clock.h"
 #include "bench/times.h"

@@ -9,10 +9,7 @@
 #include <cstdint>
 #include <cxxopts.hpp>
 #include <limits>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "runtime/errors.h"
 #include "runtime/load/plugin.h"

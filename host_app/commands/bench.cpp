@@ -1,13 +1,6 @@
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "bench/algorithms.h"
 #include "bench/benchmark.h"

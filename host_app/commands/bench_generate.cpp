@@ -1,10 +1,5 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bench/generation.h"
 #include "bench/generation_plan.h"

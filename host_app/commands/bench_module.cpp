@@ -1,13 +1,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "bench/results.h"
 #include "bench/times.h"

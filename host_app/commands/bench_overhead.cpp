@@ -3,14 +3,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <warpfuse/softmax.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "bench/results.h"
 #include "bench/times.h"

@@ -1,6 +1,4 @@
-#include <fmt/format.h>
 
-#include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"

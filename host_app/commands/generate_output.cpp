@@ -1,7 +1,5 @@
 #include "commands/generate_output.h"
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/errors.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

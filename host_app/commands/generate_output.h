@@ -1,9 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "runtime/decode/generation.h"
 #include "runtime/text/prompts.h"

@@ -1,8 +1,6 @@
 #include "commands/inputs.h"
 
 #include <algorithm>
-#include <optional>
-#include <sstream>
 
 #include "bench/plan.h"
 #include "runtime/errors.h"

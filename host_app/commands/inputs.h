@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "commands/arguments.h"
 #include "runtime/load/model.h"
 #include "runtime/score/draws.h"

@@ -1,12 +1,6 @@
 #include "runtime/score/perplexity.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
-#include <nlohmann/json.hpp>
-#include <span>
-#include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"

@@ -1,12 +1,8 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"

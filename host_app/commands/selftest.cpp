@@ -1,13 +1,7 @@
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
-#include <limits>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "bench/benchmark.h"
 #include "bench/check.h"

@@ -1,7 +1,5 @@
-#include <fmt/format.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <thread>

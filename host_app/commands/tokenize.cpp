@@ -1,10 +1,7 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
-#include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"

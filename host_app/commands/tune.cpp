@@ -1,14 +1,9 @@
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "bench/plan.h"
 #include "bench/timer.h"

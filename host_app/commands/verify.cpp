@@ -1,7 +1,5 @@
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 
 #include "commands/arguments.h"
 #include "commands/commands.h"

@@ -2,8 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <string_view>
 
 #include "runtime/errors.h"
 

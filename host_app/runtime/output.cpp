@@ -1,7 +1,6 @@
 #include "runtime/output.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>

@@ -3,8 +3,6 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "runtime/text/text_output.h"
 #include "runtime/text/tokenizer.h"
-#include "serve/api_error.h"
+#include "serve/access.h"
 #include "serve/job.h"
 
 namespace warpfuse::host {

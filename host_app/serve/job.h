@@ -5,11 +5,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "runtime/decode/generation.h"
 #include "serve/request.h"

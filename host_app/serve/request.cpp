@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "runtime/parse.h"
-#include "serve/api_error.h"
+#include "serve/access.h"
 
 namespace warpfuse::host {
 namespace {

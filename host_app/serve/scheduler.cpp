@@ -3,10 +3,9 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/errors.h"
-#include "serve/api_error.h"
+#include "serve/access.h"
 
 namespace warpfuse::host {
 namespace {

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <memory>
-#include <mutex>
 #include <unordered_map>
 
 #include "runtime/decode/decode_loop.h"

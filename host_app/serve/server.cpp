@@ -4,8 +4,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <system_error>
-#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/parse.h"
@@ -50,50 +48,51 @@ std::vector<Event> next_events(Job& job, const Connection& connection) {
   return {};
 }
 
-// Counts how a request ended, and frees its rows if its answer ended before it.
-class Outcome {
- public:
-  Outcome(std::shared_ptr<Job> job, Metrics& metrics) : job_(std::move(job)), metrics_(metrics) {}
-  ~Outcome() {
-    metrics_.count_request(ok ? "ok" : job_->failure() ? "error" : "cancelled");
-    job_->cancel();
+// A request that is being answered. Counts how it ended, and frees its rows if its answer ended
+// before it.
+struct Reply {
+  Reply(const std::shared_ptr<Job>& asked, const Tokenizer& tokenizer,
+        const std::string& model_name, Metrics& counts)
+      : job(asked), texts(*job, tokenizer), answers(*job, tokenizer, model_name), metrics(counts) {}
+  ~Reply() {
+    metrics.count_request(ok ? "ok" : job->failure() ? "error" : "cancelled");
+    job->cancel();
   }
-  Outcome(const Outcome&) = delete;
-  Outcome& operator=(const Outcome&) = delete;
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
 
+  std::shared_ptr<Job> job;
+  ChoiceTexts texts;
+  Answer answers;
+  Metrics& metrics;
   bool ok = false;
-
- private:
-  std::shared_ptr<Job> job_;
-  Metrics& metrics_;
 };
 
-void send_whole(const std::shared_ptr<Job>& job, ChoiceTexts& texts, Answer& answers,
-                Metrics& metrics, Response& response) {
-  Outcome outcome(job, metrics);
-  while (!answers.finished()) {
-    std::vector<Event> events = next_events(*job, *Connection::current());
+void send_whole(Reply& reply, Response& response) {
+  while (!reply.answers.finished()) {
+    std::vector<Event> events = next_events(*reply.job, *Connection::current());
     if (events.empty()) {
-      throw ApiError(500, job->failure().value_or("the client has closed the connection"));
+      throw ApiError(500, reply.job->failure().value_or("the client has closed the connection"));
     }
     for (Event& event : events) {
-      if (const std::optional<Piece> piece = texts.next(std::move(event))) {
-        answers.add(*piece);
+      if (const std::optional<Piece> piece = reply.texts.next(std::move(event))) {
+        reply.answers.add(*piece);
       }
     }
   }
-  outcome.ok = true;
-  answer(response, answers.whole());
+  reply.ok = true;
+  answer(response, reply.answers.whole());
 }
 
 // Sends what there is; false: the stream ends here without its end.
-bool send_events(Job& job, ChoiceTexts& texts, Answer& answers, httplib::DataSink& sink) {
+bool send_events(Reply& reply, httplib::DataSink& sink) {
+  auto& [job, texts, answers, metrics, ok] = reply;
   std::string sent;
   const auto add = [&](const std::string& data) { sent += "data: " + data + "\n\n"; };
   const auto send = [&] { return sent.empty() || sink.write(sent.data(), sent.size()); };
-  std::vector<Event> events = next_events(job, *Connection::current());
+  std::vector<Event> events = next_events(*job, *Connection::current());
   if (events.empty()) {
-    if (const std::optional<std::string> failure = job.failure()) {
+    if (const std::optional<std::string> failure = job->failure()) {
       add(dump(error_json(ApiError(500, *failure))));
       send();
     }
@@ -105,7 +104,7 @@ bool send_events(Job& job, ChoiceTexts& texts, Answer& answers, httplib::DataSin
     }
   }
   if (answers.finished()) {
-    if (job.request.include_usage) {
+    if (job->request.include_usage) {
       add(dump(answers.usage_chunk()));
     }
     add("[DONE]");
@@ -114,21 +113,10 @@ bool send_events(Job& job, ChoiceTexts& texts, Answer& answers, httplib::DataSin
     return false;
   }
   if (answers.finished()) {
+    ok = true;
     sink.done();
   }
   return true;
-}
-
-void send_stream(const std::shared_ptr<Job>& job, const std::shared_ptr<ChoiceTexts>& texts,
-                 const std::shared_ptr<Answer>& answers, Metrics& metrics, Response& response) {
-  const auto outcome = std::make_shared<Outcome>(job, metrics);
-  response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider(
-      "text/event-stream", [=](size_t /*offset*/, httplib::DataSink& sink) {
-        const bool goes_on = send_events(*job, *texts, *answers, sink);
-        outcome->ok = goes_on && answers->finished();
-        return goes_on;
-      });
 }
 
 void report_failure(const std::exception_ptr& failure, Response& response) {
@@ -262,13 +250,14 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
       scheduler.metrics().count_request("refused");
       throw;
     }
-    const auto texts = std::make_shared<ChoiceTexts>(*job, tokenizer);
-    const auto answers = std::make_shared<Answer>(*job, tokenizer, model_name);
-    if (job->request.stream) {
-      send_stream(job, texts, answers, scheduler.metrics(), response);
-    } else {
-      send_whole(job, *texts, *answers, scheduler.metrics(), response);
+    const auto reply = std::make_shared<Reply>(job, tokenizer, model_name, scheduler.metrics());
+    if (!job->request.stream) {
+      return send_whole(*reply, response);
     }
+    response.set_header("Cache-Control", "no-cache");
+    response.set_chunked_content_provider(
+        "text/event-stream",
+        [reply](size_t /*offset*/, httplib::DataSink& sink) { return send_events(*reply, sink); });
   });
   implementation_->server.listen_after_bind();
 }

@@ -2,8 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <string>
 
 #include "serve/access.h"
 #include "serve/scheduler.h"

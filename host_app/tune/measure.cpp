@@ -1,7 +1,5 @@
 #include "tune/measure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

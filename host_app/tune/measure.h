@@ -1,12 +1,5 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "bench/benchmark.h"
 #include "bench/timer.h"
 #include "tune/merge.h"

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <rowwise/tuning.h>
-
-#include <vector>
-
 #include "tune/row_class.h"
 
 namespace warpfuse::host::tune {

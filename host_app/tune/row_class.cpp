@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <set>
 #include <tuple>
-#include <utility>
 
 #include "bench/benchmark.h"
 #include "bench/plan.h"

@@ -2,11 +2,8 @@
 
 #include <rowwise/tuning.h>
 
-#include <cstdint>
 #include <limits>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "bench/case.h"
 

@@ -4,8 +4,6 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/scaled_masked_softmax.h>
 
-#include <optional>
-
 #include "bench/suites/attention_inputs.h"
 #include "bench/suites/suites.h"
 

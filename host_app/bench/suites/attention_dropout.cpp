@@ -9,7 +9,6 @@
 #include <warpfuse/scaled_masked_softmax.h>
 #include <warpfuse/scaled_masked_softmax_dropout.h>
 
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/attention_inputs.h"

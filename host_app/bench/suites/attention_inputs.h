@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <vector>
-
 #include "bench/case.h"
 #include "bench/suites/inputs.h"
 

@@ -9,8 +9,6 @@
 #include <ATen/ops/softmax.h>
 #include <warpfuse/cached_attention_softmax.h>
 
-#include <cmath>
-#include <limits>
 #include <optional>
 
 #include "bench/suites/inputs.h"

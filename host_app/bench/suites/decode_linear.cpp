@@ -8,13 +8,10 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/where.h>
 #include <fmt/format.h>
 #include <warpfuse/linear_argmax.h>
 #include <warpfuse/linear_residual.h>
 #include <warpfuse/norm_linear.h>
-
-#include <limits>
 
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"

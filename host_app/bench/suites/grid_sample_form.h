@@ -1,8 +1,5 @@
 #pragma once
 
-#include <tuple>
-#include <vector>
-
 #include "bench/suites/deform_inputs.h"
 
 namespace warpfuse::host::bench {

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>

@@ -16,7 +16,6 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/fused_logprob.h>
 
-#include <limits>
 #include <optional>
 #include <tuple>
 

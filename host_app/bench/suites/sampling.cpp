@@ -16,7 +16,6 @@
 #include <warpfuse/sample_tokens.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"

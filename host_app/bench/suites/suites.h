@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {

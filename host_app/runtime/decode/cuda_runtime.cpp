@@ -2,9 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-#include <optional>
-
 #include "runtime/errors.h"
 #include "runtime/load/shared_library.h"
 

@@ -1,14 +1,11 @@
 #include "runtime/decode/decode_steps.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "runtime/decode/sampling.h"
 #include "runtime/errors.h"

@@ -1,14 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/graph_cache.h"

@@ -1,12 +1,9 @@
 #include "runtime/decode/generation.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <deque>
 #include <map>
 #include <numeric>
-#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/output.h"

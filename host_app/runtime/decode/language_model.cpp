@@ -3,12 +3,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 #include <fmt/ostream.h>
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/load/graph_passes.h"

@@ -4,11 +4,6 @@
 #include <c10/core/Device.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "runtime/load/bundle.h"
 
 namespace warpfuse::host {

@@ -1,10 +1,8 @@
 #include "runtime/decode/prompt_pieces.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <warpfuse/fused_logprob.h>
 
-#include <algorithm>
 #include <set>
 
 #include "runtime/decode/sampling.h"

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <deque>
-#include <vector>
 
 #include "runtime/decode/graph_cache.h"
 #include "runtime/decode/language_model.h"

@@ -7,8 +7,6 @@
 #include <warpfuse/fused_logprob.h>
 #include <warpfuse/sample_tokens.h>
 
-#include <algorithm>
-
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

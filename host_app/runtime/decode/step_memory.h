@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <vector>
 
 #include "runtime/decode/cuda_runtime.h"

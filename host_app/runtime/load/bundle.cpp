@@ -1,8 +1,6 @@
 #include "runtime/load/bundle.h"
 
 #include <algorithm>
-#include <map>
-#include <string_view>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"

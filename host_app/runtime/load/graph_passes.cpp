@@ -11,10 +11,7 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <memory>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "runtime/load/bundle.h"
 

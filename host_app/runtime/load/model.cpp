@@ -9,12 +9,9 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"

@@ -3,14 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <torch/csrc/jit/api/module.h>
-#include <warpfuse/rewrite.h>
 
-#include <filesystem>
 #include <istream>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "runtime/load/bundle.h"
 

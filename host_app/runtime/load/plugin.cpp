@@ -6,9 +6,6 @@
 #include <warpfuse/info.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <string>
 
 #include "runtime/errors.h"
 #include "runtime/load/shared_library.h"

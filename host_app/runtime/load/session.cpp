@@ -1,7 +1,6 @@
 #include "runtime/load/session.h"
 
 #include <ATen/Context.h>
-#include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>

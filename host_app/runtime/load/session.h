@@ -2,12 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "runtime/load/bundle.h"
 #include "runtime/load/plugin.h"
 

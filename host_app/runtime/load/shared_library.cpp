@@ -3,9 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <string>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"

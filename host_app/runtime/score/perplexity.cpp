@@ -6,7 +6,6 @@
 #include <warpfuse/fused_logprob.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 #include <span>

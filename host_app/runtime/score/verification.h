@@ -1,12 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "runtime/decode/language_model.h"
 

@@ -1,7 +1,6 @@
 #include "runtime/text/added_tokens.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"

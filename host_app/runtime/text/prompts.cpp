@@ -1,7 +1,6 @@
 #include "runtime/text/prompts.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"

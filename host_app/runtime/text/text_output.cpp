@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <utility>
 
 #include "runtime/errors.h"
 

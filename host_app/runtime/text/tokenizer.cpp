@@ -1,8 +1,6 @@
 #include "runtime/text/tokenizer.h"
 
-#include <array>
 #include <sstream>
-#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/files.h"
