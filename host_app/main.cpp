@@ -1,10 +1,7 @@
 
 #include <cstdlib>
-#include <span>
 
 #include "commands/commands.h"
-#include "runtime/errors.h"
-#include "runtime/load/plugin.h"
 #include "runtime/output.h"
 
 namespace {

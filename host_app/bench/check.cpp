@@ -10,7 +10,6 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/errors.h"
 #include "runtime/load/plugin.h"
 
 namespace warpfuse::host::bench {

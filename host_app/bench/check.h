@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {

@@ -13,8 +13,6 @@
 #include <limits>
 
 #include "bench/timer.h"
-#include "bench/times.h"
-#include "runtime/errors.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 

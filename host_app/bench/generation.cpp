@@ -3,9 +3,7 @@
 #include <ATen/ops/ones.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <ctime>
-#include <deque>
 #include <fstream>
 
 #include "bench/generation_step.h"

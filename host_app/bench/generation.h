@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/case.h"
+#include "bench/benchmark.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"
 

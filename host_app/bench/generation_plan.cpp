@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <random>
 
 #include "bench/plan.h"
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/parse.h"
 

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <utility>
-
 #include "bench/generation.h"
-#include "runtime/load/bundle.h"
 #include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host::bench {

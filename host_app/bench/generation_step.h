@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"
 

@@ -10,9 +10,7 @@
 
 #include "generated/commit.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <filesystem>
 #include <initializer_list>
 
-#include "bench/case.h"
 #include "bench/timer.h"
 #include "runtime/load/plugin.h"
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "bench/check.h"
 #include "bench/suites/attention_inputs.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "bench/algorithms.h"
-#include "bench/case.h"
+#include "bench/plan.h"
 #include "bench/timer.h"
 
 namespace warpfuse::host {

@@ -1,7 +1,5 @@
 #include "bench/table.h"
 
-#include "runtime/output.h"
-
 namespace warpfuse::host::bench {
 namespace {
 

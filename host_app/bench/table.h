@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "bench/case.h"
+#include "bench/benchmark.h"
 #include "runtime/output.h"
 
 namespace warpfuse::host::bench {

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-
-#include "bench/case.h"
+#include "bench/benchmark.h"
 #include "bench/gpu_clock.h"
 #include "bench/times.h"
 

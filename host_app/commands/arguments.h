@@ -11,7 +11,6 @@
 #include <limits>
 #include <span>
 
-#include "runtime/errors.h"
 #include "runtime/load/plugin.h"
 
 namespace warpfuse::host {

@@ -2,21 +2,15 @@
 
 #include <algorithm>
 
-#include "bench/algorithms.h"
-#include "bench/benchmark.h"
 #include "bench/plan.h"
 #include "bench/presets.h"
 #include "bench/results.h"
 #include "bench/row.h"
 #include "bench/table.h"
-#include "bench/timer.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
-#include "runtime/output.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

@@ -1,17 +1,13 @@
 
 #include <algorithm>
 
-#include "bench/generation.h"
 #include "bench/generation_plan.h"
 #include "bench/results.h"
 #include "bench/table.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/load/session.h"
-#include "runtime/output.h"
 #include "runtime/score/verification.h"
 #include "runtime/text/prompts.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

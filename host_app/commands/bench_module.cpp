@@ -5,12 +5,9 @@
 #include <cmath>
 
 #include "bench/results.h"
-#include "bench/times.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"

@@ -6,12 +6,8 @@
 #include <warpfuse/softmax.h>
 
 #include "bench/results.h"
-#include "bench/times.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/errors.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"

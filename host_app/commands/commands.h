@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "commands/arguments.h"
 
 namespace warpfuse::host {

@@ -1,18 +1,11 @@
 
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
-#include "runtime/decode/generation.h"
-#include "runtime/decode/language_model.h"
 #include "runtime/files.h"
 #include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/softmax_call_counter.h"
-#include "runtime/text/prompts.h"
-#include "runtime/text/text_output.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

@@ -1,6 +1,5 @@
 #include "commands/generate_output.h"
 
-#include "runtime/errors.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <chrono>
-
 #include "runtime/decode/generation.h"
 #include "runtime/text/prompts.h"
 #include "runtime/text/text_output.h"
-#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 

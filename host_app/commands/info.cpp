@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "bench/plan.h"
-#include "runtime/errors.h"
 #include "runtime/parse.h"
 
 namespace warpfuse::host {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/load/session.h"

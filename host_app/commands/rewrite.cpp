@@ -4,11 +4,9 @@
 #include <set>
 #include <sstream>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/files.h"
-#include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "bench/benchmark.h"
 #include "bench/check.h"
 #include "bench/plan.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/selftest_public.h"
 #include "runtime/load/session.h"

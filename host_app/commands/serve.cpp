@@ -1,10 +1,6 @@
 
-#include <atomic>
 #include <cstdlib>
-#include <exception>
-#include <thread>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/load/session.h"

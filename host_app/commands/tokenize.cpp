@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iostream>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

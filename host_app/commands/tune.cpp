@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <stdexcept>
 #include <thread>
 
 #include "bench/plan.h"
-#include "bench/timer.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"

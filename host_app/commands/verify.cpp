@@ -1,16 +1,11 @@
 
 #include <algorithm>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
-#include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/score/draws.h"
-#include "runtime/score/verification.h"
 #include "runtime/text/prompts.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {

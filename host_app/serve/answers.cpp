@@ -1,14 +1,9 @@
 #include "serve/answers.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <ctime>
 #include <random>
-#include <utility>
 
 #include "runtime/parse.h"
-#include "runtime/text/text_output.h"
 
 namespace warpfuse::host {
 namespace {

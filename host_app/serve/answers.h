@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/text/text_output.h"
-#include "runtime/text/tokenizer.h"
 #include "serve/access.h"
 #include "serve/job.h"
 

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "runtime/decode/generation.h"
 #include "serve/request.h"

@@ -1,8 +1,5 @@
 #include "serve/request.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <random>
 
 #include "runtime/parse.h"

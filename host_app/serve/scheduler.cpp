@@ -2,8 +2,6 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
-
 #include "runtime/errors.h"
 #include "serve/access.h"
 

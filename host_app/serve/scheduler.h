@@ -1,9 +1,5 @@
 #pragma once
 
-#include <unordered_map>
-
-#include "runtime/decode/decode_loop.h"
-#include "runtime/softmax_call_counter.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
 

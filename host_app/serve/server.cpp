@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "runtime/errors.h"
 #include "runtime/parse.h"
 #include "serve/answers.h"
 #include "serve/connection.h"
@@ -131,52 +130,39 @@ void report_failure(const std::exception_ptr& failure, Response& response) {
 
 }  // namespace
 
-struct CompletionServer::Implementation {
-  explicit Implementation(const ServerOptions& options)
-      : access(options.access), server(kMaxBodyBytes + kMaxHeadBytes, options.timeout) {}
-
-  void bind(const ServerOptions& options);
-  void route_fixed(Scheduler& scheduler, const std::string& model_name);
-  void handle_errors();
-
-  Access access;
-  BoundedServer server;
-  int port = 0;
-};
-
-void CompletionServer::Implementation::bind(const ServerOptions& options) {
-  server.new_task_queue = [threads = options.threads] {
+CompletionServer::CompletionServer(const ServerOptions& options)
+    : access_(options.access), server_(kMaxBodyBytes + kMaxHeadBytes, options.timeout) {
+  server_.new_task_queue = [threads = options.threads] {
     return new httplib::ThreadPool(static_cast<size_t>(threads));  // the server's own
   };
   // httplib's own choice, SO_REUSEPORT, would let two servers share a port.
-  server.set_socket_options([](socket_t socket) {
+  server_.set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
-  server.set_tcp_nodelay(true);
-  server.set_payload_max_length(kMaxBodyBytes);
-  server.set_keep_alive_max_count(SIZE_MAX);
+  server_.set_tcp_nodelay(true);
+  server_.set_payload_max_length(kMaxBodyBytes);
+  server_.set_keep_alive_max_count(SIZE_MAX);
   errno = 0;
-  port = options.port;
-  const bool bound = port != 0 ? server.bind_to_port(access.host, port)
-                               : (port = server.bind_to_any_port(access.host)) > 0;
-  if (!bound || !server.let_many_connect()) {
-    fail(ExitCode::usage, "--host {} --port {}: cannot be listened on: {}", access.host,
+  port_ = options.port;
+  const bool bound = port_ != 0 ? server_.bind_to_port(access_.host, port_)
+                                : (port_ = server_.bind_to_any_port(access_.host)) > 0;
+  if (!bound || !server_.let_many_connect()) {
+    fail(ExitCode::usage, "--host {} --port {}: cannot be listened on: {}", access_.host,
          options.port, std::error_code(errno, std::generic_category()).message());
   }
 }
 
-void CompletionServer::Implementation::route_fixed(Scheduler& scheduler,
-                                                   const std::string& model_name) {
-  server.set_pre_routing_handler([this](const Request& request, Response& response) {
+void CompletionServer::route_fixed(Scheduler& scheduler, const std::string& model_name) {
+  server_.set_pre_routing_handler([this](const Request& request, Response& response) {
     try {
       if (request.get_header_value_count("Host") > 1) {
         throw ApiError(400, "the header Host is there more than once");
       }
-      access.require_same_site(request.get_header_value("Host"),
-                               request.get_header_value("Origin"));
+      access_.require_same_site(request.get_header_value("Host"),
+                                request.get_header_value("Origin"));
       if (request.path != "/health" && request.path != "/") {
-        access.require_key(request.get_header_value("Authorization"));
+        access_.require_key(request.get_header_value("Authorization"));
       }
       return httplib::Server::HandlerResponse::Unhandled;
     } catch (const ApiError& error) {
@@ -184,36 +170,36 @@ void CompletionServer::Implementation::route_fixed(Scheduler& scheduler,
       return httplib::Server::HandlerResponse::Handled;
     }
   });
-  server.Get("/", [](const Request&, Response& response) {
+  server_.Get("/", [](const Request&, Response& response) {
     response.set_header("Content-Security-Policy",
                         "default-src 'none'; style-src 'unsafe-inline'; script-src "
                         "'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'");
     response.set_content(kPage, "text/html; charset=utf-8");
   });
-  server.Get("/health", [&](const Request&, Response& response) {
+  server_.Get("/health", [&](const Request&, Response& response) {
     const bool healthy = scheduler.healthy();
     answer(response, {{"status", healthy ? "ok" : "shutting down"}}, healthy ? 200 : 503);
   });
-  server.Get("/metrics", [&](const Request&, Response& response) {
+  server_.Get("/metrics", [&](const Request&, Response& response) {
     response.set_content(scheduler.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
   });
-  server.Get("/v1/models", [model_name](const Request&, Response& response) {
+  server_.Get("/v1/models", [model_name](const Request&, Response& response) {
     const AnswerJson model{
         {"id", model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "warpfuse"}};
     answer(response, {{"object", "list"}, {"data", AnswerJson::array({model})}});
   });
-  server.Post("/v1/chat/completions", [](const Request&, Response&) {
+  server_.Post("/v1/chat/completions", [](const Request&, Response&) {
     throw ApiError(404, "chat is not served, /v1/completions is", "", "unsupported_endpoint");
   });
 }
 
-void CompletionServer::Implementation::handle_errors() {
-  server.set_exception_handler(
+void CompletionServer::handle_errors() {
+  server_.set_exception_handler(
       [](const Request&, Response& response, const std::exception_ptr& failure) {
         report_failure(failure, response);
       });
   // What httplib itself refuses.
-  server.set_error_handler([](const Request& request, Response& response) {
+  server_.set_error_handler([](const Request& request, Response& response) {
     if (!response.body.empty()) {
       return;
     }
@@ -229,20 +215,11 @@ void CompletionServer::Implementation::handle_errors() {
   });
 }
 
-CompletionServer::CompletionServer(const ServerOptions& options)
-    : implementation_(std::make_unique<Implementation>(options)) {
-  implementation_->bind(options);
-}
-
-CompletionServer::~CompletionServer() = default;
-
-int CompletionServer::port() const { return implementation_->port; }
-
 void CompletionServer::listen(Scheduler& scheduler, const std::string& model_name,
                               const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
-  implementation_->route_fixed(scheduler, model_name);
-  implementation_->handle_errors();
-  implementation_->server.Post("/v1/completions", [&](const Request& request, Response& response) {
+  route_fixed(scheduler, model_name);
+  handle_errors();
+  server_.Post("/v1/completions", [&](const Request& request, Response& response) {
     std::shared_ptr<Job> job;
     try {
       job = scheduler.submit(parse_completion(request.body, model_name, spec, tokenizer));
@@ -259,9 +236,7 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
         "text/event-stream",
         [reply](size_t /*offset*/, httplib::DataSink& sink) { return send_events(*reply, sink); });
   });
-  implementation_->server.listen_after_bind();
+  server_.listen_after_bind();
 }
-
-void CompletionServer::stop() { implementation_->server.stop(); }
 
 }  // namespace warpfuse::host

@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <limits>
-#include <optional>
-#include <set>
 
 #include "tune/merge.h"
 

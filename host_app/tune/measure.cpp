@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <set>
 
 #include "bench/check.h"
-#include "runtime/errors.h"
 #include "runtime/load/plugin.h"
 #include "tune/candidates.h"
 

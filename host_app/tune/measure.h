@@ -1,6 +1,5 @@
 #pragma once
 
-#include "bench/benchmark.h"
 #include "bench/timer.h"
 #include "tune/merge.h"
 

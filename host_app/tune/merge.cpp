@@ -1,7 +1,6 @@
 #include "tune/merge.h"
 
 #include <algorithm>
-#include <set>
 
 namespace warpfuse::host::tune {
 namespace {

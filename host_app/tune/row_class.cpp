@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "bench/benchmark.h"
 #include "bench/plan.h"
 
 namespace warpfuse::host::tune {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "bench/case.h"
+#include "bench/benchmark.h"
 
 namespace warpfuse::host::tune {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "bench/case.h"
 #include "bench/suites/inputs.h"
 
 namespace warpfuse::host::bench {

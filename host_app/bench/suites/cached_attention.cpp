@@ -9,8 +9,6 @@
 #include <ATen/ops/softmax.h>
 #include <warpfuse/cached_attention_softmax.h>
 
-#include <optional>
-
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 

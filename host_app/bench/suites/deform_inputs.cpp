@@ -10,7 +10,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 
-#include <cmath>
 #include <numbers>
 
 namespace warpfuse::host::bench {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "bench/suites/inputs.h"
 
 namespace warpfuse::host::bench {

@@ -16,7 +16,6 @@
 #include <warpfuse/dropout_softmax.h>
 #include <warpfuse/softmax.h>
 
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/inputs.h"

@@ -8,7 +8,6 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace warpfuse::host::bench {
 namespace {

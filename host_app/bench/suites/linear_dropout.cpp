@@ -13,7 +13,6 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/dropout_softmax.h>
 
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/inputs.h"

@@ -16,7 +16,6 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/fused_logprob.h>
 
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/logprob_inputs.h"

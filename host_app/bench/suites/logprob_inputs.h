@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include "bench/suites/inputs.h"
 
 namespace warpfuse::host::bench {

@@ -8,12 +8,8 @@
 #include <warpfuse/ms_deform_attn.h>
 
 #include <algorithm>
-#include <limits>
-#include <memory>
-#include <optional>
 #include <tuple>
 
-#include "bench/suites/deform_inputs.h"
 #include "bench/suites/grid_sample_form.h"
 #include "bench/suites/suites.h"
 

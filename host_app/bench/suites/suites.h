@@ -4,9 +4,8 @@
 
 namespace warpfuse::host::bench {
 
-extern const Benchmark kSoftmax, kLogSoftmax;        // softmax.cpp
-extern const Benchmark kScaledMaskedSoftmax;         // attention.cpp
-extern const Benchmark kScaledMaskedSoftmaxDropout;  // attention_dropout.cpp
+extern const Benchmark kSoftmax, kLogSoftmax;                                  // softmax.cpp
+extern const Benchmark kScaledMaskedSoftmax, kScaledMaskedSoftmaxDropout;      // attention.cpp
 extern const Benchmark kFusedLogprob, kFusedLogprobLse, kFusedLogprobEntropy;  // logprob.cpp
 extern const Benchmark kSampleTokens;                                          // sampling.cpp
 extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;                       // dropout.cpp

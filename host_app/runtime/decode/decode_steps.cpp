@@ -7,7 +7,6 @@
 
 #include <numeric>
 
-#include "runtime/decode/sampling.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

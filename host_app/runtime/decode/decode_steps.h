@@ -2,11 +2,7 @@
 
 #include <set>
 
-#include "runtime/decode/cuda_runtime.h"
-#include "runtime/decode/graph_cache.h"
-#include "runtime/decode/language_model.h"
 #include "runtime/decode/prompt_pieces.h"
-#include "runtime/decode/sampling.h"
 #include "runtime/decode/step_memory.h"
 
 namespace warpfuse::host {

@@ -1,8 +1,5 @@
 #include "runtime/decode/generation.h"
 
-#include <algorithm>
-#include <deque>
-#include <map>
 #include <numeric>
 
 #include "runtime/errors.h"

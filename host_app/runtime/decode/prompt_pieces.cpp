@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "runtime/decode/sampling.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

@@ -9,11 +9,9 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <span>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/load/plugin.h"
 #include "runtime/output.h"

@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/load/shared_library.h"
 #include "runtime/parse.h"
 
 namespace warpfuse::host {

@@ -4,8 +4,6 @@
 
 #include <functional>
 
-#include "runtime/decode/language_model.h"
-#include "runtime/load/bundle.h"
 #include "runtime/score/verification.h"
 
 namespace warpfuse::host {

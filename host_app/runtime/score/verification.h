@@ -1,9 +1,5 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
-#include <optional>
-
 #include "runtime/decode/language_model.h"
 
 namespace warpfuse::host {

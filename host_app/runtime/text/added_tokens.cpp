@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/parse.h"
 
@@ -18,11 +17,7 @@ json read_object(const fs::path& file) {
   if (!fs::exists(fs::symlink_status(file, ignored))) {
     return json::object();
   }
-  json root = parse_json(read_model_file(file), ExitCode::model, file.string());
-  if (!root.is_object()) {
-    fail(ExitCode::model, "{}: expected a JSON object", file.string());
-  }
-  return root;
+  return read_json_object(file);
 }
 
 AddedToken token_of(const std::string& text, const json& id, const std::string& file) {

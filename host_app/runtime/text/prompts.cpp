@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/parse.h"
 

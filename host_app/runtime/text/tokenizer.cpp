@@ -2,7 +2,6 @@
 
 #include <sstream>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/parse.h"
 
