@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "bench/suites/suites.h"
@@ -109,9 +108,10 @@ Json key_of(const Case& c) {
   return key;
 }
 
-std::string text_of(const Case& c) {
-  return fmt::format("{} {} {} {} {}", c.op->name, name_in(kDirectionNames, c.direction),
-                     c.shape.text(), dtype_name(c), name_in(kMaskNames, c.mask));
+std::string text_of(const Json& key) {
+  return fmt::format("{} {} {} {} {}", key["operator"].get<std::string>(),
+                     key["direction"].get<std::string>(), shape_in(key).text(),
+                     key["dtype"].get<std::string>(), key["mask"].get<std::string>());
 }
 
 int64_t Outputs::bytes() const {

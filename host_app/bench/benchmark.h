@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -55,22 +56,14 @@ inline constexpr Names<Precision, 5> kDtypeNames{{{{c10::ScalarType::Float}, "fl
 
 template <typename Value, size_t n>
 std::string name_in(const Names<Value, n>& names, Value value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) {
-      return std::string(name);
-    }
-  }
-  return "?";
+  const auto found = std::ranges::find(names, value, [](const auto& each) { return each.first; });
+  return found == names.end() ? "?" : std::string(found->second);
 }
 
 template <typename Value, size_t n>
 std::optional<Value> value_in(const Names<Value, n>& names, std::string_view name) {
-  for (const auto& [value, known] : names) {
-    if (known == name) {
-      return value;
-    }
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find(names, name, [](const auto& each) { return each.second; });
+  return found == names.end() ? std::nullopt : std::optional(found->first);
 }
 
 // A tensor's sizes and the dimension that a softmax runs over; -1 is the last. Or other sizes that
@@ -125,7 +118,8 @@ Json key_of(const Case& c);
 Shape shape_in(const Json& row);
 
 // The same on one line, such as "softmax backward 1024x8192 float32 none".
-std::string text_of(const Case& c);
+std::string text_of(const Json& key);
+inline std::string text_of(const Case& c) { return text_of(key_of(c)); }
 
 // What a call returns: its result, and what a training step gives besides.
 struct Outputs {

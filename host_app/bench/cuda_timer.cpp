@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/timer.h"

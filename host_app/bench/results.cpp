@@ -4,7 +4,6 @@
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <ctime>
 #include <iomanip>
 
@@ -97,12 +96,6 @@ std::optional<double> figure_of(const Json& baseline, const Json& key) {
     }
   }
   return std::nullopt;
-}
-
-std::string text_of_key(const Json& key) {
-  return fmt::format("{} {} {} {} {}", key["operator"].get<std::string>(),
-                     key["direction"].get<std::string>(), shape_in(key).text(),
-                     key["dtype"].get<std::string>(), key["mask"].get<std::string>());
 }
 
 }  // namespace
@@ -216,11 +209,11 @@ bool report_comparison(const Comparison& comparison, double limit) {
   for (const Compared& row : comparison.rows) {
     const bool holds = row.relative() >= limit;
     print("{:>8.3f}  {:>8.3f}  {:>6.3f}  {}{}\n", row.before, row.now, row.relative(),
-          text_of_key(row.key), holds ? "" : "  BELOW");
+          text_of(row.key), holds ? "" : "  BELOW");
     pass = pass && holds;
   }
   for (const Json& key : comparison.without_counterpart) {
-    print("{:>8}  {:>8}  {:>6}  {}  not in the baseline\n", "-", "-", "-", text_of_key(key));
+    print("{:>8}  {:>8}  {:>6}  {}  not in the baseline\n", "-", "-", "-", text_of(key));
   }
   print("baseline: {}, {} rows compared, limit {:.3g}\n", pass ? "holds" : "BELOW",
         comparison.rows.size(), limit);

@@ -3,8 +3,6 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-
 #include "bench/suites/attention_inputs.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
@@ -40,16 +38,14 @@ constexpr const char* kStatusNames[] = {"ok", "wrong", "unsupported"};
 
 // The copy with the smallest median.
 Timing fastest(const std::vector<Timing>& timings, size_t first) {
-  Timing best;
-  for (size_t i = first; i < timings.size(); ++i) {
-    if (timings[i].failure.empty() && (best.call.p50 == 0 || timings[i].call.p50 < best.call.p50)) {
-      best = timings[i];
-    }
+  const auto copies = std::span(timings).subspan(first);
+  const auto best = std::ranges::min_element(copies, {}, [](const Timing& timing) {
+    return std::pair(!timing.failure.empty(), timing.call.p50);
+  });
+  if (!best->failure.empty()) {
+    fail(ExitCode::device, "the copy beside the row cannot be timed: {}", copies[0].failure);
   }
-  if (best.call.p50 == 0) {
-    fail(ExitCode::device, "the copy beside the row cannot be timed: {}", timings[first].failure);
-  }
-  return best;
+  return *best;
 }
 
 // A variant as it was checked, and its times where it is right.

@@ -6,8 +6,10 @@
 // -fsanitize.
 #define CXXOPTS_NO_REGEX
 
+#include <algorithm>
 #include <cstdint>
 #include <cxxopts.hpp>
+#include <initializer_list>
 #include <limits>
 #include <span>
 
@@ -65,6 +67,11 @@ class Arguments {
   Arguments(const Command& command, std::span<const char* const> words);
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }
+  // How many of these options were given.
+  int64_t count(std::initializer_list<const char*> names) const {
+    return std::ranges::count_if(names, [this](const char* name) { return has(name); });
+  }
+
   // The value or the option's default; an option that has neither must be given.
   std::string text(const std::string& name) const;
   // The value of an option that need not be given.

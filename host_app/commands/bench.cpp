@@ -1,8 +1,5 @@
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
-
-#include "bench/plan.h"
 #include "bench/presets.h"
 #include "bench/results.h"
 #include "bench/row.h"

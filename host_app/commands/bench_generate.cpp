@@ -1,5 +1,4 @@
 
-#include <algorithm>
 
 #include "bench/generation_plan.h"
 #include "bench/results.h"
@@ -50,8 +49,7 @@ GenerationRequest generation_request(const Arguments& arguments) {
 // Prompts, and their source for the JSON.
 std::pair<TokenLists, std::string> prompts_of(const Arguments& arguments,
                                               const GenerationPlan& plan) {
-  const auto given = [&](const char* name) { return arguments.has(name) ? 1 : 0; };
-  if (given("prompts") + given("text") + given("prompt-ids") > 1) {
+  if (arguments.count({"prompts", "text", "prompt-ids"}) > 1) {
     fail(ExitCode::usage, "expected one of --prompts F, --text F and --prompt-ids F (see --help)");
   }
   if (arguments.has("prompt-ids")) {

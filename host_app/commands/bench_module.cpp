@@ -1,7 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/results.h"

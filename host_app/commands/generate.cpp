@@ -47,10 +47,7 @@ constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA
                                         kRewriteSwitch};
 
 std::vector<Prompt> prompts_of(const Arguments& arguments) {
-  const int sources = static_cast<int>(arguments.has("prompt")) +
-                      static_cast<int>(arguments.has("prompt-file")) +
-                      static_cast<int>(arguments.has("prompts"));
-  if (sources != 1) {
+  if (arguments.count({"prompt", "prompt-file", "prompts"}) != 1) {
     fail(ExitCode::usage, "expected one of -p TEXT, --prompt-file F and --prompts F (see --help)");
   }
   if (arguments.has("prompts")) {

@@ -3,7 +3,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "commands/commands.h"

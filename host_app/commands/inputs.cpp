@@ -1,7 +1,5 @@
 #include "commands/inputs.h"
 
-#include <algorithm>
-
 #include "bench/plan.h"
 #include "runtime/parse.h"
 

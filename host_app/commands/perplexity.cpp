@@ -1,7 +1,5 @@
 #include "runtime/score/perplexity.h"
 
-#include <algorithm>
-
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/load/session.h"
@@ -41,14 +39,6 @@ std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& te
          ids.size());
   }
   return ids;
-}
-
-int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
-  int64_t bytes = 0;
-  for (const int64_t id : ids) {
-    bytes += static_cast<int64_t>(tokenizer.bytes(id).size());
-  }
-  return bytes;
 }
 
 void print_text(const Score& score, double bits_per_byte) {
@@ -104,7 +94,8 @@ ExitCode run_perplexity(const Arguments& arguments) {
   line.clear();
   const bool complete = result.tokens == predictions;
   // The first token is context alone.
-  const int64_t bytes = bytes_of(tokenizer, std::span(ids).subspan(1, result.tokens));
+  const std::vector<int64_t> scored(ids.begin() + 1, ids.begin() + 1 + result.tokens);
+  const auto bytes = static_cast<int64_t>(tokenizer.decode(scored).size());
   const double bits_per_byte = result.bits_per_byte(bytes);
   if (arguments.has("json")) {
     print_json(result, complete, bits_per_byte, bytes, bundle, session.device, options);

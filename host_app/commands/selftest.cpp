@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <iterator>
 
 #include "bench/check.h"

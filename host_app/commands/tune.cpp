@@ -1,6 +1,5 @@
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <deque>
 #include <thread>
 

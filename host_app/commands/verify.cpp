@@ -1,5 +1,4 @@
 
-#include <algorithm>
 
 #include "commands/commands.h"
 #include "commands/inputs.h"

@@ -7,7 +7,6 @@
 
 #include "runtime/parse.h"
 #include "serve/answers.h"
-#include "serve/connection.h"
 #include "serve/page.h"
 
 namespace warpfuse::host {

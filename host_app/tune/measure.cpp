@@ -1,6 +1,5 @@
 #include "tune/measure.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/check.h"

@@ -1,7 +1,5 @@
 #include "tune/merge.h"
 
-#include <algorithm>
-
 namespace warpfuse::host::tune {
 namespace {
 

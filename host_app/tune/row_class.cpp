@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "bench/plan.h"
@@ -142,14 +141,9 @@ bool covers(const RowClass& c, const RowClass& row) {
 }
 
 const bench::Benchmark* benchmark_of(Function function) {
-  switch (function) {
-    case Function::attention:
-      return bench::find_benchmark("scaled_masked_softmax");
-    case Function::dropout:
-      return bench::find_benchmark("softmax_dropout");
-    default:
-      return bench::find_benchmark("softmax");
-  }
+  static constexpr std::array kNames{"softmax", "scaled_masked_softmax", "softmax_dropout",
+                                     "softmax"};
+  return bench::find_benchmark(kNames.at(static_cast<size_t>(function)));
 }
 
 // Rows of the class that are `bytes` long.
@@ -202,16 +196,8 @@ std::vector<RowKind> kinds_of(const RowClass& c) {
 }
 
 TuningEntry::Functions suffix_of(Function function) {
-  switch (function) {
-    case Function::softmax:
-      return TuningEntry::Functions::plain;
-    case Function::attention:
-      return TuningEntry::Functions::masked;
-    case Function::dropout:
-      return TuningEntry::Functions::dropout;
-    default:
-      return TuningEntry::Functions::all;
-  }
+  using enum TuningEntry::Functions;
+  return std::array{plain, masked, dropout, all}.at(static_cast<size_t>(function));
 }
 
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,

@@ -6,7 +6,6 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 

@@ -7,10 +7,9 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/ms_deform_attn.h>
 
-#include <algorithm>
 #include <tuple>
 
-#include "bench/suites/grid_sample_form.h"
+#include "bench/suites/deform_inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {

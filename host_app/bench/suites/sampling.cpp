@@ -15,8 +15,6 @@
 #include <ATen/ops/topk.h>
 #include <warpfuse/sample_tokens.h>
 
-#include <algorithm>
-
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 

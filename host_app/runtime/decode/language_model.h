@@ -77,7 +77,7 @@ class LanguageModel {
 // Applies the passes of graph_passes.h that a device needs.
 void apply_passes(torch::jit::Module& module, c10::Device device);
 
-// Loads a bundle's model and applies these passes, after those of rewriting.h if it is to be
+// Loads a bundle's model and applies these passes, after rewrite_loaded() if it is to be
 // rewritten. Throws Error(model).
 LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten = false);
 

@@ -25,6 +25,7 @@ class Tokenizer {
   std::optional<int64_t> end_of_text() const { return end_of_text_; }
 
  private:
+  std::optional<int64_t> id_in_vocabulary(const std::string& text) const;
   void read_vocabulary(const std::filesystem::path& file);
   void read_merges(const std::filesystem::path& file);
   void read_added(const std::filesystem::path& folder);
