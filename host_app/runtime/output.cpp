@@ -77,7 +77,7 @@ std::string time_left(std::chrono::steady_clock::time_point start, double done, 
 
 InterruptGuard::InterruptGuard() {
   noted = 0;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = note;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigaction(SIGINT, &action, &before_);

@@ -15,7 +15,7 @@ bool overlaps(int64_t up_to, const Range& range) { return up_to > range.above; }
 
 // Numbers of a range: its ends, where lines end, and some between.
 std::vector<int64_t> samples_of(const Range& range, const Lines& lines,
-                                int64_t TuningEntry::*border) {
+                                int64_t TuningEntry::* border) {
   const int64_t last = range.up_to == kAny ? 2 * range.above + 1'000'000 : range.up_to;
   std::set<int64_t> samples{last};
   for (int64_t step = 0; range.above + 1 + step < last; step = 2 * step + 1) {

@@ -229,7 +229,7 @@ TEST_CASE("lists of numbers are read", "[bench][generation]") {
 
 TEST_CASE("what cannot be planned is named", "[bench][generation]") {
   const TemporaryFolder folder;
-  const auto refusal = [&](auto GenerationRequest::*field, const char* text) {
+  const auto refusal = [&](auto GenerationRequest::* field, const char* text) {
     GenerationRequest asked = request(folder.path());
     asked.*field = text;
     return failure_of([&] { plan_generation(asked); });

@@ -37,7 +37,7 @@ Sets<Set> make_sets(const Setup& setup) {
 
 // Gives each set a tensor of its own that `fill` has filled.
 template <typename Set>
-void add_tensors(std::vector<Set>& sets, at::Tensor Set::*member, at::IntArrayRef sizes,
+void add_tensors(std::vector<Set>& sets, at::Tensor Set::* member, at::IntArrayRef sizes,
                  const at::TensorOptions& options, const Setup::Fill& fill = fill_randomly) {
   const auto tensors = make_tensors(static_cast<int64_t>(sets.size()), sizes, options);
   for (size_t i = 0; i < sets.size(); ++i) {
