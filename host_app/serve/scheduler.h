@@ -1,5 +1,13 @@
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "runtime/decode/decode_loop.h"
+#include "runtime/softmax_call_counter.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
 

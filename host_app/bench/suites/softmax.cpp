@@ -34,9 +34,12 @@ at::Tensor plugin_forward(const Set& in, int64_t dim, bool log) {
 
 at::Tensor plugin_backward(const Set& in, int64_t dim, bool log) {
   using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
-  static const auto of_softmax = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
-  static const auto of_log = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
-  return (log ? of_log : of_softmax).call(in.grad_output, in.output, dim);
+  if (log) {
+    static const auto op = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
+    return op.call(in.grad_output, in.output, dim);
+  }
+  static const auto op = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
+  return op.call(in.grad_output, in.output, dim);
 }
 
 at::Tensor aten_softmax(const at::Tensor& x, int64_t dim, bool log) {
