@@ -87,7 +87,7 @@ void add_optional(Json& json, const char* key, const std::optional<Value>& value
 }
 
 Json to_json(const std::string& name, const Result& result, int64_t least_bytes, double floor_us,
-             double copy_us, const Result* peer) {
+             double copy_us, std::optional<double> peer_us) {
   const Checked& check = result.check;
   Json json{{"name", name}, {"status", kStatusNames[static_cast<size_t>(check.status)]}};
   if (!check.reason.empty()) {
@@ -108,8 +108,8 @@ Json to_json(const std::string& name, const Result& result, int64_t least_bytes,
   if (!check.launches.is_null()) {
     json["launches"] = check.launches;
   }
-  if (peer != nullptr && result.timing) {
-    json["speedup"] = peer->timing->call.p50 / result.timing->call.p50;
+  if (peer_us && result.timing) {
+    json["speedup"] = *peer_us / result.timing->call.p50;
   }
   return json;
 }
@@ -154,10 +154,12 @@ Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::
   for (size_t i = 0; i < timed.size(); ++i) {
     set_timing(results[timed[i]], timings[i]);
   }
-  // ATen's operator or chain, where it has times.
-  const auto peer = std::ranges::find_if(results, [](const Result& result) {
-    return result.kind == Variant::Kind::aten && result.timing;
-  });
+  std::optional<double> peer_us;  // of ATen's operator or chain, the first that has times
+  for (const Result& result : results) {
+    if (!peer_us && result.kind == Variant::Kind::aten && result.timing) {
+      peer_us = result.timing->call.p50;
+    }
+  }
   const double floor_us = static_cast<double>(bytes.least) / large_copy.bytes_per_us();
   Row row{key_of(c)};
   if (c.mask == Mask::padding) {
@@ -171,9 +173,8 @@ Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::
   row.json["variants"] = Json::array();
   for (size_t i = 0; i < variants.size(); ++i) {
     const Result& result = results[i];
-    row.json["variants"].push_back(to_json(variants[i].name, result, bytes.least, floor_us,
-                                           copy.call.p50,
-                                           peer == results.end() ? nullptr : &*peer));
+    row.json["variants"].push_back(
+        to_json(variants[i].name, result, bytes.least, floor_us, copy.call.p50, peer_us));
     row.wrong = row.wrong || (result.kind != Variant::Kind::aten &&
                               result.check.status == Checked::Status::wrong);
   }

@@ -40,11 +40,11 @@ double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
 }
 
 double median_us(int warm_ups, int samples, const std::function<double()>& sample) {
-  std::vector<double> us;
-  for (int i = 0; i < warm_ups + samples; ++i) {
-    us.push_back(sample());
+  for (int i = 0; i < warm_ups; ++i) {
+    sample();
   }
-  us.erase(us.begin(), us.begin() + warm_ups);
+  std::vector<double> us(static_cast<size_t>(samples));
+  std::ranges::generate(us, sample);
   return percentile(std::move(us), 0.5);
 }
 

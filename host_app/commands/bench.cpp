@@ -176,10 +176,9 @@ ExitCode run_bench(const Arguments& arguments) {
            : make_cpu_timer(effort);
   const Timer::LargeCopy copy = timer->large_copy();
   timer->release_memory();
-  ResultFile results(
-      kFormat,
-      head_of(arguments.command_line(), session.plugin.value(), runtime.get(), *timer, copy),
-      {"rows"}, arguments.optional_text("json"), arguments.optional_text("csv"));
+  ResultFile results(kFormat,
+                     head_of(arguments.command_line(), session.plugin, runtime.get(), *timer, copy),
+                     {"rows"}, arguments.optional_text("json"), arguments.optional_text("csv"));
   print_head(results.document());
   const Outcome outcome = measure(cases, algorithms, session.device, *timer, copy, results);
   const size_t measured = results.rows().size();

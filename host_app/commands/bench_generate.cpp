@@ -182,7 +182,7 @@ ExitCode run_bench_generate(const Arguments& arguments) {
       .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
       .rounds = rounds,
       .prompts = prompts};
-  Json head = identity_of(arguments.command_line(), session.plugin.value(), runtime.get());
+  Json head = identity_of(arguments.command_line(), session.plugin, runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
   head["prompts"] = {{"source", source}, {"ids", prompts}};
   ResultFile document(kGenerationFormat, head, {"rows", "prefill", "accuracy"},

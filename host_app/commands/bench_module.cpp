@@ -174,8 +174,8 @@ ExitCode run_bench_module(const Arguments& arguments) {
   }
   const c10::InferenceMode inference;
   ResultFile results("warpfuse-module-1",
-                     identity_of(arguments.command_line(), session.plugin.value(), runtime.get()),
-                     {"rows"}, arguments.optional_text("json"));
+                     identity_of(arguments.command_line(), session.plugin, runtime.get()), {"rows"},
+                     arguments.optional_text("json"));
   const size_t width = std::ranges::max(modules, {}, [](const TimedModule& timed) {
                          return timed.name.size();
                        }).name.size();

@@ -100,8 +100,8 @@ ExitCode run_bench_overhead(const Arguments& arguments) {
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const InterruptGuard guard;
   ResultFile results("warpfuse-overhead-1",
-                     identity_of(arguments.command_line(), session.plugin.value(), runtime.get()),
-                     {"rows"}, arguments.optional_text("json"));
+                     identity_of(arguments.command_line(), session.plugin, runtime.get()), {"rows"},
+                     arguments.optional_text("json"));
   print("host time per call: median [5 %, 95 %] of {} samples of {} calls\n", rounds, kCalls);
   for (const Pair& pair : kPairs) {
     for (const Mode& mode : kModes) {

@@ -134,7 +134,7 @@ ExitCode run_info(const Arguments& arguments) {
     print("{}", tuning_text());
     return ExitCode::ok;
   }
-  const json info = gather(session.plugin.value());
+  const json info = gather(session.plugin);
   if (arguments.has("json")) {
     print("{}\n", info.dump(2));
   } else {

@@ -143,7 +143,7 @@ Session open_session(const PluginOptions& options, const std::string& device,
   if (chosen.is_cuda()) {
     load_cuda_operators();
   }
-  return {std::move(plugin), chosen};
+  return {plugin.value_or(Plugin{}), chosen};
 }
 
 }  // namespace warpfuse::host

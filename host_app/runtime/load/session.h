@@ -13,7 +13,7 @@ nlohmann::json device_facts();
 
 // The plugin and the device of a command that runs operators or models.
 struct Session {
-  std::optional<Plugin> plugin;  // always, where operators were asked for
+  Plugin plugin;  // empty where none was found and no operators were asked for
   c10::Device device;
 };
 
