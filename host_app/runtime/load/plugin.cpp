@@ -19,8 +19,6 @@ namespace fs = std::filesystem;
 // glibc declares dlopen as never throwing, so that a compiler may drop the handlers around a direct
 // call; but an exception of a static initialiser does pass through it.
 void* (*volatile const throwing_dlopen)(const char*, int) = dlopen;
-
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFileName = "libwarpfuse.so";
