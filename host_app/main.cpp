@@ -1,29 +1,21 @@
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <exception>
-#include <string_view>
 
 #include "commands/commands.h"
-#include "runtime/errors.h"
-#include "runtime/load/plugin.h"
 #include "runtime/output.h"
 
 namespace {
 
-using warpfuse::host::Command;
-using warpfuse::host::ExitCode;
-using warpfuse::host::Failure;
-using warpfuse::host::kCommands;
-using warpfuse::host::print;
+using namespace warpfuse::host;
 
 void print_help() {
   print(
       "warpfuse runs traced models on libtorch with the fused operators of libwarpfuse.so.\n\n"
       "Usage: warpfuse <command> [options]\n\nCommands:\n");
-  for (const Command& command : kCommands) {
-    print("  {:<12}{}\n", command.name, command.summary);
+  for (const auto make : kCommands) {
+    if (const Command command = make(); !command.summary.empty()) {
+      print("  {:<12}{}\n", command.name, command.summary);
+    }
   }
   print(
       "\n'warpfuse <command> --help' shows a command's options.\n\nExamples:\n"
@@ -31,14 +23,14 @@ void print_help() {
       "  warpfuse verify bundles/wikitext-small/fused-float32 "
       "bundles/wikitext-small/baseline-float32\n"
       "  warpfuse info\n\nExit codes:\n");
-  for (const auto& [code, meaning] : warpfuse::host::kExitCodes) {
+  for (const auto& [code, meaning] : kExitCodes) {
     print("  {}  {}\n", static_cast<int>(code), meaning);
   }
 }
 
 ExitCode run(int argc, const char* const* argv) {
   if (argc < 2) {
-    warpfuse::host::fail(ExitCode::usage, "no command (see warpfuse --help)");
+    fail(ExitCode::usage, "no command (see warpfuse --help)");
   }
   const std::string_view name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") {
@@ -46,34 +38,41 @@ ExitCode run(int argc, const char* const* argv) {
     return ExitCode::ok;
   }
   if (name == "--version") {
-    print("warpfuse {} (built against libtorch {})\n", WARPFUSE_VERSION,
-          warpfuse::host::kBuiltLibtorch);
+    print("warpfuse {} (built against libtorch {})\n", WARPFUSE_VERSION, kBuiltLibtorch);
     return ExitCode::ok;
   }
-  const auto command =
-      std::ranges::find_if(kCommands, [&](const Command& known) { return known.name == name; });
-  if (command == kCommands.end()) {
-    warpfuse::host::fail(ExitCode::usage, "unknown {} '{}' (see warpfuse --help)",
-                         name.starts_with('-') ? "option" : "command", name);
+  const std::span words(argv + 1, argv + argc);
+  const std::string two = words.size() > 1 ? fmt::format("{} {}", words[0], words[1]) : "";
+  for (const auto make : kCommands) {
+    const Command command = make();
+    if (command.name == name || command.name == two) {
+      const Arguments arguments(command, words);
+      if (arguments.has("help")) {
+        print("{}", arguments.help());
+        return ExitCode::ok;
+      }
+      return command.run(arguments);
+    }
   }
-  return command->run(argc - 1, argv + 1);
+  fail(ExitCode::usage, "unknown {} '{}' (see warpfuse --help)",
+       name.starts_with('-') ? "option" : "command", name);
 }
 
 // One line on stderr, and the exit code. The failure may be a lack of the memory that this takes.
 int report(const std::exception_ptr& failure) noexcept {
   try {
-    Failure told = warpfuse::host::describe(failure, ExitCode::check_failed);
+    Failure told = describe(failure, ExitCode::check_failed);
     if (told.code != ExitCode::output) {
       try {
-        warpfuse::host::flush_output();
+        flush_output();
       } catch (...) {
-        told = warpfuse::host::describe(std::current_exception(), ExitCode::output);
+        told = describe(std::current_exception(), ExitCode::output);
       }
     }
-    warpfuse::host::print_error("warpfuse: error: {}\n", told.message);
+    print_error("warpfuse: error: {}\n", told.message);
     return static_cast<int>(told.code);
   } catch (...) {
-    warpfuse::host::write_error("warpfuse: error: out of memory\n");
+    write_error("warpfuse: error: out of memory\n");
     return static_cast<int>(ExitCode::device);
   }
 }
@@ -91,11 +90,11 @@ void install_handler() { std::set_terminate(tell_and_end); }
 }  // namespace
 
 int main(int argc, char** argv) {
-  warpfuse::host::hold_standard_streams();
+  hold_standard_streams();
   setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);  // libtorch asks for huge pages
   try {
     const ExitCode code = run(argc, argv);
-    warpfuse::host::flush_output();
+    flush_output();
     return static_cast<int>(code);
   } catch (...) {
     return report(std::current_exception());

@@ -1,7 +1,7 @@
 #pragma once
 
 // What the host's sources spend most of their compile time on, precompiled once. Each source still
-// includes what it uses: clang-tidy reads it without this file.
+// includes what it uses, itself or by a header of ours: clang-tidy reads it without this file.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -2,19 +2,124 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
-#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/case.h"
-
 namespace warpfuse::host::bench {
+
+// Keeps the order in which keys are written.
+using Json = nlohmann::ordered_json;
+
+struct Benchmark;  // an operator, see below
+
+// both: a forward and its backward in one call, where a trainer has no use for one alone.
+enum class Direction { forward, backward, both };
+enum class Mask { none, causal, padding, boolean, additive, positions };
+
+// What a row computes in; tf32: on float32, whose matrix products may use TF32.
+struct Precision {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  bool tf32 = false;
+
+  bool operator==(const Precision&) const = default;
+};
+
+template <typename Value, size_t n>
+using Names = std::array<std::pair<Value, std::string_view>, n>;
+
+// What the command line, the JSON and the table call them.
+inline constexpr Names<Direction, 3> kDirectionNames{{{Direction::forward, "forward"},
+                                                      {Direction::backward, "backward"},
+                                                      {Direction::both, "both"}}};
+inline constexpr Names<Mask, 6> kMaskNames{{{Mask::none, "none"},
+                                            {Mask::causal, "causal"},
+                                            {Mask::padding, "padding"},
+                                            {Mask::boolean, "boolean"},
+                                            {Mask::additive, "additive"},
+                                            {Mask::positions, "positions"}}};
+inline constexpr Names<Precision, 5> kDtypeNames{{{{c10::ScalarType::Float}, "float32"},
+                                                  {{c10::ScalarType::Half}, "float16"},
+                                                  {{c10::ScalarType::BFloat16}, "bfloat16"},
+                                                  {{c10::ScalarType::Double}, "float64"},
+                                                  {{c10::ScalarType::Float, true}, "tf32"}}};
+
+template <typename Value, size_t n>
+std::string name_in(const Names<Value, n>& names, Value value) {
+  const auto found = std::ranges::find(names, value, [](const auto& each) { return each.first; });
+  return found == names.end() ? "?" : std::string(found->second);
+}
+
+template <typename Value, size_t n>
+std::optional<Value> value_in(const Names<Value, n>& names, std::string_view name) {
+  const auto found = std::ranges::find(names, name, [](const auto& each) { return each.second; });
+  return found == names.end() ? std::nullopt : std::optional(found->first);
+}
+
+// A tensor's sizes and the dimension that a softmax runs over; -1 is the last. Or other sizes that
+// a row has, with the levels of a pyramid of images.
+struct Shape {
+  std::vector<int64_t> sizes;
+  int64_t dim = -1;
+  std::vector<std::array<int64_t, 2>> levels = {};  // height and width
+
+  bool operator==(const Shape&) const = default;
+  int64_t elements() const;
+  size_t softmax_dim() const { return dim < 0 ? sizes.size() - 1 : static_cast<size_t>(dim); }
+  // Elements that one softmax runs over.
+  int64_t columns() const { return sizes[softmax_dim()]; }
+  // Such as "1024x8192" or "1x300x8x32x4/25x34/13x17".
+  std::string sizes_text() const;
+  // The same with the dim: "64x4096x64@1".
+  std::string text() const;
+};
+
+// "1024x8192", "64x4096x64@1" or "1x300x8x32x4/25x34/13x17"; empty where `text` is no shape. A dim
+// that is the last becomes -1.
+std::optional<Shape> parse_shape(std::string_view text);
+
+// One row of the benchmark: what is computed, on what.
+struct Case {
+  const Benchmark* op;
+  Direction direction;
+  Shape shape;
+  c10::ScalarType dtype;
+  Mask mask;
+  bool tf32 = false;  // see Precision
+
+  bool operator==(const Case&) const = default;
+  bool is_forward() const { return direction == Direction::forward; }
+  // What sums are in, and results of one number per row.
+  c10::ScalarType sum_dtype() const {
+    return dtype == c10::ScalarType::Double ? dtype : c10::ScalarType::Float;
+  }
+  int64_t element_bytes() const { return static_cast<int64_t>(c10::elementSize(dtype)); }
+  int64_t sum_bytes() const { return static_cast<int64_t>(c10::elementSize(sum_dtype())); }
+  // Of a tensor of the shape.
+  int64_t bytes() const { return shape.elements() * element_bytes(); }
+  int64_t rows() const { return shape.elements() / shape.columns(); }
+};
+
+// The fields that name a row in the JSON; besides, kLevelsField where the shape has levels.
+inline constexpr std::array kKeyFields{"operator", "direction", "shape", "dim", "dtype", "mask"};
+inline constexpr const char* kLevelsField = "levels";
+Json key_of(const Case& c);
+// The shape in the fields of a row or its key.
+Shape shape_in(const Json& row);
+
+// The same on one line, such as "softmax backward 1024x8192 float32 none".
+std::string text_of(const Json& key);
+inline std::string text_of(const Case& c) { return text_of(key_of(c)); }
 
 // What a call returns: its result, and what a training step gives besides.
 struct Outputs {
@@ -63,6 +168,7 @@ struct Bytes {
   int64_t least, fused, unfused, inputs;
 };
 
+inline constexpr std::array kForward{Direction::forward};
 inline constexpr std::array kForwardAndBackward{Direction::forward, Direction::backward};
 
 // An operator in the benchmark: the axes that its rows have, and how a row is computed. One file of

@@ -5,14 +5,11 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "bench/plugin_tools.h"
-#include "runtime/errors.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -94,6 +91,13 @@ double largest_error(const at::Tensor& value, const Expected& expected, double i
                               .logical_or_(wide.eq(expected.value))
                               .logical_or_(at::isnan(wide).logical_and_(at::isnan(expected.value)));
   return at::where(same, at::zeros_like(distance), distance / expected.size).max().item<double>();
+}
+
+double error_beside(const at::Tensor& value, c10::ScalarType dtype, const Expected& expected,
+                    double losses) {
+  return value.sizes() == expected.value.sizes() && value.scalar_type() == dtype
+             ? largest_error(value, expected, smallest_difference(dtype) * losses)
+             : std::numeric_limits<double>::infinity();
 }
 
 double error_by_pieces(const Case& c, const at::Tensor& value,

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
-#include <optional>
-#include <string>
-
 #include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {
@@ -36,6 +30,11 @@ double smallest_difference(c10::ScalarType dtype);
 // The largest error, where the difference is above `ignored`; NaN where there is one that is not
 // expected.
 double largest_error(const at::Tensor& value, const Expected& expected, double ignored);
+
+// The same of a result that is whole; infinite for one of another shape or dtype. See `losses`
+// below.
+double error_beside(const at::Tensor& value, c10::ScalarType dtype, const Expected& expected,
+                    double losses = 1);
 
 // The same of a result of the row's shape and dtype, by pieces; infinite for another one. The
 // result may lose the dtype's smallest number `losses` times: once for each rounding, times what

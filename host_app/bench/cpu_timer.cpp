@@ -1,23 +1,19 @@
 // Times on the CPU: wall clock with pages that stay mapped, and with malloc's defaults.
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "bench/timer.h"
-#include "bench/times.h"
-#include "runtime/errors.h"
-#include "runtime/interrupt.h"
-#include "runtime/load/device.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -122,11 +118,12 @@ class CpuTimer : public Timer {
     std::vector<double> samples;
 
     double sample() {
-      return wall_us([&] {
-               for (int64_t i = 0; i < calls; ++i) {
-                 work->call(next++ % work->sets);
-               }
-             }) /
+      return timed_us(nullptr,
+                      [&] {
+                        for (int64_t i = 0; i < calls; ++i) {
+                          work->call(next++ % work->sets);
+                        }
+                      }) /
              static_cast<double>(calls);
     }
   };
@@ -207,13 +204,9 @@ Timer::LargeCopy CpuTimer::large_copy() {
   const int64_t half = effort_.large_copy_bytes;
   const at::Tensor to = at::empty({half}, at::kByte).fill_(0);
   const at::Tensor from = at::empty({half}, at::kByte).fill_(1);
-  parallel_copy(to, from);
-  std::vector<double> samples;
-  samples.reserve(static_cast<size_t>(effort_.short_rounds));
-  for (int round = 0; round < effort_.short_rounds; ++round) {
-    samples.push_back(wall_us([&] { parallel_copy(to, from); }));
-  }
-  return {2 * half, percentile(std::move(samples), 0.5)};
+  const double us = median_us(1, effort_.short_rounds,
+                              [&] { return timed_us(nullptr, [&] { parallel_copy(to, from); }); });
+  return {2 * half, us};
 }
 
 }  // namespace
@@ -222,7 +215,7 @@ Json describe_cpu() {
   return {{"type", "cpu"},
           {"name", processor_name()},
           {"threads", at::get_num_threads()},
-          {"capability", cpu_capability()},
+          {"capability", at::get_cpu_capability()},
           {"cache_bytes", last_level_cache_bytes()}};
 }
 

@@ -2,15 +2,13 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/timer.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -115,7 +113,7 @@ class CudaTimer : public Timer {
     for (int64_t i = 0; i < work.sets && i < 2; ++i) {
       work.call(i);
     }
-    const double launched_us = gpu_us(runtime_, [&] {
+    const double launched_us = timed_us(&runtime_, [&] {
       for (int64_t i = 0; i < kProbeCalls; ++i) {
         work.call(i % work.sets);
       }
@@ -126,7 +124,7 @@ class CudaTimer : public Timer {
     for (bool again = true; again;) {
       recorded.graph = capture(work, recorded.calls, memory);
       recorded.graph->replay();
-      const double graph_us = gpu_us(runtime_, [&] { recorded.graph->replay(); });
+      const double graph_us = timed_us(&runtime_, [&] { recorded.graph->replay(); });
       const int64_t calls = calls_for(graph_us / static_cast<double>(recorded.calls), work.sets);
       again = calls > 2 * recorded.calls;
       recorded.calls = again ? calls : recorded.calls;
@@ -241,8 +239,8 @@ Timer::LargeCopy CudaTimer::large_copy() {
   std::vector<double> memcpy;
   std::vector<double> kernel;
   for (int round = -1; round < effort_.short_rounds; ++round) {
-    const double memcpy_us = gpu_us(runtime_, [&] { to.copy_(from); });
-    const double kernel_us = gpu_us(runtime_, [&] {
+    const double memcpy_us = timed_us(&runtime_, [&] { to.copy_(from); });
+    const double kernel_us = timed_us(&runtime_, [&] {
       runtime_.launch_copy(to.mutable_data_ptr(), from.const_data_ptr(), half);
     });
     if (round >= 0) {  // the first was a warm-up
@@ -254,18 +252,15 @@ Timer::LargeCopy CudaTimer::large_copy() {
 }
 
 std::optional<double> CudaTimer::empty_kernel_us() {
-  const Work work{[&](int64_t) {
-                    runtime_.launch_empty_kernel();
-                    return at::Tensor();
-                  },
-                  1};
-  const std::unique_ptr<CudaGraph> graph = capture(work, kEmptyKernels, nullptr);
-  std::vector<double> samples;
-  for (int round = 0; round < effort_.rounds; ++round) {
+  const std::unique_ptr<CudaGraph> graph = runtime_.capture([&] {
+    for (int64_t i = 0; i < kEmptyKernels; ++i) {
+      runtime_.launch_empty_kernel();
+    }
+  });
+  return median_us(0, effort_.rounds, [&] {
     graph->replay();
-    samples.push_back(gpu_us(runtime_, [&] { graph->replay(); }) / kEmptyKernels);
-  }
-  return percentile(std::move(samples), 0.5);
+    return timed_us(&runtime_, [&] { graph->replay(); }) / kEmptyKernels;
+  });
 }
 
 }  // namespace

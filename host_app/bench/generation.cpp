@@ -3,15 +3,14 @@
 #include <ATen/ops/ones.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <ctime>
 #include <fstream>
 
 #include "bench/generation_step.h"
 #include "bench/times.h"
 #include "runtime/decode/decode_loop.h"
-#include "runtime/interrupt.h"
-#include "runtime/load/weight_memory.h"
+#include "runtime/load/model.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -64,19 +63,18 @@ struct Measured {
   std::vector<Round> rounds;
 };
 
-using AllMeasured = std::vector<std::unique_ptr<Measured>>;
+using AllMeasured = std::deque<Measured>;  // which does not move them
 
 AllMeasured with_caches(const std::vector<ModelVariant>& variants, const GenerationCase& c,
                         CudaRuntime* runtime) {
   AllMeasured all;
-  all.reserve(variants.size());
   for (const ModelVariant& variant : variants) {
-    all.push_back(std::make_unique<Measured>(variant, c, runtime));
+    all.emplace_back(variant, c, runtime);
   }
   return all;
 }
 
-std::vector<Sequence> sequences_of(const std::vector<std::vector<int64_t>>& ids, int64_t tokens) {
+std::vector<Sequence> sequences_of(const TokenLists& ids, int64_t tokens) {
   std::vector<Sequence> sequences;
   sequences.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -180,10 +178,10 @@ Json name_of(const ModelVariant& variant) {
   return {{"variant", variant.name}, {"dtype", name_in(kDtypeNames, Precision{variant.dtype})}};
 }
 
-std::vector<std::vector<int64_t>> PromptIds::batch(int64_t rows, int64_t length) const {
-  std::vector<std::vector<int64_t>> result;
+TokenLists batch_of(const TokenLists& lists, int64_t rows, int64_t length) {
+  TokenLists result;
   for (int64_t row = 0; row < rows; ++row) {
-    const std::vector<int64_t>& list = lists_[row % lists_.size()];
+    const std::vector<int64_t>& list = lists[row % lists.size()];
     std::vector<int64_t>& ids = result.emplace_back();
     for (int64_t i = 0; i < length; ++i) {
       ids.push_back(list[i % list.size()]);
@@ -209,28 +207,27 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime) {
 
 std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<ModelVariant>& variants,
-                                     const GenerationCase& c,
-                                     std::vector<std::vector<int64_t>>& first_ids) {
-  const AllMeasured all = with_caches(variants, c, bench.runtime);
-  const std::vector<std::vector<int64_t>> ids =
-      c.published != nullptr ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
-                             : bench.prompts.batch(c.batch, c.prompt);
+                                     const GenerationCase& c, TokenLists& first_ids) {
+  AllMeasured all = with_caches(variants, c, bench.runtime);
+  const TokenLists ids = c.published != nullptr
+                             ? std::vector(static_cast<size_t>(c.batch), c.published->ids)
+                             : batch_of(bench.prompts, c.batch, c.prompt);
   const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   first_ids.assign(all.size(), {});
   for (size_t i = 0; i < all.size(); ++i) {
-    generate_once(all[i]->loop, sequences, c.tokens, &first_ids[i]);
+    generate_once(all[i].loop, sequences, c.tokens, &first_ids[i]);
   }
   const MemoryInUse before = MemoryInUse::now(bench.runtime);
   for (int round = 0; round < bench.rounds && (round == 0 || !interrupted()); ++round) {
-    for (const std::unique_ptr<Measured>& each : all) {
-      each->rounds.push_back(generate_once(each->loop, sequences, c.tokens, nullptr));
+    for (Measured& each : all) {
+      each.rounds.push_back(generate_once(each.loop, sequences, c.tokens, nullptr));
     }
   }
   const MemoryInUse after = MemoryInUse::now(bench.runtime);
   std::vector<Json> rows;
   rows.reserve(all.size());
-  for (const std::unique_ptr<Measured>& each : all) {
-    rows.push_back(row_of(bench, *each, c));
+  for (Measured& each : all) {
+    rows.push_back(row_of(bench, each, c));
     // Over the timed rounds of all variants together.
     rows.back()["host_growth_bytes"] = after.host - before.host;
     rows.back()["device_growth_bytes"] = after.device - before.device;
@@ -242,25 +239,25 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
                                   const std::vector<ModelVariant>& variants, int64_t batch,
                                   int64_t prompt) {
   const GenerationCase c{.batch = batch, .prompt = prompt, .tokens = 1, .graph = false};
-  const AllMeasured all = with_caches(variants, c, bench.runtime);
-  const std::vector<std::vector<int64_t>> ids = bench.prompts.batch(batch, prompt);
+  AllMeasured all = with_caches(variants, c, bench.runtime);
+  const TokenLists ids = batch_of(bench.prompts, batch, prompt);
   const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   constexpr int kWarmUps = 2;
   for (int round = -kWarmUps; round < bench.rounds; ++round) {
-    for (const std::unique_ptr<Measured>& each : all) {
-      const Round once = generate_once(each->loop, sequences, 1, nullptr);
+    for (Measured& each : all) {
+      const Round once = generate_once(each.loop, sequences, 1, nullptr);
       if (round >= 0) {
-        each->rounds.push_back(once);
+        each.rounds.push_back(once);
       }
     }
   }
   std::vector<Json> rows;
   rows.reserve(all.size());
-  for (const std::unique_ptr<Measured>& each : all) {
-    Json& row = rows.emplace_back(name_of(each->variant));
+  for (Measured& each : all) {
+    Json& row = rows.emplace_back(name_of(each.variant));
     row["batch"] = batch;
     row["prompt"] = prompt;
-    row["ms"] = spread_of(each_round(*each, first_token_ms));
+    row["ms"] = spread_of(each_round(each, first_token_ms));
   }
   return rows;
 }

@@ -1,17 +1,29 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "bench/case.h"
-#include "bench/published_prompts.h"
+#include "bench/benchmark.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"
 
 namespace warpfuse::host::bench {
+
+// A prompt of a published comparison of a fused softmax in distilgpt2 (Shivaritha22 on GitHub,
+// which docs/performance.md names), with ids of GPT-2's vocabulary: random weights have no
+// tokenizer.
+struct PublishedPrompt {
+  const char* text;
+  std::vector<int64_t> ids;
+};
+
+inline constexpr int64_t kPublishedTokens = 100;  // of a prompt and what follows it
+inline constexpr int64_t kPublishedVocabulary = 50257;
+
+inline const std::array<PublishedPrompt, 3>& published_prompts() {
+  static const std::array<PublishedPrompt, 3> prompts{
+      {{"The future of artificial intelligence", {464, 2003, 286, 11666, 4430}},
+       {"In a world where technology", {818, 257, 995, 810, 3037}},
+       {"The quick brown fox", {464, 2068, 7586, 21831}}}};
+  return prompts;
+}
 
 // A variant of a model; the variants of a model are measured interleaved.
 struct ModelVariant {
@@ -32,24 +44,18 @@ struct GenerationCase {
   const PublishedPrompt* published = nullptr;  // null: the run's prompts
 };
 
+using TokenLists = std::vector<std::vector<int64_t>>;
+
 // Token ids for the rows of a batch: row i takes list i modulo their number, repeated or cut to the
 // prompt's length.
-class PromptIds {
- public:
-  explicit PromptIds(std::vector<std::vector<int64_t>> lists) : lists_(std::move(lists)) {}
-  std::vector<std::vector<int64_t>> batch(int64_t rows, int64_t length) const;
-  const std::vector<std::vector<int64_t>>& lists() const { return lists_; }
-
- private:
-  std::vector<std::vector<int64_t>> lists_;
-};
+TokenLists batch_of(const TokenLists& lists, int64_t rows, int64_t length);
 
 // State shared by all rows of a run.
 struct GenerationBench {
   CudaRuntime* runtime;  // null on the CPU
   double read_bytes_per_us;
   int rounds;  // timed, after one to warm up
-  PromptIds prompts;
+  TokenLists prompts;
 };
 
 // Read bandwidth: the best of several sums over a large tensor.
@@ -60,8 +66,7 @@ double measure_read_bandwidth(c10::Device device, CudaRuntime* runtime);
 // `first_ids`, one list per variant, are the tokens generated in row 0.
 std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<ModelVariant>& variants,
-                                     const GenerationCase& c,
-                                     std::vector<std::vector<int64_t>>& first_ids);
+                                     const GenerationCase& c, TokenLists& first_ids);
 
 // The time from prompts to their first tokens.
 std::vector<Json> measure_prefill(const GenerationBench& bench,

@@ -1,18 +1,13 @@
 #include "bench/generation_plan.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <limits>
-#include <map>
 #include <random>
 
 #include "bench/plan.h"
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
@@ -171,8 +166,8 @@ int64_t GenerationPlan::vocabulary() const {
   return least;
 }
 
-PromptIds random_prompt_ids(int64_t vocabulary) {
-  std::vector<std::vector<int64_t>> lists(kPromptLists, std::vector<int64_t>(kPromptLength));
+TokenLists random_prompt_ids(int64_t vocabulary) {
+  TokenLists lists(kPromptLists, std::vector<int64_t>(kPromptLength));
   // NOLINTNEXTLINE(bugprone-random-generator-seed): the same ids on every machine.
   std::mt19937_64 generator(0);
   for (std::vector<int64_t>& list : lists) {
@@ -180,10 +175,10 @@ PromptIds random_prompt_ids(int64_t vocabulary) {
       return static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
     });
   }
-  return PromptIds(std::move(lists));
+  return lists;
 }
 
-PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
+TokenLists text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
   const std::string text = read_file(path, ExitCode::usage);
   const auto continues_character = [&](size_t i) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
@@ -191,7 +186,7 @@ PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
   if (text.size() < kPromptLists) {
     fail(ExitCode::usage, "--text {}: expected at least {} bytes", path, kPromptLists);
   }
-  std::vector<std::vector<int64_t>> lists;
+  TokenLists lists;
   for (size_t i = 0; i < kPromptLists; ++i) {
     size_t begin = i * text.size() / kPromptLists;
     while (continues_character(begin)) {
@@ -203,10 +198,10 @@ PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) {
       fail(ExitCode::usage, "--text {}: has no token at byte {}", path, begin);
     }
   }
-  return PromptIds(std::move(lists));
+  return lists;
 }
 
-PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary) {
+TokenLists read_prompt_ids(const std::string& path, int64_t vocabulary) {
   const Json document = parse_json<Json>(read_file(path, ExitCode::usage), ExitCode::usage, path);
   const auto is_id = [&](const Json& id) {
     return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocabulary;
@@ -218,7 +213,7 @@ PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary) {
     fail(ExitCode::usage, "--prompt-ids {}: expected a JSON list of lists of token ids below {}",
          path, vocabulary);
   }
-  return PromptIds(document.get<std::vector<std::vector<int64_t>>>());
+  return document;
 }
 
 }  // namespace warpfuse::host::bench

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "bench/generation.h"
-#include "runtime/load/bundle.h"
 #include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host::bench {
@@ -47,11 +41,11 @@ struct GenerationPlan {
 GenerationPlan plan_generation(const GenerationRequest& request);
 
 // The same ids on every machine.
-PromptIds random_prompt_ids(int64_t vocabulary);
+TokenLists random_prompt_ids(int64_t vocabulary);
 // The first 1024 tokens from each of eight places, evenly spaced in the text of a file. Throws
 // Error(usage) for a file that cannot be read, or too short to have eight.
-PromptIds text_prompt_ids(const std::string& path, const Tokenizer& tokenizer);
+TokenLists text_prompt_ids(const std::string& path, const Tokenizer& tokenizer);
 // A JSON list of lists of ids below `vocabulary`. Throws Error(usage) for another file.
-PromptIds read_prompt_ids(const std::string& path, int64_t vocabulary);
+TokenLists read_prompt_ids(const std::string& path, int64_t vocabulary);
 
 }  // namespace warpfuse::host::bench

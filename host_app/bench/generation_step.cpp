@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "bench/times.h"
 
@@ -19,32 +18,17 @@ namespace {
 constexpr int kWarmUps = 3;
 constexpr int kSamples = 15;
 
-double median_us(const std::function<double()>& sample) {
-  std::vector<double> samples;
-  for (int i = 0; i < kWarmUps + kSamples; ++i) {
-    const double us = sample();
-    if (i >= kWarmUps) {
-      samples.push_back(us);
-    }
-  }
-  return percentile(samples, 0.5);
-}
-
 // Of a graph of `work` on a GPU, of `work` itself on the CPU.
 double repeated_us(CudaRuntime* runtime, const std::function<void()>& work) {
   if (runtime == nullptr) {
-    return median_us([&] { return timed_us(nullptr, work); });
+    return median_us(kWarmUps, kSamples, [&] { return timed_us(nullptr, work); });
   }
   runtime->warm_up(work);
   const std::unique_ptr<CudaGraph> graph = runtime->capture(work);
-  return median_us([&] { return timed_us(runtime, [&] { graph->replay(); }); });
+  return median_us(kWarmUps, kSamples, [&] { return timed_us(runtime, [&] { graph->replay(); }); });
 }
 
 }  // namespace
-
-double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
-  return runtime == nullptr ? wall_us(work) : gpu_us(*runtime, work);
-}
 
 double empty_kernels_us(CudaRuntime& runtime, int64_t kernels) {
   return repeated_us(&runtime, [&] {

@@ -1,17 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"
 
 namespace warpfuse::host::bench {
-
-// Microseconds of `work`: on a GPU of the current stream, else by the wall clock.
-double timed_us(CudaRuntime* runtime, const std::function<void()>& work);
 
 // A CUDA graph of so many kernels that do nothing: what their launches cost.
 double empty_kernels_us(CudaRuntime& runtime, int64_t kernels);

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
-
 namespace warpfuse::host::bench {
 namespace {
 

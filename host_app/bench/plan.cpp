@@ -2,23 +2,18 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <ranges>
 #include <sstream>
 
-#include "bench/benchmark.h"
 #include "bench/presets.h"
-#include "runtime/errors.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
 
-template <typename Value, size_t n>
-std::string list_names(const Names<Value, n>& names) {
-  std::vector<std::string_view> list;
-  for (const auto& [value, name] : names) {
-    list.push_back(name);
-  }
-  return fmt::format("{}", fmt::join(list, ", "));
+template <typename Range, typename Name>
+std::string listed(const Range& range, Name name) {
+  return fmt::format("{}", fmt::join(range | std::views::transform(name), ", "));
 }
 
 template <typename Value, size_t n>
@@ -28,7 +23,8 @@ std::vector<Value> parse_names(const char* option, const Names<Value, n>& names,
   for (const std::string& item : split_list(text)) {
     const std::optional<Value> value = value_in(names, item);
     if (!value) {
-      fail(ExitCode::usage, "{}: expected a list of {}, got '{}'", option, list_names(names), item);
+      fail(ExitCode::usage, "{}: expected a list of {}, got '{}'", option,
+           listed(names, &std::pair<Value, std::string_view>::second), item);
     }
     values.push_back(*value);
   }
@@ -37,19 +33,12 @@ std::vector<Value> parse_names(const char* option, const Names<Value, n>& names,
 
 using Operators = std::vector<const Benchmark*>;
 
-std::string operator_names() {
-  std::vector<std::string_view> names;
-  for (const Benchmark* op : benchmarks()) {
-    names.push_back(op->name);
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 // One operator, or null for all.
 const Benchmark* parse_operator(const std::string& text) {
   const Benchmark* op = find_benchmark(text);
   if (op == nullptr && text != "all") {
-    fail(ExitCode::usage, "operator: expected {} or all, got '{}'", operator_names(), text);
+    fail(ExitCode::usage, "operator: expected {} or all, got '{}'",
+         listed(benchmarks(), &Benchmark::name), text);
   }
   return op;
 }
@@ -112,14 +101,9 @@ std::vector<Entry> entries_named(const std::string& item) {
   }
   const std::optional<Shape> shape = parse_shape(item);
   if (!shape) {
-    std::vector<std::string_view> names;
-    names.reserve(kPresets.size());
-    for (const Preset& known : kPresets) {
-      names.push_back(known.name);
-    }
     fail(ExitCode::usage,
          "--shapes: expected {}, or sizes such as 1024x8192 or 64x4096x64@1, got '{}'",
-         fmt::join(names, ", "), item);
+         listed(kPresets, &Preset::name), item);
   }
   return {{{benchmarks().begin(), benchmarks().end()},
            {*shape},
@@ -185,24 +169,25 @@ void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry
   }
 }
 
-}  // namespace
+// Where the algorithms run unless --algorithms says so: the shape that they are compared on.
+bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items;
-  size_t start = 0;
-  for (size_t comma = text.find(','); comma != std::string::npos; comma = text.find(',', start)) {
-    items.push_back(text.substr(start, comma - start));
-    start = comma + 1;
-  }
-  items.push_back(text.substr(start));
-  return items;
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
+
+// Of another library, which may know any name.
+bool takes_any_name(const Case& c) {
+  return !c.op->algorithms.empty() && c.op->algorithm_names == nullptr;
+}
+
+}  // namespace
 
 std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
                                   int64_t most) {
   std::vector<int64_t> values;
   for (const std::string& item : items) {
-    const std::optional<int64_t> number = parse_integer(item);
+    const std::optional<int64_t> number = parse_number(item);
     if (!number || *number < 1 || *number > most) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
     }
@@ -254,6 +239,58 @@ std::vector<Case> plan(const Request& request) {
     fail(ExitCode::usage, "--shapes {}: has no row of {}", request.shapes, request.op);
   }
   return cases;
+}
+
+Algorithms::Algorithms(const std::optional<std::string>& asked, bool cuda,
+                       const std::vector<Case>& cases)
+    : cuda_(cuda), everywhere_(asked.has_value()) {
+  for (const Case& c : cases) {
+    if (known_.empty() && c.op->algorithm_names != nullptr) {
+      known_ = c.op->algorithm_names(cuda);
+    }
+  }
+  if (!asked || *asked == "all") {
+    return;
+  }
+  list_.emplace();
+  if (*asked == "none") {
+    return;
+  }
+  list_ = split_list(*asked);
+  if (std::ranges::any_of(cases, takes_any_name)) {
+    return;
+  }
+  for (const std::string& name : *list_) {
+    if (!contains(known_, name)) {
+      fail(ExitCode::usage, "--algorithms: expected all, none{}{}, got '{}'",
+           known_.empty() ? "" : " or a list of ", fmt::join(known_, ", "), name);
+    }
+  }
+}
+
+std::vector<std::string> Algorithms::of(const Case& c) const {
+  if (!c.is_forward() || c.op->algorithms.empty() || !(everywhere_ || is_ladder(c.shape))) {
+    return {};
+  }
+  const bool any = takes_any_name(c);
+  if (!list_) {
+    return any ? std::vector<std::string>{} : c.op->algorithm_names(cuda_);
+  }
+  // In a run of both kinds of operators each takes its own names.
+  std::vector<std::string> names;
+  std::ranges::copy_if(*list_, std::back_inserter(names),
+                       [&](const std::string& name) { return contains(known_, name) != any; });
+  return names;
+}
+
+std::vector<std::string> Algorithms::operators(const std::vector<Case>& cases) const {
+  std::vector<std::string> names;
+  for (const Case& c : cases) {
+    if (!of(c).empty() && !contains(names, c.op->algorithms)) {
+      names.emplace_back(c.op->algorithms);
+    }
+  }
+  return names;
 }
 
 }  // namespace warpfuse::host::bench

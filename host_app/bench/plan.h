@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "bench/case.h"
+#include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {
 
@@ -24,11 +19,26 @@ struct Request {
 // expected and what was given, also when no row is left.
 std::vector<Case> plan(const Request& request);
 
-// Items between commas; empty ones are kept, so that they are refused by name.
-std::vector<std::string> split_list(const std::string& text);
-
 // Each number of 1..`most` once, in their order. Throws Error(usage) that names the option.
 std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
                                   int64_t most);
+
+// The algorithms that --algorithms asks for, by the rows that take them.
+class Algorithms {
+ public:
+  // `asked`: all, none or names; where it is not given, those of softmax run on 1024x8192 alone.
+  // Throws Error(usage) for a name that no row of these can take.
+  Algorithms(const std::optional<std::string>& asked, bool cuda, const std::vector<Case>& cases);
+
+  std::vector<std::string> of(const Case& c) const;
+  // Those that the rows call, each once.
+  std::vector<std::string> operators(const std::vector<Case>& cases) const;
+
+ private:
+  bool cuda_;
+  bool everywhere_;                               // not on one shape alone
+  std::optional<std::vector<std::string>> list_;  // empty: all
+  std::vector<std::string> known_;                // to the operators of these rows
+};
 
 }  // namespace warpfuse::host::bench

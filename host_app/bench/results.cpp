@@ -1,17 +1,34 @@
 #include "bench/results.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
+#include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
+#include <ctime>
+#include <iomanip>
 
-#include "runtime/errors.h"
+#include "generated/commit.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/load/session.h"
+#include "runtime/output.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host::bench {
 namespace {
+
+Json versions_of(const Plugin& plugin, const CudaRuntime* runtime) {
+  Json versions{{"warpfuse", plugin.version},
+                {"commit", kCommit},
+                {"libtorch", running_libtorch()},
+                {"cuda", Json()},
+                {"driver", Json()}};
+  if (runtime != nullptr) {
+    versions["cuda"] = libtorch_cuda().value_or("");
+    versions["driver"] = runtime->device().driver;
+  }
+  return versions;
+}
 
 namespace fs = std::filesystem;
 
@@ -33,12 +50,7 @@ std::string field(const Json& object, const char* key) {
   if (!value.is_string()) {
     return value.dump();
   }
-  std::string quoted(1, '"');
-  for (const char letter : value.get<std::string>()) {
-    quoted.append(letter == '"' ? 2 : 1, letter);
-  }
-  quoted.push_back('"');
-  return quoted;
+  return fmt::to_string(fmt::streamed(std::quoted(value.get<std::string>(), '"', '"')));
 }
 
 bool is_row(const Json& row) {
@@ -53,22 +65,88 @@ bool are_results(const Json& document) {
          std::ranges::all_of(document["rows"], is_row);
 }
 
+Json key_of_row(const Json& row) {
+  Json key;
+  for (const char* field : kKeyFields) {
+    key[field] = row[field];
+  }
+  if (row.contains(kLevelsField)) {
+    key[kLevelsField] = row[kLevelsField];
+  }
+  return key;
+}
+
+// Of the plugin's variant; empty where it was not timed.
+std::optional<double> copy_ratio_of(const Json& row) {
+  for (const Json& variant : row["variants"]) {
+    if (variant.value("name", "") == "warpfuse" && variant.value("status", "") == "ok" &&
+        variant.contains("copy_ratio") && variant["copy_ratio"].is_number() &&
+        variant["copy_ratio"] > 0) {
+      return variant["copy_ratio"].get<double>();
+    }
+  }
+  return std::nullopt;
+}
+
+// The earlier figure of a row; empty where there is none.
+std::optional<double> figure_of(const Json& baseline, const Json& key) {
+  for (const Json& row : baseline["rows"]) {
+    if (key_of_row(row) == key) {
+      return copy_ratio_of(row);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-Results::Results(const Json& head, std::optional<std::string> json_path,
-                 std::optional<std::string> csv_path)
-    : json_(kFormat, head, {"rows"}, std::move(json_path)), csv_path_(std::move(csv_path)) {
-  save_csv();
+Json identity_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime) {
+  return {{"date", fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)))},
+          {"command", command},
+          {"versions", versions_of(plugin, runtime)},
+          {"device", runtime != nullptr ? describe_gpu(*runtime) : describe_cpu()}};
 }
 
-void Results::add(Json row) {
-  json_.add("rows", std::move(row));
-  save_csv();
+Json head_of(const std::string& command, const Plugin& plugin, const CudaRuntime* runtime,
+             Timer& timer, const Timer::LargeCopy& copy) {
+  Json head = identity_of(command, plugin, runtime);
+  head["timing"] = timer.method();
+  head["large_copy"] = {
+      {"bytes", copy.bytes}, {"p50_us", copy.p50_us}, {"gb_per_s", copy.bytes_per_us() / 1e3}};
+  if (const std::optional<double> empty_us = timer.empty_kernel_us()) {
+    head["empty_kernel_us"] = *empty_us;
+  }
+  head["tuning"] = tuning_text();
+  return head;
 }
 
-void Results::set_complete() { json_.set_complete(); }
+ResultFile::ResultFile(const char* format, const Json& head,
+                       std::initializer_list<const char*> lists, std::optional<std::string> path,
+                       std::optional<std::string> csv_path)
+    : document_{{"format", format}, {"complete", false}},
+      path_(std::move(path)),
+      csv_path_(std::move(csv_path)) {
+  document_.update(head);
+  for (const char* list : lists) {
+    document_[list] = Json::array();
+  }
+  save();
+}
 
-void Results::save_csv() const {
+void ResultFile::add(const char* list, Json row) {
+  document_[list].push_back(std::move(row));
+  save();
+}
+
+void ResultFile::set_complete() {
+  document_["complete"] = true;
+  save();
+}
+
+void ResultFile::save() const {
+  if (path_) {
+    replace_file(*path_, document_.dump(1) + "\n");
+  }
   if (csv_path_) {
     replace_file(*csv_path_, csv_of(rows()));
   }
@@ -100,6 +178,46 @@ Json read_results(const fs::path& path) {
     fail(ExitCode::usage, "{}: expected a JSON file of format {}", path.string(), kFormat);
   }
   return document;
+}
+
+Comparison compare_with(const Json& baseline, const Json& rows) {
+  Comparison comparison;
+  for (const Json& row : rows) {
+    Json key = key_of_row(row);
+    if (const std::optional<double> before = figure_of(baseline, key)) {
+      comparison.rows.push_back({std::move(key), *before, copy_ratio_of(row).value_or(0)});
+    } else {
+      comparison.without_counterpart.push_back(std::move(key));
+    }
+  }
+  return comparison;
+}
+
+void require_common_row(const Json& baseline, const std::vector<Case>& cases,
+                        const std::string& path) {
+  const bool common = std::ranges::any_of(
+      cases, [&](const Case& c) { return figure_of(baseline, key_of(c)).has_value(); });
+  if (!common) {
+    fail(ExitCode::usage, "--baseline {}: expected a row of this run in it, found none", path);
+  }
+}
+
+bool report_comparison(const Comparison& comparison, double limit) {
+  bool pass = true;
+  print("\n{:>8}  {:>8}  {:>6}  {}\n", "before", "now", "ratio",
+        "time of the copy over the plugin's");
+  for (const Compared& row : comparison.rows) {
+    const bool holds = row.relative() >= limit;
+    print("{:>8.3f}  {:>8.3f}  {:>6.3f}  {}{}\n", row.before, row.now, row.relative(),
+          text_of(row.key), holds ? "" : "  BELOW");
+    pass = pass && holds;
+  }
+  for (const Json& key : comparison.without_counterpart) {
+    print("{:>8}  {:>8}  {:>6}  {}  not in the baseline\n", "-", "-", "-", text_of(key));
+  }
+  print("baseline: {}, {} rows compared, limit {:.3g}\n", pass ? "holds" : "BELOW",
+        comparison.rows.size(), limit);
+  return pass;
 }
 
 }  // namespace warpfuse::host::bench

@@ -1,27 +1,17 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "bench/check.h"
+#include "bench/plan.h"
 #include "bench/timer.h"
+
+namespace warpfuse::host {
+class CudaRuntime;
+}
 
 namespace warpfuse::host::bench {
 
-// Why a variant has times, or has none, and what they come to.
-struct VariantResult {
-  std::string name;
-  Variant::Kind kind;
-  Checked check;
-  std::optional<Timing> timing;  // where the result is right
-};
-
 struct Row {
-  Case c;
-  Bytes bytes;
-  Timer::LargeCopy large_copy;  // of the run
-  Timing copy;                  // of the same bytes, the fastest
-  std::vector<VariantResult> variants;
+  Json json;
+  bool wrong = false;  // a result of the plugin, so that the run must fail
 };
 
 // Every variant checked, then timed beside a copy of the same bytes. What fails in one variant
@@ -29,9 +19,11 @@ struct Row {
 Row measure_row(const Case& c, const std::vector<std::string>& algorithms, c10::Device device,
                 Timer& timer, const Timer::LargeCopy& large_copy);
 
-// Whether a variant of the plugin is wrong, so that the run must fail.
-bool has_wrong_result(const Row& row);
-
-Json to_json(const Row& row);
+// Calls the variant once for each row that has it, after a warm-up and between the marks that a
+// profiler waits for (ncu --profile-from-start off), so that its counters are that call's. Prints
+// one JSON object a line: the row's key, the variant and how many kernels the call has. Throws
+// Error(usage) for a name that no row has.
+void profile_rows(const std::vector<Case>& cases, const std::string& variant,
+                  const Algorithms& algorithms, c10::Device device, CudaRuntime& runtime);
 
 }  // namespace warpfuse::host::bench

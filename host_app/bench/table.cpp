@@ -1,10 +1,5 @@
 #include "bench/table.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "runtime/output.h"
-
 namespace warpfuse::host::bench {
 namespace {
 
@@ -109,13 +104,6 @@ void print_prefill(const Json& row) {
         row["variant"].get<std::string>(), row["dtype"].get<std::string>(),
         row["batch"].get<int64_t>(), row["prompt"].get<int64_t>(), row["ms"]["p50"].get<double>());
   flush_output();
-}
-
-Progress::Progress(size_t rows) : rows_(rows), start_(std::chrono::steady_clock::now()) {}
-
-void Progress::show(size_t row, const Case& c) const {
-  line_.show(fmt::format("[{}/{}] {}{}", row + 1, rows_, text_of(c),
-                         time_left(start_, static_cast<double>(row), static_cast<double>(rows_))));
 }
 
 }  // namespace warpfuse::host::bench

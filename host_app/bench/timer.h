@@ -1,15 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "bench/case.h"
+#include "bench/benchmark.h"
 #include "bench/gpu_clock.h"
 #include "bench/times.h"
 

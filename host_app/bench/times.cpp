@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <utility>
 
 #include "runtime/decode/cuda_runtime.h"
 
@@ -26,12 +26,26 @@ double microseconds_since(WallClock::time_point start) {
   return std::chrono::duration<double, std::micro>(WallClock::now() - start).count();
 }
 
-double gpu_us(CudaRuntime& runtime, const std::function<void()>& work) {
-  const std::unique_ptr<CudaStopwatch> watch = runtime.stopwatch();
+double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
+  if (runtime == nullptr) {
+    const WallClock::time_point start = WallClock::now();
+    work();
+    return microseconds_since(start);
+  }
+  const std::unique_ptr<CudaStopwatch> watch = runtime->stopwatch();
   watch->start();
   work();
   watch->stop();
   return watch->microseconds();
+}
+
+double median_us(int warm_ups, int samples, const std::function<double()>& sample) {
+  for (int i = 0; i < warm_ups; ++i) {
+    sample();
+  }
+  std::vector<double> us(static_cast<size_t>(samples));
+  std::ranges::generate(us, sample);
+  return percentile(std::move(us), 0.5);
 }
 
 }  // namespace warpfuse::host::bench

@@ -27,14 +27,11 @@ using WallClock = std::chrono::steady_clock;
 
 double microseconds_since(WallClock::time_point start);
 
-template <typename Action>
-double wall_us(const Action& action) {
-  const WallClock::time_point start = WallClock::now();
-  action();
-  return microseconds_since(start);
-}
+// Microseconds of `work`: on a GPU of the current stream, else, without a runtime, by the wall
+// clock.
+double timed_us(CudaRuntime* runtime, const std::function<void()>& work);
 
-// Microseconds of `work` on a GPU's current stream.
-double gpu_us(CudaRuntime& runtime, const std::function<void()>& work);
+// Of so many samples after others that do not count.
+double median_us(int warm_ups, int samples, const std::function<double()>& sample);
 
 }  // namespace warpfuse::host::bench

@@ -2,15 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <memory>
 
-#include "runtime/errors.h"
-#include "runtime/output.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -25,13 +22,12 @@ void for_each_option(const cxxopts::Options& options, const Action& action) {
 
 // "-mDIR" in two arguments, "-m" and "DIR": cxxopts takes no value in one with its option that has
 // a slash or a dot in it.
-std::vector<std::string> with_values_apart(const cxxopts::Options& options, int argc,
-                                           const char* const* argv) {
+std::vector<std::string> with_values_apart(const cxxopts::Options& options,
+                                           std::vector<std::string> arguments) {
   std::string with_value;
   for_each_option(options, [&](const cxxopts::HelpOptionDetails& option) {
     with_value += option.is_boolean ? "" : option.s;
   });
-  std::vector<std::string> arguments(argv, argv + argc);
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string& given = arguments[i];
     if (given.size() < 2 || given[0] != '-' || with_value.find(given[1]) == std::string::npos) {
@@ -55,11 +51,8 @@ void require_once(const cxxopts::Options& options, const cxxopts::ParseResult& r
   });
 }
 
-cxxopts::ParseResult parse(cxxopts::Options& options,
-                           std::initializer_list<std::string> positionals, int argc,
-                           const char* const* argv) {
-  options.parse_positional(positionals);
-  const std::vector<std::string> arguments = with_values_apart(options, argc, argv);
+cxxopts::ParseResult parse(cxxopts::Options& options, std::vector<std::string> words) {
+  const std::vector<std::string> arguments = with_values_apart(options, std::move(words));
   std::vector<const char*> pointers;
   std::ranges::transform(arguments, std::back_inserter(pointers), &std::string::c_str);
   try {
@@ -74,23 +67,46 @@ cxxopts::ParseResult parse(cxxopts::Options& options,
   }
 }
 
-constexpr int64_t kMaxThreads = 4096;
-
-// The whole of `text` as a number.
-template <typename Number>
-bool parse_number(const std::string& text, Number& number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end;
+cxxopts::Options options_of(const Command& command) {
+  const auto value_of = [](const Option& option) -> std::shared_ptr<cxxopts::Value> {
+    if (option.value == std::string_view(kSwitch)) {
+      return cxxopts::value<bool>();
+    }
+    if (option.repeatable) {
+      return cxxopts::value<std::vector<std::string>>();
+    }
+    const auto value = cxxopts::value<std::string>();
+    return option.default_value == nullptr ? value : value->default_value(option.default_value);
+  };
+  cxxopts::Options options("warpfuse " + command.name, command.help);
+  for (const auto& [table, heading] : command.options) {
+    for (const Option& option : table) {
+      options.add_options(heading)(option.names, option.help, value_of(option), option.value);
+    }
+  }
+  options.add_options()("h,help", "show this help");
+  options.parse_positional(command.positionals);
+  options.positional_help(command.positional_help);
+  return options;
 }
+
+constexpr int64_t kMaxThreads = 4096;
 
 }  // namespace
 
-Arguments::Arguments(cxxopts::Options options, std::initializer_list<std::string> positionals,
-                     int argc, const char* const* argv)
-    : options_(std::move(options)),
-      positionals_(positionals),
-      result_(parse(options_, positionals, argc, argv)) {}
+Arguments::Arguments(const Command& command, std::span<const char* const> words)
+    : command_(command), words_(words.begin(), words.end()), options_(options_of(command)) {
+  const auto in_name = std::ranges::count(command.name, ' ');  // cxxopts skips the last word of it
+  result_ = parse(options_, {words_.begin() + in_name, words_.end()});
+}
+
+std::string Arguments::help() const {
+  return fmt::format("{}\nExamples:\n{}", options_.help(), command_.examples);
+}
+
+std::string Arguments::command_line() const {
+  return fmt::format("warpfuse {}", fmt::join(words_, " "));
+}
 
 std::string Arguments::spelled(const std::string& name) const {
   std::string spelling = "--" + name;
@@ -106,8 +122,9 @@ std::string Arguments::text(const std::string& name) const {
   try {
     return result_[name].as<std::string>();
   } catch (const cxxopts::exceptions::exception&) {
-    if (std::ranges::find(positionals_, name) != positionals_.end()) {
-      std::string names = fmt::format("{}", fmt::join(positionals_, ", "));
+    const std::vector<std::string>& positionals = command_.positionals;
+    if (std::ranges::find(positionals, name) != positionals.end()) {
+      std::string names = fmt::format("{}", fmt::join(positionals, ", "));
       std::ranges::transform(names, names.begin(), [](unsigned char c) { return std::toupper(c); });
       fail(ExitCode::usage, "expected {} (see --help)", names);
     }
@@ -121,21 +138,21 @@ std::optional<std::string> Arguments::optional_text(const std::string& name) con
 
 int64_t Arguments::integer(const std::string& name, int64_t low, int64_t high) const {
   const std::string given = text(name);
-  int64_t value = 0;
-  if (!parse_number(given, value) || value < low || value > high) {
+  const std::optional<int64_t> value = parse_number(given);
+  if (!value || *value < low || *value > high) {
     const std::string expected = low == high ? std::to_string(low)
                                  : high == std::numeric_limits<int64_t>::max()
                                      ? fmt::format("an integer of at least {}", low)
                                      : fmt::format("an integer of {}..{}", low, high);
     fail(ExitCode::usage, "{}: expected {}, got '{}'", spelled(name), expected, given);
   }
-  return value;
+  return *value;
 }
 
 double Arguments::number(const std::string& name, double low, double high) const {
   const std::string given = text(name);
-  double value = 0;
-  if (!parse_number(given, value) || !std::isfinite(value) || value < low || value > high) {
+  const std::optional<double> value = parse_number<double>(given);
+  if (!value || !std::isfinite(*value) || *value < low || *value > high) {
     if (std::isinf(high)) {
       fail(ExitCode::usage, "{}: expected a number of at least {}, got '{}'", spelled(name), low,
            given);
@@ -143,81 +160,24 @@ double Arguments::number(const std::string& name, double low, double high) const
     fail(ExitCode::usage, "{}: expected a number of {}..{}, got '{}'", spelled(name), low, high,
          given);
   }
-  return value;
+  return *value;
 }
 
 std::vector<std::string> Arguments::texts(const std::string& name) const {
   return has(name) ? result_[name].as<std::vector<std::string>>() : std::vector<std::string>();
 }
 
-bool Arguments::help_shown(const std::string& examples) const {
-  if (!has("help")) {
-    return false;
-  }
-  print("{}\nExamples:\n{}", options_.help(), examples);
-  return true;
-}
-
 std::optional<int64_t> Arguments::threads() const {
   return has("threads") ? std::optional(integer("threads", 1, kMaxThreads)) : std::nullopt;
 }
 
-PluginOptions Arguments::plugin_options(bool with_table) const {
-  PluginOptions options;
-  if (has("plugin")) {
-    options.plugin = text("plugin");
-  }
-  options.op_libraries = texts("op-library");
-  if (with_table) {
-    options.tuning = optional_text("tuning");
-  }
-  return options;
-}
-
-void add_options(cxxopts::Options& options, std::span<const Option> table,
-                 const std::string& heading) {
-  const auto value_of = [](const Option& option) -> std::shared_ptr<cxxopts::Value> {
-    if (option.value == std::string_view(kSwitch)) {
-      return cxxopts::value<bool>();
-    }
-    if (option.repeatable) {
-      return cxxopts::value<std::vector<std::string>>();
-    }
-    const auto value = cxxopts::value<std::string>();
-    return option.default_value == nullptr ? value : value->default_value(option.default_value);
-  };
-  cxxopts::OptionAdder add = options.add_options(heading);
-  for (const Option& option : table) {
-    add(option.names, option.help, value_of(option), option.value);
-  }
-}
-
-void add_plugin_options(cxxopts::Options& options) {
-  static constexpr Option kOptions[] = {
-      {"plugin", "PATH", "libwarpfuse.so (default: beside this program, then ../lib)"},
-      {"op-library", "PATH", "another operator library that a model needs; may be repeated",
-       nullptr, true},
-  };
-  add_options(options, kOptions);
-}
-
-void add_tuning_option(cxxopts::Options& options) {
-  static constexpr Option kOptions[] = {
-      {"tuning", "F", "a table of the plugin's kernels, as `warpfuse tune` writes it"}};
-  add_options(options, kOptions);
-}
-
-void add_device_option(cxxopts::Options& options) {
-  static constexpr Option kOptions[] = {
-      {"device", "DEVICE", "auto, cpu, cuda or cuda:<index>", "auto"},
-      {"threads", "N", "threads on the CPU (default: as many as it has room for)"},
-  };
-  add_options(options, kOptions);
-}
-
-void add_help_option(cxxopts::Options& options) {
-  static constexpr Option kOptions[] = {{"h,help", kSwitch, "show this help"}};
-  add_options(options, kOptions);
+PluginOptions Arguments::plugin_options() const {
+  const bool with_table = std::ranges::any_of(command_.options, [](const OptionTable& table) {
+    return table.options.data() == kTuningOption;
+  });
+  return {.plugin = optional_text("plugin"),
+          .op_libraries = texts("op-library"),
+          .tuning = with_table ? optional_text("tuning") : std::nullopt};
 }
 
 }  // namespace warpfuse::host

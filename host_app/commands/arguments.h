@@ -6,14 +6,12 @@
 // -fsanitize.
 #define CXXOPTS_NO_REGEX
 
+#include <algorithm>
 #include <cstdint>
 #include <cxxopts.hpp>
 #include <initializer_list>
 #include <limits>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "runtime/load/plugin.h"
 
@@ -30,14 +28,50 @@ struct Option {
 };
 inline constexpr const char* kSwitch = "";
 
+// Options under one heading of --help.
+struct OptionTable {
+  std::span<const Option> options;
+  std::string heading = {};
+};
+
+// The options that several commands have.
+inline constexpr Option kRewriteSwitch = {
+    "rewrite", kSwitch, "route the model's softmax calls to the plugin when it is loaded"};
+inline constexpr Option kPluginOptions[] = {
+    {"plugin", "PATH", "libwarpfuse.so (default: beside this program, then ../lib)"},
+    {"op-library", "PATH", "another operator library that a model needs; may be repeated", nullptr,
+     true}};
+inline constexpr Option kTuningOption[] = {
+    {"tuning", "F", "a table of the plugin's kernels, as `warpfuse tune` writes it"}};
+inline constexpr Option kDeviceOptions[] = {
+    {"device", "DEVICE", "auto, cpu, cuda or cuda:<index>", "auto"},
+    {"threads", "N", "threads on the CPU (default: as many as it has room for)"}};
+
+class Arguments;
+
+struct Command {
+  std::string name;          // one word or two
+  std::string summary = {};  // of the program's --help; empty: it does not list the command
+  std::string help, examples;
+  std::string positional_help = {};
+  std::vector<std::string> positionals = {};  // options that arguments without a dash fill, in turn
+  std::vector<OptionTable> options;
+  // Throws Error, and what libtorch throws.
+  ExitCode (*run)(const Arguments& arguments);
+};
+
 // The parsed options of one command. Every complaint is an Error(usage) that names the option.
 class Arguments {
  public:
-  // `positionals`: the options that arguments without a dash fill, in this order.
-  Arguments(cxxopts::Options options, std::initializer_list<std::string> positionals, int argc,
-            const char* const* argv);
+  // `words`: the program's arguments, which begin with the command's name.
+  Arguments(const Command& command, std::span<const char* const> words);
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }
+  // How many of these options were given.
+  int64_t count(std::initializer_list<const char*> names) const {
+    return std::ranges::count_if(names, [this](const char* name) { return has(name); });
+  }
+
   // The value or the option's default; an option that has neither must be given.
   std::string text(const std::string& name) const;
   // The value of an option that need not be given.
@@ -49,11 +83,10 @@ class Arguments {
   // Every value of an option that may be repeated.
   std::vector<std::string> texts(const std::string& name) const;
 
-  // True when --help was given; the text is then on stdout.
-  bool help_shown(const std::string& examples) const;
-
-  // with_table: --tuning, where the command has it, is for the library to take.
-  PluginOptions plugin_options(bool with_table = true) const;
+  // The text of --help.
+  std::string help() const;
+  std::string command_line() const;
+  PluginOptions plugin_options() const;
   // --threads, where it was given.
   std::optional<int64_t> threads() const;
 
@@ -61,24 +94,10 @@ class Arguments {
   // The option as a message names it: "-n, --tokens".
   std::string spelled(const std::string& name) const;
 
+  const Command& command_;
+  std::vector<std::string> words_;
   cxxopts::Options options_;
-  std::vector<std::string> positionals_;
   cxxopts::ParseResult result_;
 };
-
-// The switch of commands that run a model.
-inline constexpr Option kRewriteSwitch = {
-    "rewrite", kSwitch, "route the model's softmax calls to the plugin when it is loaded"};
-
-// Adds a table of options, under a heading of --help.
-void add_options(cxxopts::Options& options, std::span<const Option> table,
-                 const std::string& heading = "");
-
-// The options that several commands have.
-void add_plugin_options(cxxopts::Options& options);
-// --tuning of commands that run with a table and do not measure one.
-void add_tuning_option(cxxopts::Options& options);
-void add_device_option(cxxopts::Options& options);
-void add_help_option(cxxopts::Options& options);
 
 }  // namespace warpfuse::host

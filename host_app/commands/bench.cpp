@@ -1,51 +1,19 @@
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "bench/algorithms.h"
-#include "bench/baseline.h"
-#include "bench/benchmark.h"
-#include "bench/plan.h"
-#include "bench/plugin_tools.h"
 #include "bench/presets.h"
-#include "bench/profile.h"
 #include "bench/results.h"
 #include "bench/row.h"
 #include "bench/table.h"
-#include "bench/timer.h"
-#include "commands/arguments.h"
-#include "commands/bench_device.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
-#include "runtime/load/plugin.h"
-#include "runtime/output.h"
+#include "runtime/load/session.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
 
 using namespace bench;
-
-constexpr const char* kBenchExamples =
-    "  warpfuse bench softmax\n"
-    "  warpfuse bench all --shapes table --json table.json --csv table.csv\n"
-    "  warpfuse bench softmax --shapes 4096x50257,64x4096x64@1 --dtype float32,bfloat16 "
-    "--backward\n"
-    "  warpfuse bench scaled_masked_softmax --shapes 12x1024x1024 --mask causal,boolean --device "
-    "cpu\n"
-    "  warpfuse bench fused_logprob --shapes logprob --json logprob.json\n"
-    "  warpfuse bench linear_dropout_softmax --shapes 128x1024x1024 --backward\n"
-    "  warpfuse bench ms_deform_attn --shapes 1x300x8x32x4/25x34/13x17 --backward\n"
-    "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n";
 
 constexpr int64_t kGibibyte = int64_t{1024} * 1024 * 1024;
 constexpr Effort kFullEffort{
@@ -98,16 +66,6 @@ constexpr Option kBenchOptions[] = {
      "run this variant once a row between profiler marks, and print the rows' keys"},
 };
 
-cxxopts::Options bench_options() {
-  cxxopts::Options options("warpfuse bench", help_text());
-  options.positional_help("OPERATOR|all");
-  add_options(options, kBenchOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_help_option(options);
-  return options;
-}
-
 Request request_of(const Arguments& arguments) {
   return {.op = arguments.text("operator"),
           .shapes = arguments.text("shapes"),
@@ -143,22 +101,25 @@ struct Outcome {
 
 // Measures row by row until all are done or the user interrupts.
 Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c10::Device device,
-                Timer& timer, const Timer::LargeCopy& copy, Results& results) {
-  const Progress progress(cases.size());
+                Timer& timer, const Timer::LargeCopy& copy, ResultFile& results) {
+  const StatusLine line;
+  const auto start = std::chrono::steady_clock::now();
   Outcome outcome;
   for (size_t i = 0; i < cases.size() && !interrupted(); ++i) {
-    progress.show(i, cases[i]);
+    line.show(
+        fmt::format("[{}/{}] {}{}", i + 1, cases.size(), text_of(cases[i]),
+                    time_left(start, static_cast<double>(i), static_cast<double>(cases.size()))));
     try {
-      const Row row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
-      progress.clear();
-      outcome.all_right = outcome.all_right && !has_wrong_result(row);
-      results.add(to_json(row));
+      Row row = measure_row(cases[i], algorithms.of(cases[i]), device, timer, copy);
+      line.clear();
+      outcome.all_right = outcome.all_right && !row.wrong;
+      results.add("rows", std::move(row.json));
       print_row(results.rows().back());
     } catch (...) {
       if (!is_out_of_memory(std::current_exception())) {
         throw;
       }
-      progress.clear();
+      line.clear();
       print("{}  skipped: out of memory\n", text_of(cases[i]));
       ++outcome.without_memory;
     }
@@ -167,10 +128,10 @@ Outcome measure(const std::vector<Case>& cases, const Algorithms& algorithms, c1
   return outcome;
 }
 
-BenchDevice open_bench(const Arguments& arguments, const std::vector<Case>& cases) {
-  BenchDevice bench = open_bench_device(arguments, /*with_table=*/false);
+// What the rows need of the device and the plugin, whose table --tuning replaces.
+void prepare_bench(const Arguments& arguments, const std::vector<Case>& cases, bool cuda) {
   const auto tf32 = std::ranges::find_if(cases, &Case::tf32);
-  if (tf32 != cases.end() && !bench.device.is_cuda()) {
+  if (tf32 != cases.end() && !cuda) {
     fail(ExitCode::usage, "--dtype: tf32 needs a GPU, for {}", text_of(*tf32));
   }
   require_operators(operators_of(cases), "bench");
@@ -178,26 +139,9 @@ BenchDevice open_bench(const Arguments& arguments, const std::vector<Case>& case
     const std::string path = arguments.text("tuning");
     set_tuning(read_file(path, ExitCode::usage), path);
   }
-  return bench;
 }
 
-}  // namespace
-
-ExitCode run_bench(int argc, const char* const* argv) {
-  const std::string_view what = argc > 1 ? argv[1] : "";
-  if (what == "generate") {
-    return run_bench_generate(argc - 1, argv + 1);
-  }
-  if (what == "module") {
-    return run_bench_module(argc - 1, argv + 1);
-  }
-  if (what == "overhead") {
-    return run_bench_overhead(argc - 1, argv + 1);
-  }
-  const Arguments arguments(bench_options(), {"operator"}, argc, argv);
-  if (arguments.help_shown(kBenchExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_bench(const Arguments& arguments) {
   const std::vector<Case> cases = plan(request_of(arguments));
   const double limit = arguments.number("fail-under", 0);
   if (arguments.has("fail-under") && !arguments.has("baseline")) {
@@ -210,31 +154,33 @@ ExitCode run_bench(int argc, const char* const* argv) {
   }
   choose_threads(arguments.threads(), /*watched=*/false);
   const c10::InferenceMode inference;
-  const BenchDevice bench = open_bench(arguments, cases);
-  const bool cuda = bench.runtime != nullptr;
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
+                                       {"warpfuse::build_info"});
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
+  const bool cuda = runtime != nullptr;
+  prepare_bench(arguments, cases, cuda);
   const Algorithms algorithms = algorithms_of(arguments, cuda, cases);
   if (arguments.has("profile")) {
     if (!cuda) {
       fail(ExitCode::device, "--profile: needs a GPU");
     }
-    profile_rows(cases, arguments.text("profile"), algorithms, bench.device, *bench.runtime);
+    profile_rows(cases, arguments.text("profile"), algorithms, session.device, *runtime);
     return ExitCode::ok;
   }
 
   const InterruptGuard guard;
   const Effort effort = effort_of(arguments, cuda);
   const std::unique_ptr<Timer> timer =
-      cuda ? make_cuda_timer(*bench.runtime, bench.device, effort,
-                             open_gpu_clock(bench.runtime->device().pci_bus_id))
+      cuda ? make_cuda_timer(*runtime, session.device, effort,
+                             open_gpu_clock(runtime->device().pci_bus_id))
            : make_cpu_timer(effort);
   const Timer::LargeCopy copy = timer->large_copy();
   timer->release_memory();
-  const std::string command =
-      fmt::format("warpfuse {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Results results(head_of(command, bench.plugin, bench.runtime.get(), *timer, copy),
-                  arguments.optional_text("json"), arguments.optional_text("csv"));
+  ResultFile results(kFormat,
+                     head_of(arguments.command_line(), session.plugin, runtime.get(), *timer, copy),
+                     {"rows"}, arguments.optional_text("json"), arguments.optional_text("csv"));
   print_head(results.document());
-  const Outcome outcome = measure(cases, algorithms, bench.device, *timer, copy, results);
+  const Outcome outcome = measure(cases, algorithms, session.device, *timer, copy, results);
   const size_t measured = results.rows().size();
   print_launches(results.rows());
   bool holds = true;
@@ -250,6 +196,30 @@ ExitCode run_bench(int argc, const char* const* argv) {
   }
   results.set_complete();
   return outcome.all_right && holds ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+Command bench_command() {
+  return {.name = "bench",
+          .summary = "time the operators against ATen and a copy of the same bytes",
+          .help = help_text(),
+          .examples =
+              "  warpfuse bench softmax\n"
+              "  warpfuse bench all --shapes table --json table.json --csv table.csv\n"
+              "  warpfuse bench softmax --shapes 4096x50257,64x4096x64@1 --dtype float32,bfloat16 "
+              "--backward\n"
+              "  warpfuse bench scaled_masked_softmax --shapes 12x1024x1024 --mask causal,boolean "
+              "--device "
+              "cpu\n"
+              "  warpfuse bench fused_logprob --shapes logprob --json logprob.json\n"
+              "  warpfuse bench linear_dropout_softmax --shapes 128x1024x1024 --backward\n"
+              "  warpfuse bench ms_deform_attn --shapes 1x300x8x32x4/25x34/13x17 --backward\n"
+              "  warpfuse bench all --baseline table.json --shapes table --fail-under 0.95\n",
+          .positional_help = "OPERATOR|all",
+          .positionals = {"operator"},
+          .options = {{kBenchOptions}, {kDeviceOptions}, {kPluginOptions}},
+          .run = run_bench};
 }
 
 }  // namespace warpfuse::host

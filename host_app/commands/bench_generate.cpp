@@ -1,35 +1,18 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "bench/generation.h"
 #include "bench/generation_plan.h"
-#include "bench/result_file.h"
+#include "bench/results.h"
 #include "bench/table.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
-#include "runtime/output.h"
 #include "runtime/score/verification.h"
-#include "runtime/status_line.h"
 #include "runtime/text/prompts.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
 
 using namespace bench;
-
-constexpr const char* kBenchGenerateExamples =
-    "  warpfuse bench generate -m bundles/wikitext-small\n"
-    "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
-    "--json F\n";
 
 constexpr const char* kGenerationFormat = "warpfuse-generate-1";
 constexpr int64_t kComparedSteps = 16;
@@ -53,20 +36,6 @@ constexpr Option kBenchGenerateOptions[] = {
     {"json", "F", "write the results as JSON, anew after each row"},
 };
 
-cxxopts::Options bench_generate_options() {
-  cxxopts::Options options(
-      "warpfuse bench generate",
-      "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
-      "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
-      "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n");
-  add_options(options, kBenchGenerateOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
-
 GenerationRequest generation_request(const Arguments& arguments) {
   return {.folders = arguments.texts("model"),
           .dtypes = arguments.optional_text("dtype"),
@@ -78,10 +47,9 @@ GenerationRequest generation_request(const Arguments& arguments) {
 }
 
 // Prompts, and their source for the JSON.
-std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
-                                             const GenerationPlan& plan) {
-  const auto given = [&](const char* name) { return arguments.has(name) ? 1 : 0; };
-  if (given("prompts") + given("text") + given("prompt-ids") > 1) {
+std::pair<TokenLists, std::string> prompts_of(const Arguments& arguments,
+                                              const GenerationPlan& plan) {
+  if (arguments.count({"prompts", "text", "prompt-ids"}) > 1) {
     fail(ExitCode::usage, "expected one of --prompts F, --text F and --prompt-ids F (see --help)");
   }
   if (arguments.has("prompt-ids")) {
@@ -98,7 +66,7 @@ std::pair<PromptIds, std::string> prompts_of(const Arguments& arguments,
     return {text_prompt_ids(path, tokenizer), path};
   }
   const std::string path = arguments.text("prompts");
-  return {PromptIds(encode(tokenizer, read_prompts(path))), path};
+  return {encode(tokenizer, read_prompts(path)), path};
 }
 
 // Index of the first difference; null if one list is a prefix of the other.
@@ -120,13 +88,13 @@ class GroupRun {
       add("rewritten", group.front().dtype,
           load_language_model(group.front(), device, /*rewritten=*/true));
     }
-    std::ranges::for_each(bench.prompts.lists(), [&](const std::vector<int64_t>& ids) {
+    std::ranges::for_each(bench.prompts, [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
     });
   }
 
   void decode(const GenerationCase& c) {
-    std::vector<std::vector<int64_t>> ids;
+    TokenLists ids;
     for (Json& row : measure_generation(bench_, variants_, c, ids)) {
       Json named = with_model(row);
       print_generation(named);
@@ -157,8 +125,8 @@ class GroupRun {
     for (size_t i = 1; i < variants_.size(); ++i) {
       Difference difference;
       for (const StepComparison& step : compare_language_models(
-               variants_[i].model, variants_.front().model, bench_.prompts.batch(1, first_prompt_),
-               kComparedSteps, tolerance)) {
+               variants_[i].model, variants_.front().model,
+               batch_of(bench_.prompts, 1, first_prompt_), kComparedSteps, tolerance)) {
         difference.include(step.difference);
       }
       close = close && difference.within(tolerance);
@@ -189,17 +157,11 @@ class GroupRun {
   const GenerationBench& bench_;
   ResultFile& document_;
   std::vector<ModelVariant> variants_;
-  std::vector<std::vector<int64_t>> first_ids_;
+  TokenLists first_ids_;
   int64_t first_prompt_ = 0;
 };
 
-}  // namespace
-
-ExitCode run_bench_generate(int argc, const char* const* argv) {
-  const Arguments arguments(bench_generate_options(), {}, argc, argv);
-  if (arguments.help_shown(kBenchGenerateExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_bench_generate(const Arguments& arguments) {
   const GenerationPlan plan = plan_generation(generation_request(arguments));
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 1000));
   const auto [prompts, source] = prompts_of(arguments, plan);
@@ -220,11 +182,9 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
       .read_bytes_per_us = measure_read_bandwidth(session.device, runtime.get()),
       .rounds = rounds,
       .prompts = prompts};
-  const std::string command =
-      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  Json head = identity_of(command, session.loaded_plugin(), runtime.get());
+  Json head = identity_of(arguments.command_line(), session.plugin, runtime.get());
   head["read_gb_per_s"] = bench.read_bytes_per_us / 1e3;
-  head["prompts"] = {{"source", source}, {"ids", prompts.lists()}};
+  head["prompts"] = {{"source", source}, {"ids", prompts}};
   ResultFile document(kGenerationFormat, head, {"rows", "prefill", "accuracy"},
                       arguments.optional_text("json"));
   print("reading: {:.0f} GB/s\n", bench.read_bytes_per_us / 1e3);
@@ -255,6 +215,23 @@ ExitCode run_bench_generate(int argc, const char* const* argv) {
   }
   document.set_complete();
   return close ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+Command bench_generate_command() {
+  return {
+      .name = "bench generate",
+      .help =
+          "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
+          "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
+          "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n",
+      .examples =
+          "  warpfuse bench generate -m bundles/wikitext-small\n"
+          "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "
+          "--json F\n",
+      .options = {{kBenchGenerateOptions}, {kDeviceOptions}, {kPluginOptions}, {kTuningOption}},
+      .run = run_bench_generate};
 }
 
 }  // namespace warpfuse::host

@@ -1,23 +1,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <vector>
+#include <cmath>
 
-#include "bench/module_times.h"
-#include "bench/result_file.h"
-#include "bench/times.h"
-#include "commands/arguments.h"
+#include "bench/results.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/interrupt.h"
-#include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
@@ -27,33 +16,12 @@ namespace {
 
 using namespace bench;
 
-constexpr const char* kBenchModuleExamples =
-    "  warpfuse bench module gpt2.pt --rewrite --input B,T:int64:0..50257 --batch 1,8 --lengths "
-    "64,1024\n"
-    "  warpfuse bench module bundles/deformable-detr-module/baseline-float32 "
-    "bundles/deformable-detr-module/fused-float32\n";
-
 constexpr Option kBenchModuleOptions[] = {
     {"models", "MODEL...", "bundle folders, or TorchScript files", nullptr, true},
     {"rewrite", kSwitch, "also the first, its softmax calls routed to the plugin"},
     {"rounds", "N", "samples of each", "15"},
     {"json", "F", "write the results as JSON, anew after each row"},
 };
-
-cxxopts::Options bench_module_options() {
-  cxxopts::Options options(
-      "warpfuse bench module",
-      "Times forward of TorchScript modules, in turn, on the same random inputs, without CUDA\n"
-      "graphs. The speed-up is that over the first. Results are not compared: see verify.\n");
-  options.positional_help("MODEL...");
-  add_options(options, kBenchModuleOptions);
-  add_options(options, kInputOptions, "Random inputs");
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 std::vector<ModelPath> timed_models(const Arguments& arguments) {
   std::vector<ModelPath> models;
@@ -81,6 +49,59 @@ std::vector<TimedModule> load_timed(const std::vector<ModelPath>& models, c10::D
     modules.push_back({model.path.string(), load_module(model, device)});
   }
   return modules;
+}
+
+// Microseconds of a call, a sample for each round.
+struct CallTimes {
+  int64_t calls = 0;  // per sample
+  std::vector<double> us;
+  std::string failure;  // what the first call said; then nothing was timed
+};
+
+constexpr double kSampleUs = 10'000;
+constexpr int kFirstCalls = 3;  // whose times are not kept
+
+double sample_of(const std::function<void()>& call, int64_t calls, CudaRuntime* runtime) {
+  const double us = timed_us(runtime, [&] {
+    for (int64_t i = 0; i < calls; ++i) {
+      call();
+    }
+  });
+  return us / static_cast<double>(calls);
+}
+
+// Warms up, and finds how many calls make a sample.
+void prepare_calls(CallTimes& times, const std::function<void()>& call, CudaRuntime* runtime) {
+  try {
+    call();
+  } catch (const Error& raised) {
+    times.failure = raised.what();
+    return;
+  }
+  double us = sample_of(call, 1, runtime);
+  for (int i = 1; i < kFirstCalls; ++i) {
+    us = std::min(us, sample_of(call, 1, runtime));
+  }
+  times.calls = std::max<int64_t>(static_cast<int64_t>(std::ceil(kSampleUs / us)), 1);
+}
+
+// Times calls in turn, round by round, on a GPU between two events and else by the wall clock. A
+// sample is of enough calls for ten milliseconds. Ends early, with the rounds that there are, when
+// the user interrupts. `runtime` is null on the CPU.
+std::vector<CallTimes> time_in_turn(const std::vector<std::function<void()>>& calls, int rounds,
+                                    CudaRuntime* runtime) {
+  std::vector<CallTimes> all(calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    prepare_calls(all[i], calls[i], runtime);
+  }
+  for (int round = 0; round < rounds && (round == 0 || !interrupted()); ++round) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (all[i].failure.empty()) {
+        all[i].us.push_back(sample_of(calls[i], all[i].calls, runtime));
+      }
+    }
+  }
+  return all;
 }
 
 // A row for each module; the first is the measure of the others.
@@ -133,13 +154,7 @@ void print_module(const Json& row, size_t width) {
   flush_output();
 }
 
-}  // namespace
-
-ExitCode run_bench_module(int argc, const char* const* argv) {
-  const Arguments arguments(bench_module_options(), {"models"}, argc, argv);
-  if (arguments.help_shown(kBenchModuleExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_bench_module(const Arguments& arguments) {
   const std::vector<ModelPath> models = timed_models(arguments);
   const std::vector<RandomInput> inputs = random_inputs_of(arguments, models);
   const std::vector<Draw> draws = draws_of(arguments, inputs, 1);
@@ -158,10 +173,8 @@ ExitCode run_bench_module(int argc, const char* const* argv) {
     modules.insert(modules.begin() + 1, again);
   }
   const c10::InferenceMode inference;
-  const std::string command =
-      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
   ResultFile results("warpfuse-module-1",
-                     identity_of(command, session.loaded_plugin(), runtime.get()), {"rows"},
+                     identity_of(arguments.command_line(), session.plugin, runtime.get()), {"rows"},
                      arguments.optional_text("json"));
   const size_t width = std::ranges::max(modules, {}, [](const TimedModule& timed) {
                          return timed.name.size();
@@ -187,6 +200,30 @@ ExitCode run_bench_module(int argc, const char* const* argv) {
     fail(ExitCode::model, "{} of {} rows raise", failures, draws.size() * modules.size());
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command bench_module_command() {
+  return {
+      .name = "bench module",
+      .help =
+          "Times forward of TorchScript modules, in turn, on the same random inputs, without CUDA\n"
+          "graphs. The speed-up is that over the first. Results are not compared: see verify.\n",
+      .examples =
+          "  warpfuse bench module gpt2.pt --rewrite --input B,T:int64:0..50257 --batch 1,8 "
+          "--lengths "
+          "64,1024\n"
+          "  warpfuse bench module bundles/deformable-detr-module/baseline-float32 "
+          "bundles/deformable-detr-module/fused-float32\n",
+      .positional_help = "MODEL...",
+      .positionals = {"models"},
+      .options = {{kBenchModuleOptions},
+                  {kInputOptions, "Random inputs"},
+                  {kDeviceOptions},
+                  {kPluginOptions},
+                  {kTuningOption}},
+      .run = run_bench_module};
 }
 
 }  // namespace warpfuse::host

@@ -3,24 +3,12 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <warpfuse/softmax.h>
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "bench/result_file.h"
-#include "bench/times.h"
-#include "commands/arguments.h"
-#include "commands/bench_device.h"
+#include "bench/results.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/errors.h"
-#include "runtime/interrupt.h"
-#include "runtime/load/plugin.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
 
@@ -28,10 +16,6 @@ namespace warpfuse::host {
 namespace {
 
 using namespace bench;
-
-constexpr const char* kBenchOverheadExamples =
-    "  warpfuse bench overhead --device cpu\n"
-    "  warpfuse bench overhead --device cuda --json overhead.json\n";
 
 // Shapes whose work is shorter than the call: only the host's time shows.
 constexpr int64_t kOverheadRows = 8, kCpuColumns = 64, kCudaColumns = 1024;
@@ -41,20 +25,6 @@ constexpr Option kBenchOverheadOptions[] = {
     {"rounds", "N", "samples of each call", "100"},
     {"json", "F", "write the results as JSON"},
 };
-
-cxxopts::Options bench_overhead_options() {
-  cxxopts::Options options(
-      "warpfuse bench overhead",
-      "Times the host's part of a call beside ATen's, without a graph: softmax and log_softmax of\n"
-      "[8, 64] on the CPU, of [8, 1024] on a GPU, in inference mode, in grad mode, and where a\n"
-      "gradient is wanted. Samples of 200 calls are taken in turn.\n");
-  add_options(options, kBenchOverheadOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 // Autograd mode of the calls.
 struct Mode {
@@ -77,7 +47,7 @@ constexpr Pair kPairs[] = {
 
 // Microseconds per call of one sample.
 double sample(at::Tensor (*call)(const at::Tensor&), const at::Tensor& x, CudaRuntime* runtime) {
-  const double us = wall_us([&] {
+  const double us = timed_us(nullptr, [&] {
     for (int i = 0; i < kCalls; ++i) {
       call(x);
     }
@@ -121,28 +91,22 @@ Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime
           {"ratio", ours.p50 / theirs.p50}};
 }
 
-}  // namespace
-
-ExitCode run_bench_overhead(int argc, const char* const* argv) {
-  const Arguments arguments(bench_overhead_options(), {}, argc, argv);
-  if (arguments.help_shown(kBenchOverheadExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_bench_overhead(const Arguments& arguments) {
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));
   choose_threads(arguments.threads(), /*watched=*/false);
-  const BenchDevice bench = open_bench_device(arguments);
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
+                                       {"warpfuse::build_info"});
   require_operators({"warpfuse::softmax", "warpfuse::log_softmax"}, "bench overhead");
-  CudaRuntime* const runtime = bench.runtime.get();
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const InterruptGuard guard;
-  const std::string command =
-      fmt::format("warpfuse bench {}", fmt::join(std::vector<std::string>(argv, argv + argc), " "));
-  ResultFile results("warpfuse-overhead-1", identity_of(command, bench.plugin, runtime), {"rows"},
+  ResultFile results("warpfuse-overhead-1",
+                     identity_of(arguments.command_line(), session.plugin, runtime.get()), {"rows"},
                      arguments.optional_text("json"));
   print("host time per call: median [5 %, 95 %] of {} samples of {} calls\n", rounds, kCalls);
   for (const Pair& pair : kPairs) {
     for (const Mode& mode : kModes) {
       if (!interrupted()) {
-        results.add("rows", measure(pair, mode, bench.device, runtime, rounds));
+        results.add("rows", measure(pair, mode, session.device, runtime.get(), rounds));
       }
     }
   }
@@ -151,6 +115,23 @@ ExitCode run_bench_overhead(int argc, const char* const* argv) {
   }
   results.set_complete();
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command bench_overhead_command() {
+  return {.name = "bench overhead",
+          .help =
+              "Times the host's part of a call beside ATen's, without a graph: softmax and "
+              "log_softmax of\n"
+              "[8, 64] on the CPU, of [8, 1024] on a GPU, in inference mode, in grad mode, and "
+              "where a\n"
+              "gradient is wanted. Samples of 200 calls are taken in turn.\n",
+          .examples =
+              "  warpfuse bench overhead --device cpu\n"
+              "  warpfuse bench overhead --device cuda --json overhead.json\n",
+          .options = {{kBenchOverheadOptions}, {kDeviceOptions}, {kPluginOptions}, {kTuningOption}},
+          .run = run_bench_overhead};
 }
 
 }  // namespace warpfuse::host

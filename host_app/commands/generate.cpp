@@ -1,21 +1,11 @@
-#include <fmt/format.h>
 
-#include <string>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/generate_output.h"
-#include "runtime/decode/generation.h"
-#include "runtime/decode/uncached_model.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/model.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/softmax_call_counter.h"
-#include "runtime/text/escapes.h"
-#include "runtime/text/prompts.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -24,13 +14,6 @@ namespace {
 constexpr int64_t kMaxRows = 4096;
 constexpr int64_t kMaxTopLogprobs = 100;
 constexpr int64_t kMaxUncachedTokens = 65'536;  // to generate without a cache
-
-constexpr const char* kGenerateExamples =
-    "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
-    "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 --seed 7\n"
-    "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" --json\n"
-    "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n"
-    "  warpfuse generate -m gpt2.pt --tokenizer gpt2 --rewrite -p \"The river\" -n 16\n";
 
 constexpr Option kGenerateOptions[] = {
     {"m,model", "MODEL", "bundle folder; or a TorchScript file, which has no cache and is slow"},
@@ -63,25 +46,8 @@ constexpr Option kOutputOptions[] = {
 constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"},
                                         kRewriteSwitch};
 
-cxxopts::Options generate_options() {
-  cxxopts::Options options("warpfuse generate",
-                           "Continues prompts; the text goes to stdout, figures to stderr.\n");
-  add_options(options, kGenerateOptions);
-  add_options(options, kSamplingOptions, "Sampling");
-  add_options(options, kOutputOptions, "Output");
-  add_options(options, kExecutionOptions, "Execution");
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
-
 std::vector<Prompt> prompts_of(const Arguments& arguments) {
-  const int sources = static_cast<int>(arguments.has("prompt")) +
-                      static_cast<int>(arguments.has("prompt-file")) +
-                      static_cast<int>(arguments.has("prompts"));
-  if (sources != 1) {
+  if (arguments.count({"prompt", "prompt-file", "prompts"}) != 1) {
     fail(ExitCode::usage, "expected one of -p TEXT, --prompt-file F and --prompts F (see --help)");
   }
   if (arguments.has("prompts")) {
@@ -201,13 +167,7 @@ void report(const GenerationTotals& totals, const SoftmaxCallCounter& calls, con
   print_error("plugin: {} of {} softmax calls\n", calls.by_plugin(), calls.total());
 }
 
-}  // namespace
-
-ExitCode run_generate(int argc, const char* const* argv) {
-  const Arguments arguments(generate_options(), {}, argc, argv);
-  if (arguments.help_shown(kGenerateExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_generate(const Arguments& arguments) {
   const InterruptGuard guard;
   const std::string model_path = arguments.text("model");
   const std::vector<Prompt> prompts = prompts_of(arguments);
@@ -242,6 +202,30 @@ ExitCode run_generate(int argc, const char* const* argv) {
     fail(ExitCode::interrupted, "interrupted; what had been generated is printed");
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {.name = "generate",
+          .summary = "continue a prompt with a traced language model",
+          .help = "Continues prompts; the text goes to stdout, figures to stderr.\n",
+          .examples =
+              "  warpfuse generate -m bundles/wikitext-small/fused-float32 -p \"The river\" -n 64\n"
+              "  warpfuse generate -m MODEL --prompt-file prompt.txt --temperature 0.8 --top-k 40 "
+              "--seed 7\n"
+              "  warpfuse generate -m MODEL --prompts prompts.jsonl --batch 32 --stop \"\\n\\n\" "
+              "--json\n"
+              "  warpfuse generate -m MODEL -p \"The river\" --device cuda:1 --no-display-prompt\n"
+              "  warpfuse generate -m gpt2.pt --tokenizer gpt2 --rewrite -p \"The river\" -n 16\n",
+          .options = {{kGenerateOptions},
+                      {kSamplingOptions, "Sampling"},
+                      {kOutputOptions, "Output"},
+                      {kExecutionOptions, "Execution"},
+                      {kDeviceOptions},
+                      {kPluginOptions},
+                      {kTuningOption}},
+          .run = run_generate};
 }
 
 }  // namespace warpfuse::host

@@ -1,9 +1,7 @@
 #include "commands/generate_output.h"
 
-#include <nlohmann/json.hpp>
-
-#include "runtime/errors.h"
 #include "runtime/output.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -41,10 +39,6 @@ GenerationOutput::GenerationOutput(const Tokenizer& tokenizer, const std::vector
   print_ahead();
 }
 
-double GenerationOutput::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 bool GenerationOutput::on_token(size_t prompt, const Choice& choice, bool is_end) {
   if (choice.id >= tokenizer_.size()) {
     fail(ExitCode::model, "the model gave token {}, its tokenizer has {}", choice.id,
@@ -52,7 +46,7 @@ bool GenerationOutput::on_token(size_t prompt, const Choice& choice, bool is_end
   }
   Continuation& continuation = continuations_[prompt];
   if (continuation.choices.empty()) {
-    continuation.first_token_seconds = seconds();
+    continuation.first_token_seconds = seconds_since(start_);
   }
   continuation.choices.push_back(choice);
   if (!is_end) {
@@ -65,7 +59,7 @@ bool GenerationOutput::on_token(size_t prompt, const Choice& choice, bool is_end
 void GenerationOutput::on_finish(size_t prompt, FinishReason reason) {
   Continuation& continuation = continuations_[prompt];
   continuation.shown += continuation.text.finish();
-  continuation.seconds = seconds();
+  continuation.seconds = seconds_since(start_);
   continuation.reason = reason;
   continuation.finished = true;
   print_ahead();
@@ -119,7 +113,7 @@ std::string GenerationOutput::json_line(size_t prompt) const {
   if (const std::string& id = prompts_[prompt].id; !id.empty()) {
     line["id"] = Json::parse(id);
   }
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(line);
 }
 
 }  // namespace warpfuse::host

@@ -1,14 +1,8 @@
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "runtime/decode/generation.h"
 #include "runtime/text/prompts.h"
 #include "runtime/text/text_output.h"
-#include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
 
@@ -42,7 +36,6 @@ class GenerationOutput : public TokenSink {
 
   void print_ahead();
   std::string json_line(size_t prompt) const;
-  double seconds() const;
 
   const Tokenizer& tokenizer_;
   const std::vector<Prompt>& prompts_;

@@ -1,18 +1,11 @@
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/load/device.h"
-#include "runtime/load/plugin.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 
@@ -21,24 +14,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kInfoExamples =
-    "  warpfuse info\n"
-    "  warpfuse info --json | python3 -m json.tool\n"
-    "  warpfuse info --tuning > table.txt\n";
-
 constexpr Option kInfoOptions[] = {
     {"json", kSwitch, "as one JSON object"},
     {"tuning", kSwitch, "the plugin's table of tiers alone, as text"},
 };
-
-cxxopts::Options info_options() {
-  cxxopts::Options options("warpfuse info",
-                           "Shows versions, processors and the operators of the loaded plugin.\n");
-  add_options(options, kInfoOptions);
-  add_plugin_options(options);
-  add_help_option(options);
-  return options;
-}
 
 // The dispatch keys that the operator has a kernel for.
 std::vector<std::string> backends_of(const c10::OperatorHandle& handle) {
@@ -82,6 +61,7 @@ json list_operators() {
 }
 
 json gather(const Plugin& plugin) {
+  const json facts = device_facts();
   const auto or_null = [](const std::optional<std::string>& text) {
     return text ? json(*text) : json();
   };
@@ -96,9 +76,9 @@ json gather(const Plugin& plugin) {
             {"architectures", plugin.architectures},
             {"cpu_capabilities", plugin.cpu_capabilities},
             {"compiler", plugin.compiler}}},
-          {"cpu", {{"capability", cpu_capability()}, {"threads", at::get_num_threads()}}},
-          {"gpus", list_gpus()},
-          {"tuning", or_null(tuning_source())},
+          {"cpu", {{"capability", at::get_cpu_capability()}, {"threads", at::get_num_threads()}}},
+          {"gpus", facts["gpus"]},
+          {"tuning", facts.value("tuning", json())},
           {"operators", list_operators()}};
 }
 
@@ -146,28 +126,35 @@ void print_text(const json& info) {
   }
 }
 
-}  // namespace
-
-ExitCode run_info(int argc, const char* const* argv) {
-  const Arguments arguments(info_options(), {}, argc, argv);
-  if (arguments.help_shown(kInfoExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_info(const Arguments& arguments) {
   // GPUs are listed by the plugin, so that libtorch's CUDA need not be loaded.
-  const Session session = open_session(arguments.plugin_options(/*with_table=*/false), "cpu", {},
-                                       {"warpfuse::build_info"});
+  const Session session =
+      open_session(arguments.plugin_options(), "cpu", {}, {"warpfuse::build_info"});
   if (arguments.has("tuning")) {
-    const auto tuning = c10::Dispatcher::singleton().findSchemaOrThrow("warpfuse::tuning", "");
-    print("{}", tuning.typed<std::string()>().call());
+    print("{}", tuning_text());
     return ExitCode::ok;
   }
-  const json info = gather(session.loaded_plugin());
+  const json info = gather(session.plugin);
   if (arguments.has("json")) {
     print("{}\n", info.dump(2));
   } else {
     print_text(info);
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command info_command() {
+  return {.name = "info",
+          .summary = "show versions, GPUs and the operators of the plugin",
+          .help = "Shows versions, processors and the operators of the loaded plugin.\n",
+          .examples =
+              "  warpfuse info\n"
+              "  warpfuse info --json | python3 -m json.tool\n"
+              "  warpfuse info --tuning > table.txt\n",
+          .options = {{kInfoOptions}, {kPluginOptions}},
+          .run = run_info};
 }
 
 }  // namespace warpfuse::host

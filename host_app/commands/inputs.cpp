@@ -1,11 +1,7 @@
 #include "commands/inputs.h"
 
-#include <algorithm>
-#include <optional>
-#include <sstream>
-
 #include "bench/plan.h"
-#include "runtime/errors.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -36,9 +32,9 @@ void read_range(InputSpec& values, const std::string& range, const std::string& 
     return;
   }
   const size_t dots = range.find("..");
-  const std::optional<int64_t> low = bench::parse_integer(range.substr(0, dots));
+  const std::optional<int64_t> low = parse_number(range.substr(0, dots));
   const std::optional<int64_t> high =
-      dots == std::string::npos ? std::nullopt : bench::parse_integer(range.substr(dots + 2));
+      dots == std::string::npos ? std::nullopt : parse_number(range.substr(dots + 2));
   if (!low || !high || *low >= *high) {
     refuse_input(text);
   }
@@ -52,7 +48,7 @@ RandomInput parse_input(const std::string& text) {
   const std::string dtype = take_part(rest);
   const std::optional<c10::ScalarType> named = dtype_named(dtype.empty() ? "float32" : dtype);
   const auto is_size = [](const std::string& size) {
-    const std::optional<int64_t> number = bench::parse_integer(size);
+    const std::optional<int64_t> number = parse_number(size);
     return size == kBatch || size == kLength || (number && *number >= 0 && *number <= kMaxSize);
   };
   if (!named || !std::ranges::all_of(input.sizes, is_size)) {
@@ -85,7 +81,7 @@ std::vector<int64_t> values_of(const Arguments& arguments, const char* option, c
     fail(ExitCode::usage, "--{}: no input has the size {} (see --input)", option, size);
   }
   return is_used ? bench::integer_list(fmt::format("--{}", option),
-                                       bench::split_list(arguments.text(option)), kMaxSize)
+                                       split_list(arguments.text(option)), kMaxSize)
                  : std::vector<int64_t>();
 }
 
@@ -98,7 +94,7 @@ Draw sized(const std::vector<RandomInput>& inputs, std::string name, int64_t bat
     for (const std::string& size : input.sizes) {
       spec.shape.push_back(size == kBatch    ? batch
                            : size == kLength ? length
-                                             : bench::parse_integer(size).value_or(0));
+                                             : parse_number(size).value_or(0));
     }
   }
   return draw;
@@ -107,7 +103,7 @@ Draw sized(const std::vector<RandomInput>& inputs, std::string name, int64_t bat
 }  // namespace
 
 std::vector<std::string> parse_sizes(const std::string& text) {
-  std::vector<std::string> sizes = bench::split_list(text);
+  std::vector<std::string> sizes = split_list(text);
   for (const std::string& size : sizes) {
     if (size.empty() || size.find(' ') != std::string::npos) {
       fail(ExitCode::usage, "--input: expected sizes such as B,T, got '{}'", text);

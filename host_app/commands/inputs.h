@@ -1,12 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "commands/arguments.h"
 #include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/score/draws.h"
 
 namespace warpfuse::host {

@@ -1,20 +1,10 @@
 #include "runtime/score/perplexity.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <nlohmann/json.hpp>
-#include <span>
-#include <string>
-
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
+#include "runtime/parse.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
@@ -22,11 +12,6 @@ namespace warpfuse::host {
 namespace {
 
 constexpr int64_t kMaxBatch = 65'536;
-
-constexpr const char* kPerplexityExamples =
-    "  warpfuse perplexity -m bundles/wikitext-small/fused-float32 --text wikitext-2/valid.txt\n"
-    "  warpfuse perplexity -m MODEL --text book.txt --window 256 --stride 256 --json\n"
-    "  warpfuse perplexity -m MODEL --text book.txt --device cuda --batch 32\n";
 
 constexpr Option kPerplexityOptions[] = {
     {"m,model", "DIR", "bundle folder"},
@@ -37,19 +22,6 @@ constexpr Option kPerplexityOptions[] = {
     {"json", kSwitch, "the result as one JSON object"},
     kRewriteSwitch,
 };
-
-cxxopts::Options perplexity_options() {
-  cxxopts::Options options(
-      "warpfuse perplexity",
-      "Scores a text by a sliding window: each token but the first exactly once, with at least\n"
-      "window - stride + 1 tokens before it once the text is that far.\n");
-  add_options(options, kPerplexityOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 ScoringOptions scoring_options(const Arguments& arguments, int64_t context) {
   const int64_t window =
@@ -67,14 +39,6 @@ std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& te
          ids.size());
   }
   return ids;
-}
-
-int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int64_t> ids) {
-  int64_t bytes = 0;
-  for (const int64_t id : ids) {
-    bytes += static_cast<int64_t>(tokenizer.bytes(id).size());
-  }
-  return bytes;
 }
 
 void print_text(const Score& score, double bits_per_byte) {
@@ -100,16 +64,10 @@ void print_json(const Score& score, bool complete, double bits_per_byte, int64_t
                                       {"model", bundle.folder.string()},
                                       {"variant", bundle.variant},
                                       {"device", device.str()}};
-  print("{}\n", result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print("{}\n", dump(result, 2));
 }
 
-}  // namespace
-
-ExitCode run_perplexity(int argc, const char* const* argv) {
-  const Arguments arguments(perplexity_options(), {}, argc, argv);
-  if (arguments.help_shown(kPerplexityExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_perplexity(const Arguments& arguments) {
   const InterruptGuard guard;
   const std::string folder = arguments.text("model");
   const std::string path = arguments.text("text");
@@ -136,7 +94,8 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
   line.clear();
   const bool complete = result.tokens == predictions;
   // The first token is context alone.
-  const int64_t bytes = bytes_of(tokenizer, std::span(ids).subspan(1, result.tokens));
+  const std::vector<int64_t> scored(ids.begin() + 1, ids.begin() + 1 + result.tokens);
+  const auto bytes = static_cast<int64_t>(tokenizer.decode(scored).size());
   const double bits_per_byte = result.bits_per_byte(bytes);
   if (arguments.has("json")) {
     print_json(result, complete, bits_per_byte, bytes, bundle, session.device, options);
@@ -148,6 +107,24 @@ ExitCode run_perplexity(int argc, const char* const* argv) {
          result.tokens, predictions, result.perplexity());
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command perplexity_command() {
+  return {.name = "perplexity",
+          .summary = "score a text with a traced language model",
+          .help =
+              "Scores a text by a sliding window: each token but the first exactly once, with at "
+              "least\n"
+              "window - stride + 1 tokens before it once the text is that far.\n",
+          .examples =
+              "  warpfuse perplexity -m bundles/wikitext-small/fused-float32 --text "
+              "wikitext-2/valid.txt\n"
+              "  warpfuse perplexity -m MODEL --text book.txt --window 256 --stride 256 --json\n"
+              "  warpfuse perplexity -m MODEL --text book.txt --device cuda --batch 32\n",
+          .options = {{kPerplexityOptions}, {kDeviceOptions}, {kPluginOptions}, {kTuningOption}},
+          .run = run_perplexity};
 }
 
 }  // namespace warpfuse::host

@@ -1,19 +1,11 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <string>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/files.h"
-#include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 
@@ -22,11 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-constexpr const char* kRewriteExamples =
-    "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
-    "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
-    "  warpfuse rewrite t5.pt t5-fused.pt --input B,T --input B,U --report json\n";
 
 constexpr Option kRewriteOptions[] = {
     {"in", "IN", "TorchScript file, or bundle folder"},
@@ -44,18 +31,6 @@ constexpr Option kRewriteOptions[] = {
     {"dry-run", kSwitch, "report, and write nothing"},
     {"force", kSwitch, "replace OUT where it exists"},
 };
-
-cxxopts::Options rewrite_options() {
-  cxxopts::Options options("warpfuse rewrite",
-                           "Routes the softmax calls and grid_sample chains of a TorchScript "
-                           "model to the plugin, and says what became of each.\n"
-                           "What is not proved stays as it is.\n");
-  options.positional_help("IN OUT");
-  add_options(options, kRewriteOptions);
-  add_plugin_options(options);
-  add_help_option(options);
-  return options;
-}
 
 // "B,T" or "B,T:int64".
 RewriteArgument argument_of(const std::string& text) {
@@ -253,13 +228,7 @@ void check_out(const fs::path& in, const fs::path& out, bool force) {
   }
 }
 
-}  // namespace
-
-ExitCode run_rewrite(int argc, const char* const* argv) {
-  const Arguments arguments(rewrite_options(), {"in", "out"}, argc, argv);
-  if (arguments.help_shown(kRewriteExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_rewrite(const Arguments& arguments) {
   const fs::path in = arguments.text("in");
   const bool is_dry = arguments.has("dry-run");
   const fs::path out = is_dry ? fs::path() : fs::path(arguments.text("out"));
@@ -294,6 +263,25 @@ ExitCode run_rewrite(int argc, const char* const* argv) {
     replace_file(out, model_bytes(module));
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command rewrite_command() {
+  return {.name = "rewrite",
+          .summary = "route a TorchScript file's softmax calls to the plugin",
+          .help =
+              "Routes the softmax calls and grid_sample chains of a TorchScript "
+              "model to the plugin, and says what became of each.\n"
+              "What is not proved stays as it is.\n",
+          .examples =
+              "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
+              "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
+              "  warpfuse rewrite t5.pt t5-fused.pt --input B,T --input B,U --report json\n",
+          .positional_help = "IN OUT",
+          .positionals = {"in", "out"},
+          .options = {{kRewriteOptions}, {kPluginOptions}},
+          .run = run_rewrite};
 }
 
 }  // namespace warpfuse::host

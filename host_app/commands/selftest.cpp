@@ -1,32 +1,17 @@
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <iterator>
-#include <limits>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "bench/benchmark.h"
 #include "bench/check.h"
 #include "bench/plan.h"
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/selftest_public.h"
-#include "runtime/interrupt.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
-
-constexpr const char* kSelftestExamples =
-    "  warpfuse selftest\n"
-    "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n"
-    "  warpfuse selftest --operators softmax,fused_logprob\n";
 
 constexpr Option kSelftestOptions[] = {
     {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
@@ -166,11 +151,11 @@ class Selection {
  public:
   explicit Selection(const std::optional<std::string>& names) {
     if (names) {
-      names_ = bench::split_list(*names);
+      names_ = split_list(*names);
     }
     for (const std::string& name : names_) {
       const bool has_rows = std::ranges::any_of(kRows, [&](const Rows& rows) {
-        return std::ranges::count(bench::split_list(rows.operators), name) > 0;
+        return std::ranges::count(split_list(rows.operators), name) > 0;
       });
       if (name != kSampling && !has_rows &&
           std::ranges::find(gradients(), name, &Gradient::name) == gradients().end()) {
@@ -192,7 +177,7 @@ class Selection {
 std::vector<std::pair<bench::Case, std::span<const Fill>>> cases_of(const Selection& selection) {
   std::vector<std::pair<bench::Case, std::span<const Fill>>> cases;
   for (const Rows& rows : kRows) {
-    for (const std::string& name : bench::split_list(rows.operators)) {
+    for (const std::string& name : split_list(rows.operators)) {
       bench::Request request{.op = name, .shapes = rows.shapes, .dtypes = rows.dtypes, .masks = {}};
       request.backward = true;
       if (rows.masks != nullptr) {
@@ -240,27 +225,7 @@ void check_sampling(c10::Device device, Tally& tally) {
   }
 }
 
-cxxopts::Options selftest_options() {
-  cxxopts::Options options(
-      "warpfuse selftest",
-      "Compares the plugin's operators with the ATen of this libtorch: values, masks, edges and\n"
-      "gradients in every dtype, on the CPU and on the GPU. For use after an upgrade of libtorch,\n"
-      "the driver or the GPU; it takes about a minute. Exit code 0: all are right, 1: a line for\n"
-      "each that is not.\n");
-  add_options(options, kSelftestOptions);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
-
-}  // namespace
-
-ExitCode run_selftest(int argc, const char* const* argv) {
-  const Arguments arguments(selftest_options(), {}, argc, argv);
-  if (arguments.help_shown(kSelftestExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_selftest(const Arguments& arguments) {
   const Selection selection(arguments.optional_text("operators"));
   const auto cases = cases_of(selection);
   std::vector<bench::Case> rows;
@@ -302,12 +267,32 @@ ExitCode run_selftest(int argc, const char* const* argv) {
       check_sampling(device, tally);
     }
     line.clear();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     print("{}: {} checks, {} failed, {:.0f} s\n", device.str(), tally.checks(), tally.failures(),
-          seconds.count());
+          seconds_since(start));
     failures += tally.failures();
   }
   return failures == 0 ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+Command selftest_command() {
+  return {.name = "selftest",
+          .summary = "compare the operators with this libtorch's, after an upgrade",
+          .help =
+              "Compares the plugin's operators with the ATen of this libtorch: values, masks, "
+              "edges and\n"
+              "gradients in every dtype, on the CPU and on the GPU. For use after an upgrade of "
+              "libtorch,\n"
+              "the driver or the GPU; it takes about a minute. Exit code 0: all are right, 1: a "
+              "line for\n"
+              "each that is not.\n",
+          .examples =
+              "  warpfuse selftest\n"
+              "  warpfuse selftest --device cpu --plugin /opt/warpfuse/lib/libwarpfuse.so\n"
+              "  warpfuse selftest --operators softmax,fused_logprob\n",
+          .options = {{kSelftestOptions}, {kPluginOptions}, {kTuningOption}},
+          .run = run_selftest};
 }
 
 }  // namespace warpfuse::host

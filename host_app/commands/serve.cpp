@@ -1,12 +1,6 @@
-#include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdlib>
-#include <exception>
-#include <thread>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "runtime/files.h"
 #include "runtime/load/session.h"
@@ -23,10 +17,6 @@ constexpr int64_t kRehearsedTokens = 4;
 constexpr int64_t kSpareConnections = 8;
 constexpr long kSignalPollNanoseconds = 100'000'000;
 
-constexpr const char* kServeExamples =
-    "  warpfuse serve -m bundles/wikitext-small/fused-float32\n"
-    "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The river\"}'\n";
-
 constexpr Option kServeOptions[] = {
     {"m,model", "BUNDLE", "bundle folder"},
     {"host", "ADDRESS", "listen there; one that is not loopback needs --api-key-file", "127.0.0.1"},
@@ -38,16 +28,6 @@ constexpr Option kServeOptions[] = {
      "60"},
     kRewriteSwitch,
 };
-
-cxxopts::Options serve_options() {
-  cxxopts::Options options("warpfuse serve", "Serves a model by OpenAI's completions protocol.\n");
-  add_options(options, kServeOptions);
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 Access access_of(const Arguments& arguments) {
   Access access{.host = arguments.text("host"), .api_key = {}};
@@ -108,13 +88,7 @@ void prepare(DecodeLoop& loop, const LanguageModel& model) {
   uncounted_softmax_calls([&] { loop.rehearse(ids, tokens); });
 }
 
-}  // namespace
-
-ExitCode run_serve(int argc, const char* const* argv) {
-  const Arguments arguments(serve_options(), {}, argc, argv);
-  if (arguments.help_shown(kServeExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_serve(const Arguments& arguments) {
   const int64_t rows = arguments.integer("batch", 1, kMaxServedRows);
   const int64_t queue = arguments.integer("queue", 1, kMaxQueue);
   const ServerOptions options{
@@ -168,6 +142,19 @@ ExitCode run_serve(int argc, const char* const* argv) {
     std::rethrow_exception(failure);
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command serve_command() {
+  return {.name = "serve",
+          .summary = "answer requests of OpenAI's completions protocol",
+          .help = "Serves a model by OpenAI's completions protocol.\n",
+          .examples =
+              "  warpfuse serve -m bundles/wikitext-small/fused-float32\n"
+              "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The river\"}'\n",
+          .options = {{kServeOptions}, {kDeviceOptions}, {kPluginOptions}, {kTuningOption}},
+          .run = run_serve};
 }
 
 }  // namespace warpfuse::host

@@ -1,16 +1,10 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <charconv>
 #include <iostream>
-#include <nlohmann/json.hpp>
-#include <string>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
-#include "runtime/json_text.h"
 #include "runtime/output.h"
+#include "runtime/parse.h"
 #include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {
@@ -18,46 +12,26 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTokenizeExamples =
-    "  echo \"Hello world\" | warpfuse tokenize --tokenizer MODEL\n"
-    "  echo \"15496 995\" | warpfuse tokenize --tokenizer MODEL --decode\n"
-    "  echo '\"two\\nlines\"' | warpfuse tokenize --tokenizer MODEL --json\n";
-
 constexpr Option kTokenizeOptions[] = {
     {"tokenizer", "DIR", "folder with vocab.json and merges.txt"},
     {"decode", kSwitch, "from ids to text"},
     {"json", kSwitch, "text is a JSON string, ids are a JSON array"},
 };
 
-cxxopts::Options tokenize_options() {
-  cxxopts::Options options(
-      "warpfuse tokenize",
-      "Turns each line of stdin into one line of token ids, or back with --decode.\n");
-  add_options(options, kTokenizeOptions);
-  add_help_option(options);
-  return options;
-}
-
-std::vector<int64_t> parse_ids(const std::string& line) {
+std::vector<int64_t> parse_ids(std::string_view line) {
+  static constexpr std::string_view kSpaces = " \t\r";
   std::vector<int64_t> ids;
-  const char* at = line.data();
-  const char* const end = at + line.size();
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (true) {
-    while (at != end && is_space(*at)) {
-      ++at;
-    }
-    if (at == end) {
-      return ids;
-    }
-    int64_t id = 0;
-    const auto [stop, error] = std::from_chars(at, end, id);
-    if (error != std::errc() || (stop != end && !is_space(*stop))) {
+  for (size_t at = 0; (at = line.find_first_not_of(kSpaces)) != std::string_view::npos;) {
+    line.remove_prefix(at);
+    const std::string_view word = line.substr(0, line.find_first_of(kSpaces));
+    line.remove_prefix(word.size());
+    const std::optional<int64_t> id = parse_number(word);
+    if (!id) {
       fail(ExitCode::usage, "expected token ids with spaces between them");
     }
-    ids.push_back(id);
-    at = stop;
+    ids.push_back(*id);
   }
+  return ids;
 }
 
 // The value of a line with --json; `expected` names the type in words.
@@ -95,17 +69,10 @@ std::string decode_line(const Tokenizer& tokenizer, const std::string& line, boo
   }
   // JSON is UTF-8, so bytes that are not become U+FFFD here; without --json they come out as they
   // are.
-  return json(tokenizer.decode(parse_json_ids(line)))
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  return dump(json(tokenizer.decode(parse_json_ids(line))));
 }
 
-}  // namespace
-
-ExitCode run_tokenize(int argc, const char* const* argv) {
-  const Arguments arguments(tokenize_options(), {}, argc, argv);
-  if (arguments.help_shown(kTokenizeExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_tokenize(const Arguments& arguments) {
   const Tokenizer tokenizer = Tokenizer::load(arguments.text("tokenizer"));
   const bool as_json = arguments.has("json");
   const auto convert = arguments.has("decode") ? decode_line : encode_line;
@@ -121,6 +88,20 @@ ExitCode run_tokenize(int argc, const char* const* argv) {
     write_output(converted += '\n');
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command tokenize_command() {
+  return {.name = "tokenize",
+          .summary = "turn lines of text into token ids, and back",
+          .help = "Turns each line of stdin into one line of token ids, or back with --decode.\n",
+          .examples =
+              "  echo \"Hello world\" | warpfuse tokenize --tokenizer MODEL\n"
+              "  echo \"15496 995\" | warpfuse tokenize --tokenizer MODEL --decode\n"
+              "  echo '\"two\\nlines\"' | warpfuse tokenize --tokenizer MODEL --json\n",
+          .options = {{kTokenizeOptions}},
+          .run = run_tokenize};
 }
 
 }  // namespace warpfuse::host

@@ -1,39 +1,23 @@
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <deque>
-#include <memory>
-#include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "bench/plan.h"
-#include "bench/plugin_tools.h"
-#include "bench/timer.h"
-#include "commands/arguments.h"
-#include "commands/bench_device.h"
 #include "commands/commands.h"
+#include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/interrupt.h"
+#include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/status_line.h"
+#include "runtime/parse.h"
 #include "runtime/threads.h"
 #include "tune/candidates.h"
-#include "tune/choice.h"
 #include "tune/measure.h"
 
 namespace warpfuse::host {
 namespace {
 
 using tune::RowClass;
-
-constexpr const char* kTuneExamples =
-    "  warpfuse tune --out table.txt\n"
-    "  warpfuse tune --quick --functions softmax --out table.txt\n"
-    "  WARPFUSE_TUNING=table.txt warpfuse info\n";
 
 constexpr const char* kTuneHelp =
     "Measures which compiled kernels the GPU that is there runs rows of which size fastest by, "
@@ -62,17 +46,9 @@ constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;
 constexpr double kBusyShare = 0.05;
 constexpr size_t kStaticSharedBytes = 2304;  // of a block, at most
 
-cxxopts::Options tune_options() {
-  cxxopts::Options options("warpfuse tune", kTuneHelp);
-  add_options(options, kTuneOptions);
-  add_plugin_options(options);
-  add_help_option(options);
-  return options;
-}
-
 std::vector<tune::Function> functions_of(const std::string& list) {
   std::vector<tune::Function> functions;
-  for (const std::string& name : bench::split_list(list)) {
+  for (const std::string& name : split_list(list)) {
     const auto function = bench::value_in(tune::kFunctionNames, name);
     if (!function) {
       fail(ExitCode::usage,
@@ -85,14 +61,10 @@ std::vector<tune::Function> functions_of(const std::string& list) {
   return functions;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 Tuning start_table(const Arguments& arguments) {
   const bool named = arguments.has("tuning");
   const std::string text =
-      named ? read_file(arguments.text("tuning"), ExitCode::usage) : bench::tuning_text();
+      named ? read_file(arguments.text("tuning"), ExitCode::usage) : tuning_text();
   try {
     return parse_tuning(text);
   } catch (const std::invalid_argument& error) {
@@ -209,14 +181,8 @@ void tell_left_out(const TuneRun& run) {
   }
 }
 
-}  // namespace
-
-ExitCode run_tune(int argc, const char* const* argv) {
+ExitCode run_tune(const Arguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  const Arguments arguments(tune_options(), {}, argc, argv);
-  if (arguments.help_shown(kTuneExamples)) {
-    return ExitCode::ok;
-  }
   const bool quick = arguments.has("quick");
   const double minutes = arguments.has("minutes") ? arguments.number("minutes", 0, kMaxMinutes)
                          : quick                  ? kQuickMinutes
@@ -229,22 +195,23 @@ ExitCode run_tune(int argc, const char* const* argv) {
   const InterruptGuard guard;
   choose_threads({}, /*watched=*/false);
   const c10::InferenceMode inference;
-  const BenchDevice bench = open_bench_device(arguments, /*with_table=*/false);
-  if (!bench.runtime) {
+  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
+                                       {"warpfuse::build_info"});
+  const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
+  if (!runtime) {
     fail(ExitCode::device, "tune: needs a GPU");
   }
   require_operators({"warpfuse::_set_tuning", "warpfuse::_launches", "warpfuse::_record_launches"},
                     "tune");
   const Tuning table = start_table(arguments);
-  const CudaDevice gpu = bench.runtime->device();
+  const CudaDevice gpu = runtime->device();
   const RowLimits limits = limits_of(gpu);
   tell_if_busy(bench::open_gpu_clock(gpu.pci_bus_id).get());
   const std::unique_ptr<bench::Timer> rough =
-      make_cuda_timer(*bench.runtime, bench.device, kRough, nullptr);
-  const std::unique_ptr<bench::Timer> fine =
-      make_cuda_timer(*bench.runtime, bench.device, quick ? kQuickFine : kFine,
-                      bench::open_gpu_clock(gpu.pci_bus_id));
-  tune::Meter meter(table, limits, bench.device, *rough, *fine);
+      make_cuda_timer(*runtime, session.device, kRough, nullptr);
+  const std::unique_ptr<bench::Timer> fine = make_cuda_timer(
+      *runtime, session.device, quick ? kQuickFine : kFine, bench::open_gpu_clock(gpu.pci_bus_id));
+  tune::Meter meter(table, limits, session.device, *rough, *fine);
   const std::vector<RowClass> classes = classes_of(table, limits, functions);
   const TuneRun run = measure_all(classes, meter, {.seconds = 60 * minutes}, start);
   tell_left_out(run);
@@ -268,6 +235,20 @@ ExitCode run_tune(int argc, const char* const* argv) {
          run.measured, run.all());
   }
   return run.wrong.empty() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace
+
+Command tune_command() {
+  return {.name = "tune",
+          .summary = "find the fastest kernels for this GPU, and write a table of them",
+          .help = kTuneHelp,
+          .examples =
+              "  warpfuse tune --out table.txt\n"
+              "  warpfuse tune --quick --functions softmax --out table.txt\n"
+              "  WARPFUSE_TUNING=table.txt warpfuse info\n",
+          .options = {{kTuneOptions}, {kPluginOptions}},
+          .run = run_tune};
 }
 
 }  // namespace warpfuse::host

@@ -1,32 +1,16 @@
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <string>
 
-#include "commands/arguments.h"
 #include "commands/commands.h"
 #include "commands/inputs.h"
-#include "runtime/load/model.h"
-#include "runtime/load/rewriting.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
-#include "runtime/score/draws.h"
-#include "runtime/score/verification.h"
 #include "runtime/text/prompts.h"
-#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
 
 constexpr int64_t kMaxSteps = 1'000'000;
-
-constexpr const char* kVerifyExamples =
-    "  warpfuse verify bundles/wikitext-small/fused-float32 "
-    "bundles/wikitext-small/baseline-float32\n"
-    "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n"
-    "  warpfuse verify gpt2.pt gpt2.pt --rewrite --input B,T:int64:0..50257 --lengths 1,7,64 "
-    "--batch 1,3\n";
 
 // Taken when no --prompts are given: prose, one token, punctuation with digits, not only ASCII, and
 // the empty prompt, which stands for <|endoftext|>.
@@ -48,24 +32,6 @@ constexpr Option kVerifyOptions[] = {
     {"seed", "SEED", "of random inputs", "0"},
     kRewriteSwitch,
 };
-
-cxxopts::Options verify_options() {
-  cxxopts::Options options(
-      "warpfuse verify",
-      "Runs two models on the same inputs and compares what they give, step by step.\n"
-      "A step passes when each row's largest difference is at most tolerance x the row's\n"
-      "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
-      "lead is within that too. NaN is a difference. Inputs that both models refuse agree.\n"
-      "Exit code 0: all steps pass, 1: not.\n");
-  options.positional_help("MODEL REFERENCE");
-  add_options(options, kVerifyOptions);
-  add_options(options, kInputOptions, "Random inputs");
-  add_device_option(options);
-  add_plugin_options(options);
-  add_tuning_option(options);
-  add_help_option(options);
-  return options;
-}
 
 std::vector<Prompt> verified_prompts(const Arguments& arguments) {
   if (arguments.has("prompts")) {
@@ -193,13 +159,7 @@ std::string heading_of(const ModelPath& model, bool rewritten) {
   return text + (rewritten ? ", rewritten" : "");
 }
 
-}  // namespace
-
-ExitCode run_verify(int argc, const char* const* argv) {
-  const Arguments arguments(verify_options(), {"model", "reference"}, argc, argv);
-  if (arguments.help_shown(kVerifyExamples)) {
-    return ExitCode::ok;
-  }
+ExitCode run_verify(const Arguments& arguments) {
   choose_threads(arguments.threads(), /*watched=*/true);
   const ModelPath model = find_model(arguments.text("model"));
   const ModelPath reference = find_model(arguments.text("reference"));
@@ -243,6 +203,34 @@ ExitCode run_verify(int argc, const char* const* argv) {
   return report(
       compare_language_models(language_model, reference_model, sequences, steps, tolerance),
       tolerance);
+}
+
+}  // namespace
+
+Command verify_command() {
+  return {
+      .name = "verify",
+      .summary = "compare the outputs of two models on the same inputs",
+      .help =
+          "Runs two models on the same inputs and compares what they give, step by step.\n"
+          "A step passes when each row's largest difference is at most tolerance x the row's\n"
+          "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
+          "lead is within that too. NaN is a difference. Inputs that both models refuse agree.\n"
+          "Exit code 0: all steps pass, 1: not.\n",
+      .examples =
+          "  warpfuse verify bundles/wikitext-small/fused-float32 "
+          "bundles/wikitext-small/baseline-float32\n"
+          "  warpfuse verify MODEL REFERENCE --prompts prompts.txt -n 64 --device cuda\n"
+          "  warpfuse verify gpt2.pt gpt2.pt --rewrite --input B,T:int64:0..50257 --lengths 1,7,64 "
+          "--batch 1,3\n",
+      .positional_help = "MODEL REFERENCE",
+      .positionals = {"model", "reference"},
+      .options = {{kVerifyOptions},
+                  {kInputOptions, "Random inputs"},
+                  {kDeviceOptions},
+                  {kPluginOptions},
+                  {kTuningOption}},
+      .run = run_verify};
 }
 
 }  // namespace warpfuse::host

@@ -21,12 +21,6 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
-// TorchScript's interpreter turns every exception into std::runtime_error, so its text is what is
-// left to go by.
-bool is_cuda_failure(std::string_view line) {
-  return line.starts_with("CUDA ") || line.starts_with("CUDA error");
-}
-
 // libtorch reports a lack of CPU memory in an exception of no type of its own.
 constexpr std::string_view kCpuMemory = "DefaultCPUAllocator: ";
 
@@ -61,7 +55,9 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
     if (const size_t at = line.find(kCpuMemory); at != std::string::npos) {
       return Failure{ExitCode::device, "out of memory: " + line.substr(at + kCpuMemory.size())};
     }
-    const ExitCode code = is_cuda_failure(line) ? ExitCode::device : otherwise;
+    // TorchScript's interpreter turns every exception into std::runtime_error, so its text is what
+    // is left to go by.
+    const ExitCode code = line.starts_with("CUDA ") ? ExitCode::device : otherwise;
     return Failure{code, std::move(line)};
   };
   try {

@@ -22,13 +22,8 @@ enum class ExitCode : int {
   interrupted = 130
 };
 
-struct ExitCodeMeaning {
-  ExitCode code;
-  std::string_view meaning;
-};
-
 // The one table of exit codes; --help prints it.
-inline constexpr std::array<ExitCodeMeaning, 8> kExitCodes{{
+inline constexpr std::array<std::pair<ExitCode, std::string_view>, 8> kExitCodes{{
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
      "a check failed (verify: a difference; selftest, bench, tune: a wrong result; bench: slower "

@@ -1,10 +1,10 @@
 #include "runtime/files.h"
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
-#include <system_error>
+
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -40,6 +40,14 @@ std::ifstream open_model_file(const fs::path& path) {
 std::string read_model_file(const fs::path& path, std::string_view hint) {
   require_regular(path, hint);
   return read_file(path, ExitCode::model);
+}
+
+nlohmann::json read_json_object(const fs::path& path, std::string_view hint) {
+  nlohmann::json root = parse_json(read_model_file(path, hint), ExitCode::model, path.string());
+  if (!root.is_object()) {
+    fail(ExitCode::model, "{}: expected a JSON object", path.string());
+  }
+  return root;
 }
 
 std::string read_file(const fs::path& path, ExitCode code) {

@@ -2,8 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <string_view>
+#include <nlohmann/json.hpp>
 
 #include "runtime/errors.h"
 
@@ -15,6 +14,9 @@ std::ifstream open_model_file(const std::filesystem::path& path);
 
 // The whole content of one. `hint` is appended to the message.
 std::string read_model_file(const std::filesystem::path& path, std::string_view hint = "");
+
+// The JSON object in one. Throws Error(model) for another value, too.
+nlohmann::json read_json_object(const std::filesystem::path& path, std::string_view hint = "");
 
 // The whole content of a file that the user names, which may be a pipe; "-" is stdin. Throws
 // Error(code).

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <system_error>
 
@@ -18,6 +19,10 @@ namespace {
   std::clearerr(stdout);
   fail(ExitCode::output, "stdout: cannot be written: {}", reason.message());
 }
+
+volatile std::sig_atomic_t noted = 0;
+
+void note(int) { noted = 1; }
 
 }  // namespace
 
@@ -49,5 +54,40 @@ void write_error(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
   static_cast<void>(std::fflush(stderr));
 }
+
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+StatusLine::~StatusLine() { clear(); }
+
+void StatusLine::show(const std::string& text) const {
+  if (terminal_) {
+    print_error("\r\033[K{}", text);
+  }
+}
+
+void StatusLine::clear() const { show(""); }
+
+std::string time_left(std::chrono::steady_clock::time_point start, double done, double all) {
+  if (done <= 0) {
+    return "";
+  }
+  const auto seconds = std::llround(seconds_since(start) / done * (all - done));
+  return fmt::format(", {}:{:02} left", seconds / 60, seconds % 60);
+}
+
+InterruptGuard::InterruptGuard() {
+  noted = 0;
+  struct sigaction action{};
+  action.sa_handler = note;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigaction(SIGINT, &action, &before_);
+  if (before_.sa_handler == SIG_IGN) {
+    sigaction(SIGINT, &before_, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &before_, nullptr); }
+
+bool interrupted() { return noted != 0; }
 
 }  // namespace warpfuse::host

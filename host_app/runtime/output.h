@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <csignal>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,5 +33,45 @@ template <typename... Args>
 void print_error(fmt::format_string<Args...> format, Args&&... args) {
   write_error(fmt::format(format, std::forward<Args>(args)...));
 }
+
+// One line on stderr that is overwritten, where stderr is a terminal; nothing elsewhere, so that a
+// log holds no progress.
+class StatusLine {
+ public:
+  StatusLine();
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  void show(const std::string& text) const;
+  // Before something else is printed.
+  void clear() const;
+
+ private:
+  bool terminal_;
+};
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// ", 1:05 left", as the `done` of `all` parts since `start` took it; empty before the first.
+std::string time_left(std::chrono::steady_clock::time_point start, double done, double all);
+
+// While one lives, the first Ctrl-C (SIGINT) is only noted; the second ends the process as usual. A
+// process that was started with SIGINT ignored, as by nohup or a shell's background job, goes on
+// ignoring it.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  struct sigaction before_{};
+};
+
+bool interrupted();
 
 }  // namespace warpfuse::host

@@ -7,8 +7,6 @@
 #include <cctype>
 #include <string_view>
 
-#include "serve/api_error.h"
-
 namespace warpfuse::host {
 namespace {
 

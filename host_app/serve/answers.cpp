@@ -1,13 +1,9 @@
 #include "serve/answers.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <random>
 
-#include "runtime/text/utf8.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -49,8 +45,31 @@ AnswerJson reason_of(const Piece& piece) {
 
 }  // namespace
 
-std::string dump(const AnswerJson& json) {
-  return json.dump(-1, ' ', false, AnswerJson::error_handler_t::replace);
+std::optional<Piece> ChoiceTexts::next(Event event) {
+  Text& text = texts_[event.choice];
+  if (text.ended) {
+    return std::nullopt;
+  }
+  Piece piece{.choice = event.choice,
+              .prompt_logprobs = std::move(event.prompt_logprobs),
+              .token = std::move(event.token),
+              .finish_reason = event.finish_reason};
+  if (!std::exchange(text.begun, true) && job_.request.echo) {
+    piece.echoes = true;
+    piece.text = text.output.show(tokenizer_.decode(job_.request.prompt_of(event.choice)));
+  }
+  if (piece.token) {
+    piece.text += text.output.push(tokenizer_.bytes(piece.token->id));
+  }
+  if (text.output.stopped()) {
+    piece.finish_reason = FinishReason::stop_text;
+    job_.stop(event.choice);
+  }
+  if (piece.finish_reason) {
+    piece.text += text.output.finish();
+    text.ended = true;
+  }
+  return piece;
 }
 
 AnswerJson error_json(const ApiError& error) {

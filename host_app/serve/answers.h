@@ -1,20 +1,48 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "runtime/text/tokenizer.h"
-#include "serve/api_error.h"
-#include "serve/choice_texts.h"
+#include "runtime/text/text_output.h"
+#include "serve/access.h"
+#include "serve/job.h"
 
 namespace warpfuse::host {
 
+// What an answer says next of a choice.
+struct Piece {
+  size_t choice = 0;
+  std::string text = {};
+  bool echoes = false;                             // the text begins with the prompt
+  std::vector<double> prompt_logprobs = {};        // of its tokens but the first, where asked
+  std::optional<Choice> token = {};                // sampled; not the end token
+  std::optional<FinishReason> finish_reason = {};  // the choice's last piece
+};
+
+// Makes text of the tokens of a job, and ends a choice at its stop text. The HTTP thread's.
+class ChoiceTexts {
+ public:
+  ChoiceTexts(Job& job, const Tokenizer& tokenizer)
+      : job_(job),
+        tokenizer_(tokenizer),
+        texts_(job.request.choices(), Text{TextOutput(job.request.stop_texts)}) {}
+
+  // None: the choice has ended before.
+  std::optional<Piece> next(Event event);
+
+ private:
+  struct Text {
+    TextOutput output;
+    bool begun = false;
+    bool ended = false;
+  };
+
+  Job& job_;
+  const Tokenizer& tokenizer_;
+  std::vector<Text> texts_;
+};
+
 using AnswerJson = nlohmann::ordered_json;
 
-// One line; text that is no UTF-8 is replaced.
-std::string dump(const AnswerJson& json);
 AnswerJson error_json(const ApiError& error);
 
 // Turns the pieces of a job into the answers of the completions protocol.

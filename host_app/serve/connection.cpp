@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <system_error>
+
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -39,10 +39,7 @@ std::optional<size_t> body_bytes_of(const httplib::Request& request) {
     return std::nullopt;
   }
   const std::string length = lengths == 0 ? "0" : request.get_header_value("Content-Length");
-  size_t bytes = 0;
-  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
-  const bool is_number = error == std::errc() && end == length.data() + length.size();
-  return is_number ? std::optional(bytes) : std::nullopt;
+  return parse_number<size_t>(length);
 }
 
 // Once a head has been read.

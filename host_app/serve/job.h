@@ -1,13 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include <thread>
 
 #include "runtime/decode/generation.h"
 #include "serve/request.h"
@@ -92,6 +88,55 @@ class Job {
   std::atomic<bool> failed_ = false;
   std::atomic<bool> cancelled_ = false;
   std::vector<std::atomic<bool>> stopped_;  // by choice
+};
+
+// Wakes the readers of jobs on a thread of its own: to wake a thread takes microseconds, which with
+// many rows would be as long as a step of the model.
+class Waker {
+ public:
+  Waker() : thread_([this] { run(); }) {}
+  ~Waker() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ended_ = true;
+    }
+    work_.notify_one();
+    thread_.join();
+  }
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  void wake(std::vector<std::shared_ptr<Job>> jobs) {
+    if (jobs.empty()) {
+      return;
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      std::ranges::move(jobs, std::back_inserter(jobs_));
+    }
+    work_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      work_.wait(lock, [this] { return ended_ || !jobs_.empty(); });
+      if (jobs_.empty()) {
+        return;
+      }
+      const std::vector<std::shared_ptr<Job>> jobs = std::exchange(jobs_, {});
+      lock.unlock();
+      std::ranges::for_each(jobs, [](const std::shared_ptr<Job>& job) { job->wake(); });
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::vector<std::shared_ptr<Job>> jobs_;
+  bool ended_ = false;
+  std::thread thread_;  // last: it uses the others
 };
 
 }  // namespace warpfuse::host

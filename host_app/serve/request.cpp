@@ -1,14 +1,9 @@
 #include "serve/request.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/json_text.h"
-#include "serve/api_error.h"
+#include "runtime/parse.h"
+#include "serve/access.h"
 
 namespace warpfuse::host {
 namespace {
@@ -19,7 +14,7 @@ constexpr int64_t kMaxStopTexts = 4;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                          const RequestJson& found) {
-  std::string shown = found.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+  std::string shown = dump(found);
   if (shown.size() > 60) {
     shown = shown.substr(0, 60) + "...";
   }
@@ -69,26 +64,9 @@ class Parameters {
     }
   }
   void require_known() const {
-    static constexpr std::array kKnown{"model",
-                                       "prompt",
-                                       "max_tokens",
-                                       "temperature",
-                                       "top_p",
-                                       "top_k",
-                                       "min_p",
-                                       "seed",
-                                       "n",
-                                       "stop",
-                                       "stream",
-                                       "stream_options",
-                                       "logprobs",
-                                       "echo",
-                                       "user",
-                                       "best_of",
-                                       "suffix",
-                                       "logit_bias",
-                                       "presence_penalty",
-                                       "frequency_penalty"};
+    static const std::vector<std::string> kKnown = split_list(
+        "model,prompt,max_tokens,temperature,top_p,top_k,min_p,seed,n,stop,stream,stream_options,"
+        "logprobs,echo,user,best_of,suffix,logit_bias,presence_penalty,frequency_penalty");
     for (const auto& [name, value] : json_.items()) {
       if (std::ranges::find(kKnown, name) == kKnown.end()) {
         throw ApiError(400, fmt::format("unknown parameter '{}'", name), name, "unknown_parameter");

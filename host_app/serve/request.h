@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "runtime/decode/language_model.h"
 #include "runtime/decode/sampling.h"
 #include "runtime/text/tokenizer.h"

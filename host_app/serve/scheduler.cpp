@@ -2,11 +2,8 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "runtime/errors.h"
-#include "serve/api_error.h"
+#include "serve/access.h"
 
 namespace warpfuse::host {
 namespace {

@@ -5,13 +5,11 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
 #include "runtime/decode/decode_loop.h"
 #include "runtime/softmax_call_counter.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
-#include "serve/waker.h"
 
 namespace warpfuse::host {
 

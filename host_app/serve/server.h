@@ -1,11 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-
 #include "serve/access.h"
+#include "serve/connection.h"
 #include "serve/scheduler.h"
 
 namespace warpfuse::host {
@@ -22,18 +18,23 @@ class CompletionServer {
  public:
   // Binds the port. Throws Error(usage).
   explicit CompletionServer(const ServerOptions& options);
-  ~CompletionServer();
 
-  int port() const;
+  int port() const { return port_; }
+
   // Answers requests until stop().
   void listen(Scheduler& scheduler, const std::string& model_name, const LanguageModelSpec& spec,
               const Tokenizer& tokenizer);
+
   // No new connections; those that there are end with their request.
-  void stop();
+  void stop() { server_.stop(); }
 
  private:
-  struct Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  void route_fixed(Scheduler& scheduler, const std::string& model_name);
+  void handle_errors();
+
+  Access access_;
+  BoundedServer server_;
+  int port_ = 0;
 };
 
 }  // namespace warpfuse::host

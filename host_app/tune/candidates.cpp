@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <rowwise/refusal.h>
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "tune/row_class.h"
 
 namespace warpfuse::host::tune {

@@ -1,9 +1,5 @@
-#include "tune/compact.h"
 
-#include <algorithm>
-#include <limits>
-#include <optional>
-#include <set>
+#include "tune/merge.h"
 
 namespace warpfuse::host::tune {
 namespace {

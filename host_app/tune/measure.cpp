@@ -1,19 +1,20 @@
 #include "tune/measure.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
-#include <set>
+#include <cmath>
 
 #include "bench/check.h"
-#include "bench/plugin_tools.h"
-#include "runtime/errors.h"
+#include "runtime/load/plugin.h"
 #include "tune/candidates.h"
-#include "tune/choice.h"
 
 namespace warpfuse::host::tune {
 namespace {
+
+constexpr double kMinGain = 0.01;
+constexpr double kMaxLoss = 0.005;
+constexpr double kMinGainOfPart = 0.02;
+constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
+
+double noise(const bench::Percentiles& time) { return (time.p95 - time.p5) / 2; }
 
 using bench::Percentiles;
 using bench::Timing;
@@ -33,6 +34,85 @@ constexpr Percentiles kNever{kInfinity, kInfinity, kInfinity};
 
 }  // namespace
 
+bool wins(const bench::Percentiles& time, const bench::Percentiles& before) {
+  return before.p50 - time.p50 > std::max({kMinGain * before.p50, noise(time), noise(before)});
+}
+
+bool loses(const bench::Percentiles& time, const bench::Percentiles& before) {
+  return time.p50 > (1 + kMaxLoss) * before.p50;
+}
+
+double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& candidate) {
+  double logarithm = 0;
+  int count = 0;
+  for (size_t i = 0; i < start.size(); ++i) {
+    if (const auto& time = candidate[i]) {
+      logarithm += std::log(start[i].p50 / time->p50);
+      ++count;
+    }
+  }
+  return count == 0 ? 1 : std::exp(logarithm / count);
+}
+
+std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
+                           const std::vector<OfProbes>& candidates) {
+  std::vector<bench::Percentiles> now = start;
+  std::vector<size_t> chosen;
+  while (chosen.size() < kMaxLines) {
+    std::optional<size_t> best;
+    double most = 1;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      bool won = false;
+      bool lost = std::ranges::find(chosen, i) != chosen.end();
+      for (size_t probe = 0; probe < now.size(); ++probe) {
+        if (const auto& time = candidates[i][probe]) {
+          won = won || wins(*time, now[probe]);
+          lost = lost || loses(*time, now[probe]);
+        }
+      }
+      const double gain = gain_of(now, candidates[i]);
+      if (won && !lost && gain > most) {
+        best = i;
+        most = gain;
+      }
+    }
+    if (!best) {
+      break;
+    }
+    chosen.insert(chosen.begin(), *best);
+    for (size_t probe = 0; probe < now.size(); ++probe) {
+      now[probe] = candidates[*best][probe].value_or(now[probe]);
+    }
+  }
+  return chosen;
+}
+
+bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
+             const std::vector<size_t>& chosen) {
+  for (size_t probe = 0; probe < start.size(); ++probe) {
+    bench::Percentiles now = start[probe];
+    const auto taker =
+        std::ranges::find_if(chosen, [&](size_t i) { return candidates[i][probe].has_value(); });
+    if (taker != chosen.end()) {
+      now = candidates[*taker][probe].value_or(now);
+    }
+    for (const OfProbes& candidate : candidates) {
+      const auto& time = candidate[probe];
+      if (time && wins(*time, now) && time->p50 < (1 - kMinGainOfPart) * now.p50) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all) {
+  const double rest = budget.seconds - elapsed;
+  return std::max(0.0, done == 0 ? rest
+                                 : std::min(rest, elapsed / static_cast<double>(done) *
+                                                      static_cast<double>(all - done)));
+}
+
 Meter::Meter(Tuning start, const RowLimits& limits, c10::Device device, bench::Timer& rough,
              bench::Timer& fine)
     : start_(std::move(start)),
@@ -44,7 +124,7 @@ Meter::Meter(Tuning start, const RowLimits& limits, c10::Device device, bench::T
 
 void Meter::use(const std::string& table) {
   if (table != in_use_) {
-    bench::set_tuning(table, "of a candidate");
+    set_tuning(table, "of a candidate");
     in_use_ = table;
   }
 }
@@ -61,7 +141,7 @@ bench::Work Meter::under(const Probe& probe, const std::string& table, int64_t f
 // Whether the candidate's kernel takes the probe's rows: else they went on to the last line.
 bool Meter::runs(const Probe& probe, const TuningEntry& run) {
   use(table_of(run, start_));
-  const bench::Json launches = bench::launches_during([&] { probe.variant.call(0); });
+  const bench::Json launches = launches_during([&] { probe.variant.call(0); });
   return std::ranges::any_of(launches, [&](const bench::Json& launch) {
     return launch["tier"] == to_string(run.tier) && launch["threads"] == run.threads &&
            (run.tier == Tier::warp || launch["lane_packs"] == run.lane_packs) &&

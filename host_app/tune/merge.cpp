@@ -1,10 +1,5 @@
 #include "tune/merge.h"
 
-#include <algorithm>
-#include <set>
-
-#include "tune/compact.h"
-
 namespace warpfuse::host::tune {
 namespace {
 
@@ -87,18 +82,6 @@ Cell make_cell(const Lines& start, const std::vector<Win>& wins, const Range& pa
   return cell;
 }
 
-std::vector<Range> between(std::set<int64_t> borders) {
-  borders.erase(0);
-  borders.insert(kAny);
-  std::vector<Range> ranges;
-  int64_t above = 0;
-  for (const int64_t border : borders) {
-    ranges.push_back({above, border});
-    above = border;
-  }
-  return ranges;
-}
-
 // The lines of one direction and size of elements, of the tier column alone or of the others.
 Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, const Tuning& table,
              const RowLimits& limits) {
@@ -109,7 +92,7 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
     last = std::max(last, win.c.packs.up_to);
   }
   Lines lines;
-  for (const Range& packs : between(borders)) {
+  for (const Range& packs : ranges_of(borders)) {
     if (packs.above >= last) {
       break;  // the lines of `start` follow
     }
@@ -119,7 +102,7 @@ Lines merged(const Lines& start, const std::vector<Win>& wins, bool column, cons
         of_slab.insert({win.c.rows.above, win.c.rows.up_to});
       }
     }
-    for (const Range& rows : between(of_slab)) {
+    for (const Range& rows : ranges_of(of_slab)) {
       Cell cell = make_cell(start, wins, packs, rows);
       if (!column) {
         cell.lines = reached(cell, table, limits);

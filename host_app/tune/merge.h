@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tune/row_class.h"
 
 namespace warpfuse::host::tune {
@@ -16,5 +14,9 @@ struct Win {
 // all rows up to its packs and its number, so that the lines of `start` for shorter and fewer rows
 // come before a win's, cut to its borders; lines that change nothing are left out.
 Tuning with_wins(const Tuning& start, const std::vector<Win>& wins, const RowLimits& limits);
+
+// The table without the lines that change nothing: every row has the same plan, on any GPU, by
+// default and by the name of each tier.
+Tuning compacted(const Tuning& table);
 
 }  // namespace warpfuse::host::tune

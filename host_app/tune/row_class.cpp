@@ -2,13 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-#include <set>
 #include <tuple>
-#include <utility>
 
-#include "bench/benchmark.h"
 #include "bench/plan.h"
 
 namespace warpfuse::host::tune {
@@ -44,17 +39,6 @@ std::vector<TuningEntry> lines_for(const RowClass& c, const Tuning& table) {
     }
   }
   return lines;
-}
-
-std::vector<Range> ranges_of(const std::set<int64_t>& borders) {
-  std::vector<Range> ranges;
-  int64_t above = 0;
-  for (const int64_t border : borders) {
-    ranges.push_back({above, border});
-    above = border;
-  }
-  ranges.push_back({above, kAny});
-  return ranges;
 }
 
 std::vector<Range> packs_of(const RowClass& c, const std::vector<TuningEntry>& lines) {
@@ -157,14 +141,9 @@ bool covers(const RowClass& c, const RowClass& row) {
 }
 
 const bench::Benchmark* benchmark_of(Function function) {
-  switch (function) {
-    case Function::attention:
-      return bench::find_benchmark("scaled_masked_softmax");
-    case Function::dropout:
-      return bench::find_benchmark("softmax_dropout");
-    default:
-      return bench::find_benchmark("softmax");
-  }
+  static constexpr std::array kNames{"softmax", "scaled_masked_softmax", "softmax_dropout",
+                                     "softmax"};
+  return bench::find_benchmark(kNames.at(static_cast<size_t>(function)));
 }
 
 // Rows of the class that are `bytes` long.
@@ -179,6 +158,16 @@ int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
 }
 
 }  // namespace
+
+std::vector<Range> ranges_of(std::set<int64_t> borders) {
+  borders.insert({0, kAny});
+  std::vector<Range> ranges;
+  for (auto border = borders.begin(); *border != kAny;) {
+    const int64_t above = *border++;
+    ranges.push_back({above, *border});
+  }
+  return ranges;
+}
 
 std::string Range::text() const {
   return fmt::format("({}, {}]", above, up_to == kAny ? "*" : std::to_string(up_to));
@@ -207,16 +196,8 @@ std::vector<RowKind> kinds_of(const RowClass& c) {
 }
 
 TuningEntry::Functions suffix_of(Function function) {
-  switch (function) {
-    case Function::softmax:
-      return TuningEntry::Functions::plain;
-    case Function::attention:
-      return TuningEntry::Functions::masked;
-    case Function::dropout:
-      return TuningEntry::Functions::dropout;
-    default:
-      return TuningEntry::Functions::all;
-  }
+  using enum TuningEntry::Functions;
+  return std::array{plain, masked, dropout, all}.at(static_cast<size_t>(function));
 }
 
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,

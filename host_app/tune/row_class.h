@@ -2,12 +2,10 @@
 
 #include <rowwise/tuning.h>
 
-#include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
+#include <set>
 
-#include "bench/case.h"
+#include "bench/benchmark.h"
 
 namespace warpfuse::host::tune {
 
@@ -28,6 +26,9 @@ struct Range {
   bool within(const Range& outer) const { return above >= outer.above && up_to <= outer.up_to; }
   std::string text() const;  // "(512, 1024]"
 };
+
+// The numbers above 0 in parts, up to each border and above the last.
+std::vector<Range> ranges_of(std::set<int64_t> borders);
 
 // Rows that a line of the table can be for: of a function, by their length in packs (tier column:
 // in elements) and their number.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "bench/masks.h"
+#include "bench/suites/attention_inputs.h"
 #include "bench_row.h"
 #include "support/catch.h"
 

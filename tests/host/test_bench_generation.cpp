@@ -93,24 +93,23 @@ Texts names_of(const BundleGroup& group) {
 
 TEST_CASE("a batch takes the lists in turn, over again or cut to the prompt's length",
           "[bench][generation]") {
-  const PromptIds prompts(Lists{{1, 2, 3}, {4}});
-  CHECK(prompts.batch(3, 5) == Lists{{1, 2, 3, 1, 2}, {4, 4, 4, 4, 4}, {1, 2, 3, 1, 2}});
-  CHECK(prompts.batch(1, 2) == Lists{{1, 2}});
-  CHECK(prompts.batch(2, 3) == Lists{{1, 2, 3}, {4, 4, 4}});
-  CHECK(prompts.lists() == Lists{{1, 2, 3}, {4}});
+  const Lists prompts{{1, 2, 3}, {4}};
+  CHECK(batch_of(prompts, 3, 5) == Lists{{1, 2, 3, 1, 2}, {4, 4, 4, 4, 4}, {1, 2, 3, 1, 2}});
+  CHECK(batch_of(prompts, 1, 2) == Lists{{1, 2}});
+  CHECK(batch_of(prompts, 2, 3) == Lists{{1, 2, 3}, {4, 4, 4}});
 }
 
 TEST_CASE("random prompts are the same each time and have ids of the vocabulary",
           "[bench][generation]") {
   for (const int64_t vocabulary : {1, 7, 50257}) {
-    const Lists lists = random_prompt_ids(vocabulary).lists();
-    CHECK(random_prompt_ids(vocabulary).lists() == lists);
+    const Lists lists = random_prompt_ids(vocabulary);
+    CHECK(random_prompt_ids(vocabulary) == lists);
     for (const std::vector<int64_t>& list : lists) {
       CHECK(std::ranges::min(list) >= 0);
       CHECK(std::ranges::max(list) < vocabulary);
     }
   }
-  const Lists lists = random_prompt_ids(7).lists();
+  const Lists lists = random_prompt_ids(7);
   CHECK(std::ranges::max(lists[0]) == 6);
   CHECK(lists[0] != lists[1]);
 }
@@ -120,7 +119,7 @@ TEST_CASE("prompts of a file", "[bench][generation]") {
   const std::string path = folder.path() / "ids.json";
   const auto read = [&](const std::string& text) {
     folder.write("ids.json", text);
-    return read_prompt_ids(path, 4).lists();
+    return read_prompt_ids(path, 4);
   };
   CHECK(read("[[1, 2], [3]]") == Lists{{1, 2}, {3}});
   for (const char* bad : {"", "1", "[1, 2]", "{}", "[]", "[[1], []]", "[[\"1\"]]", "[[1]",

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/baseline.h"
 #include "bench/benchmark.h"
 #include "bench/results.h"
 #include "bench/times.h"
@@ -99,12 +98,12 @@ TEST_CASE("results are on disk after each row, whole", "[bench]") {
   const TemporaryFolder folder;
   const std::string json_path = folder.path() / "results.json";
   const std::string csv_path = folder.path() / "results.csv";
-  Results results({{"date", "2026-01-02"}}, json_path, csv_path);
+  ResultFile results(kFormat, {{"date", "2026-01-02"}}, {"rows"}, json_path, csv_path);
   CHECK(read_results(json_path)["rows"].empty());
-  results.add(row("2x3", 0.5));
+  results.add("rows", row("2x3", 0.5));
   CHECK(read_results(json_path)["complete"] == false);
   CHECK(read_results(json_path)["rows"].size() == 1);
-  results.add(row(kShape, 0.25));
+  results.add("rows", row(kShape, 0.25));
   results.set_complete();
   CHECK(read_results(json_path) == results.document());
   CHECK(read_results(json_path)["complete"] == true);
@@ -147,6 +146,7 @@ TEST_CASE("files that are no results are refused", "[bench]") {
     CHECK(read(name).ends_with(": expected a JSON file of format warpfuse-bench-1"));
   }
   CHECK(failure_of([&] {
-          Results(Json::object(), (folder.path() / "none" / "r.json").string(), std::nullopt);
+          ResultFile(kFormat, Json::object(), {"rows"},
+                     (folder.path() / "none" / "r.json").string());
         }).ends_with("r.json: cannot be written: No such file or directory"));
 }

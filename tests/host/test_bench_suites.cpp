@@ -11,6 +11,7 @@
 
 #include "bench/check.h"
 #include "bench_variant.h"
+#include "bench/suites/attention_inputs.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host::bench;

@@ -8,7 +8,7 @@
 #include "method_graph.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/load/graph_passes.h"
-#include "runtime/load/shared_library.h"
+#include "runtime/load/plugin.h"
 #include "support/devices.h"
 
 namespace {

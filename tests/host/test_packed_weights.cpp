@@ -8,7 +8,7 @@
 #include "method_graph.h"
 #include "plugin_under_test.h"
 #include "runtime/load/graph_passes.h"
-#include "runtime/load/weight_memory.h"
+#include "runtime/load/model.h"
 #include "support/catch.h"
 
 namespace {

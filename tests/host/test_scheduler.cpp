@@ -7,7 +7,7 @@
 
 #include "fake_language_model.h"
 #include "plugin_under_test.h"
-#include "serve/choice_texts.h"
+#include "serve/answers.h"
 #include "serve/scheduler.h"
 #include "support/catch.h"
 #include "temporary_folder.h"

@@ -1,6 +1,6 @@
 // When the host expects a token.
 
-#include "runtime/decode/step_clock.h"
+#include "runtime/decode/step_memory.h"
 #include "support/catch.h"
 
 using warpfuse::host::StepClock;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "failure_of.h"
-#include "runtime/text/escapes.h"
 #include "runtime/text/text_output.h"
 #include "support/catch.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/published_prompts.h"
+#include "bench/generation.h"
 #include "runtime/text/tokenizer.h"
 #include "support/catch.h"
 

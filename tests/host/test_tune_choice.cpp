@@ -1,6 +1,6 @@
 // What a measurement of warpfuse tune is worth, and which candidates are chosen.
 
-#include <tune/choice.h>
+#include <tune/measure.h>
 
 #include "support/catch.h"
 

@@ -1,6 +1,6 @@
 // Tables that lose the lines that change nothing: every plan stays.
 
-#include <tune/compact.h>
+#include <tune/merge.h>
 
 #include <random>
 

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/text/utf8.h"
+#include "runtime/text/text_output.h"
 #include "support/catch.h"
 
 using warpfuse::host::Utf8Stream;

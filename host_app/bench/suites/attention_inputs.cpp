@@ -6,10 +6,8 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 
-#include <algorithm>
 #include <numeric>
-
-#include "bench/masks.h"
+#include <random>
 
 namespace warpfuse::host::bench {
 namespace {
@@ -110,6 +108,36 @@ int64_t chain_mask_step(const Case& c, int64_t element) {
 
 }  // namespace
 
+Scores scores_of(const Shape& shape) {
+  const std::vector<int64_t>& sizes = shape.sizes;
+  const size_t rank = sizes.size();
+  return {.batch = rank > 2 ? sizes[0] : 1,
+          .heads = rank > 3 ? sizes[1] : 1,
+          .queries = sizes[rank - 2],
+          .keys = sizes[rank - 1]};
+}
+
+std::vector<int64_t> key_lengths_of(const Shape& shape) {
+  const Scores scores = scores_of(shape);
+  // The sequence is fixed by the standard (a distribution's is not), and is to be the same always.
+  std::mt19937_64 engine(20);  // NOLINT(bugprone-random-generator-seed)
+  std::vector<int64_t> lengths(static_cast<size_t>(scores.batch));
+  for (int64_t& length : lengths) {
+    length = 1 + static_cast<int64_t>(engine() % static_cast<uint64_t>(scores.keys));
+  }
+  return lengths;
+}
+
+std::vector<int64_t> query_positions_of(const Shape& shape) {
+  const Scores scores = scores_of(shape);
+  std::vector<int64_t> positions;
+  positions.reserve(static_cast<size_t>(scores.queries));
+  for (int64_t query = 0; query < scores.queries; ++query) {
+    positions.push_back(std::max<int64_t>(scores.keys - scores.queries + query, 0));
+  }
+  return positions;
+}
+
 bool is_attention(const Shape& shape) {
   const size_t rank = shape.sizes.size();
   return rank >= 2 && rank <= 4 && shape.dim == -1;
@@ -147,13 +175,13 @@ at::Tensor attention_forward(const Case& c, const AttentionSet& set, const at::T
     return at::softmax(x, -1);
   }
   const at::Tensor hidden = part(set.hidden);
-  return at::softmax(x.masked_fill(hidden, kHiddenScore), -1).masked_fill(hidden, 0.0);
+  return at::softmax(x.masked_fill(hidden, -kInfinity), -1).masked_fill(hidden, 0.0);
 }
 
 at::Tensor chain_forward(const AttentionSet& in) {
   at::Tensor scores = in.scores.mul(kAttentionScale);
   if (in.hidden.defined()) {
-    scores = scores.masked_fill(in.hidden, kHiddenScore);
+    scores = scores.masked_fill(in.hidden, -kInfinity);
   } else if (in.attn_mask) {
     scores = scores.add(*in.attn_mask);
   }
@@ -169,7 +197,7 @@ at::Tensor chain_backward(const AttentionSet& in, const at::Tensor& grad_output)
 }
 
 Bytes attention_bytes(const Case& c) {
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
+  const auto element = c.element_bytes();
   const int64_t pass = c.shape.elements() * element;
   const int64_t inputs = c.is_forward() ? 1 : 2;
   const int64_t mask = mask_bytes(c, element);

@@ -9,10 +9,6 @@
 #include <ATen/ops/softmax.h>
 #include <warpfuse/cached_attention_softmax.h>
 
-#include <cmath>
-#include <limits>
-#include <optional>
-
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
@@ -20,7 +16,6 @@ namespace warpfuse::host::bench {
 namespace cached_attention_suite {
 namespace {
 
-constexpr std::array kForward{Direction::forward};
 constexpr std::array kMasks{Mask::positions};
 
 struct Sizes {
@@ -103,7 +98,6 @@ at::Tensor update_and_attend(const Case& c, const Set& in) {
 
 double error_of(const Case& c, const Set& in, const Outputs& outputs) {
   const Sizes sizes(c);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const at::Tensor query = in.query(), layer = in.cache.select(0, 0);
   if (outputs.result.sizes() != query.sizes() || outputs.result.scalar_type() != c.dtype ||
       !layer.gather(3, in.index()).equal(in.added())) {
@@ -159,8 +153,7 @@ std::vector<std::string> operators(const Case& /*c*/) {
 // cache is read what other tokens wrote, and by ATen's attention the new ones too.
 Bytes bytes(const Case& c) {
   const Sizes sizes(c);
-  const int64_t slot =
-      sizes.heads * sizes.channels * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t slot = sizes.heads * sizes.channels * c.element_bytes();
   const int64_t tokens = sizes.batch * sizes.tokens;
   int64_t seen = 0;
   for (int64_t row = 0; row < sizes.batch; ++row) {

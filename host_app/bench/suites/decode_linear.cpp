@@ -8,22 +8,18 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/where.h>
 #include <fmt/format.h>
 #include <warpfuse/linear_argmax.h>
 #include <warpfuse/linear_residual.h>
 #include <warpfuse/norm_linear.h>
 
-#include <limits>
-
-#include "bench/suites/linear_inputs.h"
+#include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
 namespace decode_linear_suite {
 namespace {
 
-constexpr std::array kForward{Direction::forward};
 constexpr double kEpsilon = 1e-5;
 
 struct Set {
@@ -99,9 +95,6 @@ Expected expected_sums(const Case& c, const Set& in) {
 
 double error_of(const Case& c, const Set& in, const Outputs& outputs) {
   auto [value, size] = expected_sums(c, in);
-  if (outputs.result.sizes() != value.sizes() || outputs.result.scalar_type() != c.dtype) {
-    return std::numeric_limits<double>::infinity();
-  }
   if (is_gelu(c)) {
     value = at::gelu(value, "tanh");
   } else if (is_residual(c)) {
@@ -109,7 +102,7 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs) {
     value = value + residual;
     size = size + residual.abs();
   }
-  return largest_error(outputs.result, {value, size}, smallest_difference(c.dtype));
+  return error_beside(outputs.result, c.dtype, {value, size});
 }
 
 // How far the chosen output is below the largest one. ATen chooses a NaN, where the plugin says -1.
@@ -118,7 +111,7 @@ double token_error(const Case& c, const Set& in, const Outputs& outputs, bool of
   const at::Tensor& tokens = outputs.result;
   if (tokens.dim() != 1 || tokens.size(0) != value.size(0) || tokens.scalar_type() != at::kLong ||
       tokens.lt(-1).logical_or_(tokens.ge(value.size(1))).any().item<bool>()) {
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   }
   const at::Tensor index = tokens.clamp_min(0).unsqueeze(1);
   const at::Tensor below =
@@ -126,10 +119,7 @@ double token_error(const Case& c, const Set& in, const Outputs& outputs, bool of
   const at::Tensor none = at::isnan(value).any(1);
   const at::Tensor right = of_aten ? none : none.logical_and(tokens.lt(0));
   const at::Tensor wrong = tokens.lt(0).logical_xor(none).logical_and(right.logical_not());
-  return below.masked_fill(right, 0.0)
-      .masked_fill(wrong, std::numeric_limits<double>::infinity())
-      .max()
-      .item<double>();
+  return below.masked_fill(right, 0.0).masked_fill(wrong, kInfinity).max().item<double>();
 }
 
 // --- the benchmarks ---------------------------------------------------------------------------
@@ -162,7 +152,7 @@ std::vector<std::string> operators(const Case& c) {
 // Each tensor once. ATen's norm, activation, sum and argmax write and read a tensor more each.
 Bytes bytes(const Case& c) {
   const LinearSizes sizes(c.shape);
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
+  const auto element = c.element_bytes();
   const int64_t rows = sizes.rows * sizes.in * element, results = sizes.rows * sizes.out * element;
   const int64_t norm = is_residual(c) ? 0 : 2 * sizes.in * element;
   const int64_t inputs =

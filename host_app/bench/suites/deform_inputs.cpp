@@ -10,7 +10,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 
-#include <cmath>
 #include <numbers>
 
 namespace warpfuse::host::bench {
@@ -132,13 +131,9 @@ DeformInputs DeformInputs::image(int64_t b) const {
   return {part(value), shapes, starts, part(locations), part(weights), part(grad_output)};
 }
 
-c10::ScalarType point_dtype(const Case& c) {
-  return c.dtype == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 Sets<DeformInputs> make_deform_inputs(const Case& c, const Setup& setup, bool uniform) {
   const DeformSizes sizes(c.shape);
-  const at::TensorOptions options = options_of(c, setup), points = options.dtype(point_dtype(c));
+  const at::TensorOptions options = options_of(c, setup), points = options.dtype(c.sum_dtype());
   const auto levels = static_cast<int64_t>(sizes.levels.size());
   Sets<DeformInputs> sets = make_sets<DeformInputs>(setup);
   add_tensors(*sets, &DeformInputs::value,

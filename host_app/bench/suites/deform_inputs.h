@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <vector>
-
 #include "bench/suites/inputs.h"
 
 namespace warpfuse::host::bench {
@@ -18,7 +15,7 @@ struct DeformSizes {
   int64_t samples() const;
 };
 
-// What a call is given, as ms_deform_attn names it.
+// What a call is given, as ms_deform_attn names it; locations and weights are in the sums' dtype.
 struct DeformInputs {
   at::Tensor value, shapes, starts, locations, weights;
   at::Tensor grad_output;  // backward
@@ -27,14 +24,40 @@ struct DeformInputs {
   DeformInputs image(int64_t b) const;
 };
 
-// The dtype of locations and weights: float32, but float64 for float64 values.
-c10::ScalarType point_dtype(const Case& c);
-
 // Normal values and a softmax of normal weights. Locations are drawn uniformly from the image, or
 // lie near a place of the query's own: its pixel where there are as many queries as pixels, as in
 // an encoder; near one of 16 objects for up to 1024 queries, as in a decoder; else on a raster.
 // From there a head's p-th point lies p pixels of its level in the head's direction, as
 // Deformable-DETR starts, and normally distributed with 2 pixels around that.
 Sets<DeformInputs> make_deform_inputs(const Case& c, const Setup& setup, bool uniform);
+
+// ms_deform_attn by grid_sample, as Deformable-DETR's ms_deform_attn_core_pytorch computes it: in
+// one dtype, and with the samples of all points in memory.
+struct GridSamples {
+  std::vector<at::Tensor> images;  // of each level, [B * H, D, height, width]
+  std::vector<at::Tensor> grids;   // [B * H, Q, P, 2], from -1 to 1
+  at::Tensor samples;              // [B * H, D, Q, L * P]
+};
+GridSamples sample(const DeformInputs& in, const DeformSizes& sizes, c10::ScalarType dtype);
+
+// [B, Q, H * D].
+at::Tensor output_of(const GridSamples& sampled, const DeformInputs& in, const DeformSizes& sizes);
+
+// Of value, locations and weights, as autograd makes them.
+struct DeformGradients {
+  at::Tensor value, locations, weights;
+};
+DeformGradients gradients_of(const GridSamples& sampled, const DeformInputs& in,
+                             const DeformSizes& sizes);
+
+// In double precision. The size of an element counts its terms and, times `coordinate_share`, what
+// they change by where coordinates are off by as much as the level's extent.
+Expected expected_output(const DeformInputs& image, const DeformSizes& sizes,
+                         double coordinate_share);
+struct ExpectedGradients {
+  Expected value, locations, weights;
+};
+ExpectedGradients expected_gradients(const DeformInputs& image, const DeformSizes& sizes,
+                                     double coordinate_share);
 
 }  // namespace warpfuse::host::bench

@@ -16,10 +16,8 @@
 #include <warpfuse/dropout_softmax.h>
 #include <warpfuse/softmax.h>
 
-#include <optional>
 #include <tuple>
 
-#include "bench/suites/dropout_calls.h"
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
@@ -207,11 +205,9 @@ std::vector<std::string> operators(const Case& c) {
 // element.
 Bytes bytes(const Case& c) {
   const int64_t elements = c.shape.elements();
-  const int64_t pass = elements * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t pass = elements * c.element_bytes();
   const int64_t inputs = c.is_forward() ? pass : 2 * pass;
-  const int64_t number = c.dtype == at::kDouble ? sizeof(double) : sizeof(float);
-  const int64_t statistics =
-      softmax_first(c) && !c.is_forward() ? elements / c.shape.columns() * 2 * number : 0;
+  const int64_t statistics = softmax_first(c) && !c.is_forward() ? c.rows() * 2 * c.sum_bytes() : 0;
   const int64_t least = inputs + pass + statistics;
   return {.least = least,
           .fused = least,

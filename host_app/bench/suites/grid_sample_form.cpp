@@ -1,5 +1,3 @@
-#include "bench/suites/grid_sample_form.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/floor.h>
@@ -7,8 +5,7 @@
 #include <ATen/ops/grid_sampler_2d_backward.h>
 #include <ATen/ops/stack.h>
 
-#include <algorithm>
-#include <utility>
+#include "bench/suites/deform_inputs.h"
 
 namespace warpfuse::host::bench {
 namespace {

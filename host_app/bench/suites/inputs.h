@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <memory>
-#include <vector>
 
 #include "bench/check.h"
 
 namespace warpfuse::host::bench {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The inputs that a row's calls rotate over; the variants share them.
 template <typename Set>
@@ -83,6 +86,57 @@ std::function<double(const Outputs&)> against_pieces(const Sets<Set>& sets, cons
   return against(sets, [c, expected, losses](const Set& set, const Outputs& outputs) {
     return error_by_pieces(
         c, outputs.result, [&](const Part& part) { return expected(c, set, part); }, losses);
+  });
+}
+
+// A linear layer of rows x in x out.
+struct LinearSizes {
+  int64_t rows, in, out;
+
+  explicit LinearSizes(const Shape& shape)
+      : rows(shape.sizes[0]), in(shape.sizes[1]), out(shape.sizes[2]) {}
+};
+
+// Input, weight and bias, so that the results are spread as much as scores are elsewhere.
+template <typename Set>
+void add_linear(std::vector<Set>& sets, const LinearSizes& sizes, const at::TensorOptions& options,
+                const Setup& setup) {
+  const double spread = 1 / std::sqrt(static_cast<double>(sizes.in));
+  add_tensors(sets, &Set::input, {sizes.rows, sizes.in}, options, setup.scores);
+  add_tensors(sets, &Set::weight, {sizes.out, sizes.in}, options,
+              [spread](const at::Tensor& weight) { weight.normal_(0, spread); });
+  add_tensors(sets, &Set::bias, {sizes.out}, options);
+}
+
+// Parts of the benchmarks with dropout: in training, with this probability.
+inline constexpr double kDropoutP = 0.2;
+
+// Which elements of a tensor the plugin's random numbers keep.
+at::Tensor kept_by(const at::Tensor& like, const at::Tensor& rng);
+
+// What dropout multiplies elements by, in double precision.
+at::Tensor dropout_factors(const at::Tensor& keep);
+
+// The plugin's backward; `statistics` has no elements where dropout came first.
+at::Tensor dropout_backward(const at::Tensor& grad_output, const at::Tensor& saved,
+                            const at::Tensor& statistics, const at::Tensor& rng, int64_t dim,
+                            bool softmax_first);
+
+// ATen's.
+at::Tensor aten_dropout_backward(const at::Tensor& grad_output, const at::Tensor& keep);
+
+// The check of a result. `kept` draws the random numbers of a forward once more; a backward's are
+// the set's. `expected_of` gives a part in double precision.
+template <typename Set>
+std::function<double(const Outputs&)> dropout_error(
+    const Case& c, const Sets<Set>& sets, at::Tensor (*kept)(const Case&, const Set&),
+    Expected (*expected_of)(const Case&, const Set&, const at::Tensor&, const Part&)) {
+  return against(sets, [=](const Set& in, const Outputs& outputs) {
+    rewind_generators();
+    const at::Tensor keep = c.is_forward() ? kept(c, in) : in.keep;
+    return error_by_pieces(
+        c, outputs.result, [&](const Part& part) { return expected_of(c, in, keep, part); },
+        c.is_forward() ? 2 : 1 + kMaxGradient / (1 - kDropoutP));
   });
 }
 

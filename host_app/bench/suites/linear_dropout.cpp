@@ -13,12 +13,9 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/dropout_softmax.h>
 
-#include <limits>
-#include <optional>
 #include <tuple>
 
-#include "bench/suites/dropout_calls.h"
-#include "bench/suites/linear_inputs.h"
+#include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
@@ -108,13 +105,9 @@ Outputs linear_step(const Set& in) { return step_outputs(in, in.grad_output, log
 
 // --- checks -----------------------------------------------------------------------------------
 
-at::Tensor in_double(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
+constexpr double kLosses = 2;
 
-double error_beside(const Case& c, const at::Tensor& value, const Expected& expected) {
-  return value.sizes() == expected.value.sizes() && value.scalar_type() == c.dtype
-             ? largest_error(value, expected, smallest_difference(c.dtype) * 2)
-             : std::numeric_limits<double>::infinity();
-}
+at::Tensor in_double(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
 
 // The logits in double precision, with the size of the terms that they are sums of.
 Expected expected_logits(const Set& in) {
@@ -128,12 +121,12 @@ double gradient_error(const Case& c, const Set& in, const Expected& grad_logits,
                       const Outputs& outputs) {
   const at::Tensor input = in_double(in.input), weight = in_double(in.weight);
   const auto& [value, size] = grad_logits;
-  const double of_weight =
-      error_beside(c, outputs.result, {value.t().matmul(input), size.t().matmul(input.abs())});
-  const double of_input =
-      error_beside(c, outputs.others[0], {value.matmul(weight), size.matmul(weight.abs())});
+  const double of_weight = error_beside(
+      outputs.result, c.dtype, {value.t().matmul(input), size.t().matmul(input.abs())}, kLosses);
+  const double of_input = error_beside(outputs.others[0], c.dtype,
+                                       {value.matmul(weight), size.matmul(weight.abs())}, kLosses);
   return worse(worse(of_weight, of_input),
-               error_beside(c, outputs.others[1], {value.sum(0), size.sum(0)}));
+               error_beside(outputs.others[1], c.dtype, {value.sum(0), size.sum(0)}, kLosses));
 }
 
 // Logits may be rounded, and the softmax changes by |logit| times as much, as does the sum that it
@@ -147,23 +140,23 @@ double softmax_error(const Case& c, const Set& in, const Outputs& outputs,
   const at::Tensor rounded = x.abs() + (y * x.abs()).sum(-1, true) + 1;
   const Expected result{y, y * rounded};
   if (c.is_forward()) {
-    return error_beside(c, outputs.result, result);
+    return error_beside(outputs.result, c.dtype, result, kLosses);
   }
   Expected grad_logits = softmax_gradient(y, in_double(in.grad_output), y * k, -1);
   // Probabilities of long rows are subnormal numbers of float16, which are off by as much as they
   // lie apart: in the result, and in its gradient.
   grad_logits.size =
       grad_logits.size * rounded + 2 * smallest_difference(c.dtype) / tolerance_of(c.dtype, false);
-  return worse(error_beside(c, outputs.others[2], result),
+  return worse(error_beside(outputs.others[2], c.dtype, result, kLosses),
                gradient_error(c, in, grad_logits, outputs));
 }
 
 double linear_error(const Case& c, const Set& in, const Outputs& outputs) {
   if (c.is_forward()) {
-    return error_beside(c, outputs.result, expected_logits(in));
+    return error_beside(outputs.result, c.dtype, expected_logits(in), kLosses);
   }
   const at::Tensor g = in_double(in.grad_output);
-  return worse(error_beside(c, outputs.others[2], expected_logits(in)),
+  return worse(error_beside(outputs.others[2], c.dtype, expected_logits(in), kLosses),
                gradient_error(c, in, {g, g.abs()}, outputs));
 }
 
@@ -208,7 +201,7 @@ std::vector<std::string> operators(const Case& c) {
 // mask.
 Bytes bytes(const Case& c) {
   const LinearSizes sizes(c.shape);
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
+  const auto element = c.element_bytes();
   const int64_t mask = sizes.rows * sizes.out;
   const int64_t pass = mask * element;
   const int64_t bias = sizes.out * element;

@@ -16,8 +16,6 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/fused_logprob.h>
 
-#include <limits>
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/logprob_inputs.h"
@@ -36,8 +34,6 @@ constexpr int64_t kNoReduction = 0;  // at::Reduction::None
 // ATen takes the gradient from rounded log-probabilities, and is wrong by as much as they are.
 constexpr double kAtenGradientFactor = 3;
 constexpr double kMaxLogProb = 20;  // of the inputs, without its sign
-
-int64_t rows_of(const Case& c) { return c.shape.elements() / c.shape.columns(); }
 
 // What a forward gives beside log p, which a backward is given the gradient of.
 std::string_view form_of(const Case& c) {
@@ -140,10 +136,9 @@ double row_error(
     const Case& c, const Set& in, const at::Tensor& value,
     const std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const Part&)>& expected) {
   // ATen's result has the dtype of the logits, the plugin's that of the sums.
-  const bool known_dtype =
-      value.scalar_type() == c.dtype || value.scalar_type() == logprob_dtype(c);
+  const bool known_dtype = value.scalar_type() == c.dtype || value.scalar_type() == c.sum_dtype();
   if (value.sizes() != in.targets.sizes() || !known_dtype) {
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   }
   double worst = 0;
   for_each_piece(c.shape, [&](const Part& part) {
@@ -195,7 +190,7 @@ std::vector<Variant> forward_variants(const Case& c, const Sets<Set>& sets) {
   const auto error = against(
       sets, [c](const Set& in, const Outputs& outputs) { return forward_error(c, in, outputs); });
   return {{"warpfuse", plugin, on(sets, warpfuse_forward), error,
-           tolerance_of(logprob_dtype(c), /*of_aten=*/false)},
+           tolerance_of(c.sum_dtype(), /*of_aten=*/false)},
           {"aten", aten, on(sets, [](const Set& in) { return gather(in, log_probs_of(in)); }),
            error, of_aten},
           // Negated for the comparison alone: in the call it would be one kernel more.
@@ -261,9 +256,9 @@ std::vector<std::string> operators(const Case& c) {
 // number per row more in each direction; unfused logsumexp reads the logits twice, and its gradient
 // is three kernels; entropy takes three kernels, and its gradient five.
 Bytes bytes(const Case& c) {
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
-  const auto result = static_cast<int64_t>(c10::elementSize(logprob_dtype(c)));
-  const int64_t rows = rows_of(c);
+  const auto element = c.element_bytes();
+  const auto result = c.sum_bytes();
+  const int64_t rows = c.rows();
   const int64_t pass = c.shape.elements() * element;
   const int64_t target = rows * static_cast<int64_t>(sizeof(int64_t));
   const int64_t lse = form_of(c) == "lse" ? 1 : 0, entropy = form_of(c) == "entropy" ? 1 : 0;

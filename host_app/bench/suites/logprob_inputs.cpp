@@ -30,10 +30,6 @@ void add_logprob_results(LogprobSet& set, const Case& c) {
 
 }  // namespace
 
-c10::ScalarType logprob_dtype(const Case& c) {
-  return c.dtype == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 Sets<LogprobSet> make_logprob_inputs(const Case& c, const Setup& setup, std::string_view form) {
   const at::TensorOptions options = options_of(c, setup);
   Sets<LogprobSet> sets = make_sets<LogprobSet>(setup);
@@ -48,9 +44,9 @@ Sets<LogprobSet> make_logprob_inputs(const Case& c, const Setup& setup, std::str
     // Representable in the dtype, so that all variants are given the same gradient.
     set.grad_rounded = at::randn(leading, options);
     set.grad_negated = -set.grad_rounded;
-    set.grad_output = set.grad_rounded.to(logprob_dtype(c));
+    set.grad_output = set.grad_rounded.to(c.sum_dtype());
     set.second_rounded = at::randn(leading, options);
-    set.grad_second = set.second_rounded.to(logprob_dtype(c));
+    set.grad_second = set.second_rounded.to(c.sum_dtype());
     set.total_weight = at::empty({}, options).fill_(static_cast<double>(set.targets.numel()));
     if (c.direction == Direction::backward) {
       add_logprob_results(set, c);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include "bench/suites/inputs.h"
 
 namespace warpfuse::host::bench {
@@ -25,9 +23,6 @@ struct LogprobSet {
   LogprobSaved saved;
   at::Tensor log_probs;
 };
-
-// That of the plugin's results.
-c10::ScalarType logprob_dtype(const Case& c);
 
 Sets<LogprobSet> make_logprob_inputs(const Case& c, const Setup& setup, std::string_view form);
 

@@ -7,14 +7,9 @@
 #include <warpfuse/dispatch.h>
 #include <warpfuse/ms_deform_attn.h>
 
-#include <algorithm>
-#include <limits>
-#include <memory>
-#include <optional>
 #include <tuple>
 
 #include "bench/suites/deform_inputs.h"
-#include "bench/suites/grid_sample_form.h"
 #include "bench/suites/suites.h"
 
 namespace warpfuse::host::bench {
@@ -64,7 +59,7 @@ Outputs classic_backward(const DeformInputs& in) {
 
 Outputs aten_forward(const Case& c, const DeformInputs& in) {
   const DeformSizes sizes(c.shape);
-  return output_of(sample(in, sizes, point_dtype(c)), in, sizes).to(c.dtype).contiguous();
+  return output_of(sample(in, sizes, c.sum_dtype()), in, sizes).to(c.dtype).contiguous();
 }
 
 // What a forward has kept is made by the first call, so that a lack of memory is this variant's;
@@ -74,7 +69,7 @@ std::function<Outputs(int64_t)> aten_backward(const Case& c, const Sets<DeformIn
   return on(sets, [c, sets, kept](const DeformInputs& in) {
     const DeformSizes sizes(c.shape);
     if (!*kept) {
-      *kept = sample(sets->front(), sizes, point_dtype(c));
+      *kept = sample(sets->front(), sizes, c.sum_dtype());
     }
     auto [value, locations, weights] = gradients_of(**kept, in, sizes);
     return Outputs{value.to(c.dtype), {std::move(locations), std::move(weights)}};
@@ -83,16 +78,10 @@ std::function<Outputs(int64_t)> aten_backward(const Case& c, const Sets<DeformIn
 
 // --- checks -----------------------------------------------------------------------------------
 
-double error_beside(const at::Tensor& value, c10::ScalarType dtype, const Expected& expected) {
-  return value.sizes() == expected.value.sizes() && value.scalar_type() == dtype
-             ? largest_error(value, expected, smallest_difference(dtype) * kMaxGradient)
-             : std::numeric_limits<double>::infinity();
-}
-
 // Of a level's extent, two roundings of a coordinate, as a part of what is allowed of the terms.
 double coordinate_share(const Case& c) {
-  const double roundings = point_dtype(c) == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                                         : std::numeric_limits<float>::epsilon();
+  const double roundings = c.sum_dtype() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                        : std::numeric_limits<float>::epsilon();
   return roundings / tolerance_of(c.dtype, /*of_aten=*/false);
 }
 
@@ -103,7 +92,7 @@ double error_of(const Case& c, const DeformInputs& in, const Outputs& outputs) {
     return tensor.dim() > 0 && tensor.size(0) == sizes.batches;
   };
   if (!has_images(outputs.result) || !std::ranges::all_of(outputs.others, has_images)) {
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   }
   double worst = 0;
   for (int64_t b = 0; b < sizes.batches; ++b) {
@@ -111,14 +100,16 @@ double error_of(const Case& c, const DeformInputs& in, const Outputs& outputs) {
     const at::Tensor result = outputs.result.narrow(0, b, 1);
     if (c.is_forward()) {
       worst = worse(
-          worst, error_beside(result, c.dtype, expected_output(image, sizes, coordinate_share(c))));
+          worst, error_beside(result, c.dtype, expected_output(image, sizes, coordinate_share(c)),
+                              kMaxGradient));
       continue;
     }
     const auto [value, locations, weights] = expected_gradients(image, sizes, coordinate_share(c));
     const auto point_error = [&](size_t i, const Expected& expected) {
-      return error_beside(outputs.others.at(i).narrow(0, b, 1), point_dtype(c), expected);
+      return error_beside(outputs.others.at(i).narrow(0, b, 1), c.sum_dtype(), expected,
+                          kMaxGradient);
     };
-    worst = worse(worst, error_beside(result, c.dtype, value));
+    worst = worse(worst, error_beside(result, c.dtype, value, kMaxGradient));
     worst = worse(worst, worse(point_error(0, locations), point_error(1, weights)));
   }
   return worst;
@@ -175,8 +166,8 @@ std::vector<std::string> operators(const Case& c) {
 // and samples are multiplied by the output's gradient and summed.
 Bytes bytes(const Case& c) {
   const DeformSizes sizes(c.shape);
-  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
-  const auto point = static_cast<int64_t>(c10::elementSize(point_dtype(c)));
+  const auto element = c.element_bytes();
+  const auto point = c.sum_bytes();
   const int64_t columns = sizes.heads * sizes.channels;
   const int64_t whole = sizes.batches * sizes.pixels() * columns;
   const int64_t samples = sizes.samples() * sizes.channels;

@@ -15,9 +15,6 @@
 #include <ATen/ops/topk.h>
 #include <warpfuse/sample_tokens.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "bench/suites/inputs.h"
 #include "bench/suites/suites.h"
 
@@ -25,7 +22,6 @@ namespace warpfuse::host::bench {
 namespace sampling_suite {
 namespace {
 
-constexpr std::array kForward{Direction::forward};
 constexpr double kTemperature = 0.8;
 constexpr int64_t kTopK = 50;
 constexpr double kTopP = 0.95;
@@ -51,12 +47,11 @@ Outputs aten_sample(const Set& in) {
 // How far a token's logit is below the smallest that top_k keeps, or the probability of larger ones
 // above top_p. A row that holds NaN, or nothing but -inf, has none, which is -1 for the plugin.
 double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_aten) {
-  const double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor& tokens = outputs.result;
   if (tokens.sizes() != in.logits.sizes().slice(0, in.logits.dim() - 1) ||
       tokens.scalar_type() != at::kLong ||
       tokens.lt(-1).logical_or_(tokens.ge(c.shape.columns())).any().item<bool>()) {
-    return infinity;
+    return kInfinity;
   }
   double worst = 0;
   for_each_piece(c.shape, [&](const Part& part) {
@@ -65,13 +60,13 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_at
     const at::Tensor logit = x.gather(-1, token.clamp_min(0));
     const at::Tensor below = (least - logit) / (least.abs() + 1);
     // All that equal the least are kept.
-    const at::Tensor p = at::softmax(x.masked_fill(x.lt(least), -infinity) / kTemperature, -1);
+    const at::Tensor p = at::softmax(x.masked_fill(x.lt(least), -kInfinity) / kTemperature, -1);
     const at::Tensor above = (p * x.gt(logit)).sum(-1, true) - kTopP;
     const at::Tensor none = p.isnan().any(-1, true);
     const at::Tensor right = of_aten ? none : none.logical_and(token.lt(0));
     const at::Tensor error = at::maximum(below, above)
                                  .clamp_min(0)
-                                 .masked_fill(token.lt(0).logical_xor(none), infinity)
+                                 .masked_fill(token.lt(0).logical_xor(none), kInfinity)
                                  .masked_fill(right, 0.0);
     worst = worse(worst, error.max().item<double>());
   });
@@ -98,8 +93,8 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
 
 // A row's logits are read once, and its token is written. What ATen does behind topk is small.
 Bytes bytes(const Case& c) {
-  const int64_t pass = c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
-  const int64_t tokens = c.shape.elements() / c.shape.columns() * int64_t{sizeof(int64_t)};
+  const int64_t pass = c.bytes();
+  const int64_t tokens = c.rows() * int64_t{sizeof(int64_t)};
   const int64_t least = pass + tokens;
   return {.least = least, .fused = least, .unfused = least, .inputs = pass};
 }

@@ -19,37 +19,6 @@ namespace {
 
 constexpr const char* kAlgorithm = "warpfuse::_softmax_algorithm";
 
-using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
-
-// The plugin and ATen, forward and backward, of one of the two.
-struct Functions {
-  at::Tensor (*plugin)(const at::Tensor&, int64_t);
-  at::Tensor (*aten)(const at::Tensor&, int64_t);
-  Gradient* plugin_backward;
-  Gradient* aten_backward;
-};
-
-const Functions kOfSoftmax{
-    [](const at::Tensor& x, int64_t dim) { return warpfuse::softmax(x, dim); },
-    [](const at::Tensor& x, int64_t dim) { return at::softmax(x, dim); },
-    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
-      static const auto op = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
-      return op.call(g, y, dim);
-    },
-    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
-      return at::_softmax_backward_data(g, y, dim, y.scalar_type());
-    }};
-const Functions kOfLogSoftmax{
-    [](const at::Tensor& x, int64_t dim) { return warpfuse::log_softmax(x, dim); },
-    [](const at::Tensor& x, int64_t dim) { return at::log_softmax(x, dim); },
-    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
-      static const auto op = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
-      return op.call(g, y, dim);
-    },
-    [](const at::Tensor& g, const at::Tensor& y, int64_t dim) {
-      return at::_log_softmax_backward_data(g, y, dim, y.scalar_type());
-    }};
-
 bool is_log(const Case& c) { return c.op == &kLogSoftmax; }
 
 struct Set {
@@ -57,12 +26,43 @@ struct Set {
   at::Tensor output, grad_output;  // backward
 };
 
+// --- calls ------------------------------------------------------------------------------------
+
+at::Tensor plugin_forward(const Set& in, int64_t dim, bool log) {
+  return log ? warpfuse::log_softmax(in.scores, dim) : warpfuse::softmax(in.scores, dim);
+}
+
+at::Tensor plugin_backward(const Set& in, int64_t dim, bool log) {
+  using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t);
+  if (log) {
+    static const auto op = detail::find_operator<Gradient>("warpfuse::_log_softmax_backward");
+    return op.call(in.grad_output, in.output, dim);
+  }
+  static const auto op = detail::find_operator<Gradient>("warpfuse::_softmax_backward");
+  return op.call(in.grad_output, in.output, dim);
+}
+
+at::Tensor aten_softmax(const at::Tensor& x, int64_t dim, bool log) {
+  return log ? at::log_softmax(x, dim) : at::softmax(x, dim);
+}
+
+at::Tensor aten_forward(const Set& in, int64_t dim, bool log) {
+  return aten_softmax(in.scores, dim, log);
+}
+
+at::Tensor aten_backward(const Set& in, int64_t dim, bool log) {
+  return (log ? at::_log_softmax_backward_data : at::_softmax_backward_data)(
+      in.grad_output, in.output, dim, in.output.scalar_type());
+}
+
+// --- the benchmark ----------------------------------------------------------------------------
+
 Expected expected_of(const Case& c, const Set& set, const Part& part) {
   const auto in_double = [&](const at::Tensor& tensor) { return part(tensor).to(at::kDouble); };
   const int64_t dim = c.shape.dim;
   if (c.is_forward()) {
     const at::Tensor x = in_double(set.scores);
-    const at::Tensor value = is_log(c) ? at::log_softmax(x, dim) : at::softmax(x, dim);
+    const at::Tensor value = aten_softmax(x, dim, is_log(c));
     return {value, is_log(c) ? value.abs() + 1 : value};
   }
   const at::Tensor y = in_double(set.output);
@@ -76,34 +76,28 @@ Expected expected_of(const Case& c, const Set& set, const Part& part) {
 
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
-  const Functions& f = is_log(c) ? kOfLogSoftmax : kOfSoftmax;
   const int64_t dim = c.shape.dim;
+  const bool log = is_log(c), forward = c.is_forward();
   const Sets<Set> sets = make_sets<Set>(setup);
-  add_scores(*sets, c, setup,
-             [&](const Set&, const at::Tensor& x, const Part&) { return f.aten(x, dim); });
+  add_scores(*sets, c, setup, [&](const Set&, const at::Tensor& x, const Part&) {
+    return aten_softmax(x, dim, log);
+  });
   const auto error = against_pieces(sets, c, expected_of);
   const double tolerance = tolerance_of(c.dtype, /*of_aten=*/false);
-  const double of_aten = tolerance_of(c.dtype, /*of_aten=*/true);
-  const auto from_scores = [&](at::Tensor (*function)(const at::Tensor&, int64_t)) {
-    return on(sets, [function, dim](const Set& in) { return function(in.scores, dim); });
+  const auto by = [&](at::Tensor (*call)(const Set&, int64_t, bool)) {
+    return on(sets, [call, dim, log](const Set& in) { return call(in, dim, log); });
   };
-  const auto from_gradient = [&](Gradient* function) {
-    return on(sets,
-              [function, dim](const Set& in) { return function(in.grad_output, in.output, dim); });
-  };
-  if (!c.is_forward()) {
-    return {{"warpfuse", plugin, from_gradient(f.plugin_backward), error, tolerance},
-            {"aten", aten, from_gradient(f.aten_backward), error, of_aten}};
-  }
-  std::vector<Variant> all{{"warpfuse", plugin, from_scores(f.plugin), error, tolerance},
-                           {"aten", aten, from_scores(f.aten), error, of_aten}};
+  std::vector<Variant> all{
+      {"warpfuse", plugin, by(forward ? plugin_forward : plugin_backward), error, tolerance},
+      {"aten", aten, by(forward ? aten_forward : aten_backward), error,
+       tolerance_of(c.dtype, /*of_aten=*/true)}};
   for (const std::string& name : setup.algorithms) {
     const auto op =
         detail::find_operator<at::Tensor(const at::Tensor&, int64_t, c10::string_view, bool)>(
             kAlgorithm);
     all.push_back({name, algorithm,
-                   on(sets, [op, name, dim, log = is_log(c)](
-                                const Set& in) { return op.call(in.scores, dim, name, log); }),
+                   on(sets, [op, name, dim,
+                             log](const Set& in) { return op.call(in.scores, dim, name, log); }),
                    error, tolerance});
   }
   return all;
@@ -116,7 +110,7 @@ std::vector<std::string> operators(const Case& c) {
 
 // Each element of the inputs is read once, each of the result is written once.
 Bytes bytes(const Case& c) {
-  const int64_t pass = c.shape.elements() * static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t pass = c.bytes();
   const int64_t inputs = c.is_forward() ? pass : 2 * pass;
   const int64_t least = inputs + pass;
   return {.least = least,

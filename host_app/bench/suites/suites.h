@@ -1,14 +1,11 @@
 #pragma once
 
-#include <array>
-
 #include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {
 
-extern const Benchmark kSoftmax, kLogSoftmax;        // softmax.cpp
-extern const Benchmark kScaledMaskedSoftmax;         // attention.cpp
-extern const Benchmark kScaledMaskedSoftmaxDropout;  // attention_dropout.cpp
+extern const Benchmark kSoftmax, kLogSoftmax;                                  // softmax.cpp
+extern const Benchmark kScaledMaskedSoftmax, kScaledMaskedSoftmaxDropout;      // attention.cpp
 extern const Benchmark kFusedLogprob, kFusedLogprobLse, kFusedLogprobEntropy;  // logprob.cpp
 extern const Benchmark kSampleTokens;                                          // sampling.cpp
 extern const Benchmark kDropoutSoftmax, kSoftmaxDropout;                       // dropout.cpp

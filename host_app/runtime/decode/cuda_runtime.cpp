@@ -2,11 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-#include <optional>
-
-#include "runtime/errors.h"
-#include "runtime/load/shared_library.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 namespace {

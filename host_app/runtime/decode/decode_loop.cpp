@@ -1,8 +1,5 @@
 #include "runtime/decode/decode_loop.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace warpfuse::host {
 
 std::vector<DecodeLoop::Row>::const_iterator DecodeLoop::first_free() const {

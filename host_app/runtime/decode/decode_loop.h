@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "runtime/decode/decode_steps.h"
 
 namespace warpfuse::host {

@@ -1,16 +1,12 @@
 #include "runtime/decode/decode_steps.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include "runtime/decode/device_copy.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

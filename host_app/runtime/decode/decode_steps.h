@@ -1,21 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
-#include "runtime/decode/cuda_runtime.h"
-#include "runtime/decode/graph_cache.h"
-#include "runtime/decode/language_model.h"
 #include "runtime/decode/prompt_pieces.h"
-#include "runtime/decode/row_draws.h"
-#include "runtime/decode/sequence.h"
 #include "runtime/decode/step_memory.h"
 
 namespace warpfuse::host {

@@ -1,22 +1,12 @@
 #include "runtime/decode/generation.h"
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <deque>
-#include <map>
 #include <numeric>
-#include <utility>
 
 #include "runtime/errors.h"
-#include "runtime/interrupt.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Generation {
  public:

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string_view>
-#include <vector>
-
 #include "runtime/decode/decode_loop.h"
 #include "runtime/text/tokenizer.h"
 

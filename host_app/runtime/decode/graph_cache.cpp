@@ -1,8 +1,5 @@
 #include "runtime/decode/graph_cache.h"
 
-#include <exception>
-#include <utility>
-
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

@@ -1,11 +1,7 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
 
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/softmax_call_counter.h"

@@ -4,10 +4,6 @@
 #include <c10/core/Device.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "runtime/load/bundle.h"
 
 namespace warpfuse::host {
@@ -81,8 +77,19 @@ class LanguageModel {
 // Applies the passes of graph_passes.h that a device needs.
 void apply_passes(torch::jit::Module& module, c10::Device device);
 
-// Loads a bundle's model and applies these passes, after those of rewriting.h if it is to be
+// Loads a bundle's model and applies these passes, after rewrite_loaded() if it is to be
 // rewritten. Throws Error(model).
 LanguageModel load_language_model(const Bundle& bundle, c10::Device device, bool rewritten = false);
+
+// A language model of a TorchScript file that is in no bundle. Its method forward takes token ids
+// [B, T] and gives logits [B, T, V], alone, as the first of a tuple, or as "logits" of a
+// dictionary.
+//
+// It has no cache: each step computes all logits of its sequences again, and what the caller takes
+// for the cache keeps their token ids. Rows shorter than the longest have others behind their end,
+// which a causal model does not see. `context` is the caller's bound; the model's own is not known,
+// and its error at a longer sequence is an Error(model).
+LanguageModel load_uncached_model(const std::filesystem::path& file, c10::Device device,
+                                  int64_t context, bool rewritten);
 
 }  // namespace warpfuse::host

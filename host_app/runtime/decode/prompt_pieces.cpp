@@ -1,13 +1,10 @@
 #include "runtime/decode/prompt_pieces.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <warpfuse/fused_logprob.h>
 
-#include <algorithm>
 #include <set>
 
-#include "runtime/decode/device_copy.h"
 #include "runtime/errors.h"
 
 namespace warpfuse::host {

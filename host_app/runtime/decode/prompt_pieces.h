@@ -1,14 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <deque>
-#include <vector>
 
 #include "runtime/decode/graph_cache.h"
 #include "runtime/decode/language_model.h"
-#include "runtime/decode/sequence.h"
+#include "runtime/decode/sampling.h"
 
 namespace warpfuse::host {
 

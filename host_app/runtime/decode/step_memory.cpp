@@ -3,9 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "runtime/errors.h"

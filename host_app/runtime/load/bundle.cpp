@@ -1,12 +1,9 @@
 #include "runtime/load/bundle.h"
 
 #include <algorithm>
-#include <map>
-#include <string_view>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -130,18 +127,6 @@ bool is_operator_name(const json& name) {
   return name.is_string() && name.get_ref<const std::string&>().find("::") != std::string::npos;
 }
 
-json parse_file(const fs::path& file) {
-  const std::string text = read_model_file(
-      file,
-      " (a model is a folder with bundle.json and model.pt, as traced_models/export.py "
-      "writes it)");
-  json root = parse_json(text, ExitCode::model, file.string());
-  if (!root.is_object()) {
-    fail(ExitCode::model, "{}: expected a JSON object", file.string());
-  }
-  return root;
-}
-
 }  // namespace
 
 std::optional<c10::ScalarType> dtype_named(const std::string& name) {
@@ -155,7 +140,9 @@ std::optional<c10::ScalarType> dtype_named(const std::string& name) {
 
 Bundle read_bundle(const fs::path& folder) {
   const fs::path file = folder / "bundle.json";
-  const json root = parse_file(file);
+  const json root = read_json_object(
+      file,
+      " (a model is a folder with bundle.json and model.pt, as traced_models/export.py writes it)");
   const std::string where = file.string();
   const Fields fields(root, where);
   fields.integer("format", kFormat, kFormat);

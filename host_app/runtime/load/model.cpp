@@ -3,18 +3,18 @@
 #include <fmt/ranges.h>
 #include <malloc.h>
 #include <openssl/evp.h>
+#include <sys/mman.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include <array>
+#include <algorithm>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
 #include "runtime/load/plugin.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
@@ -147,6 +147,67 @@ std::vector<Bundle> bundles_of(const std::vector<ModelPath>& models) {
 
 torch::jit::Module load_module(const ModelPath& model, c10::Device device) {
   return model.bundle ? load_module(*model.bundle, device) : load_torchscript(model.path, device);
+}
+
+void use_huge_pages(const at::Tensor& tensor) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which glibc 2.36 does not know
+  constexpr uintptr_t kHugePage = uintptr_t{2} * 1024 * 1024;
+  auto* const data = static_cast<char*>(tensor.data_ptr());
+  if (tensor.nbytes() < kHugePage) {
+    return;
+  }
+  // One by one: a page that lies partly in no mapping, or that the kernel has no memory for, stays.
+  for (char* page = data - reinterpret_cast<uintptr_t>(data) % kHugePage;
+       page < data + tensor.nbytes(); page += kHugePage) {
+    madvise(page, kHugePage, kCollapse);
+  }
+}
+
+void settle_weights(const torch::jit::Module& module) {
+  malloc_trim(0);
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (parameter.is_cpu() && !parameter.is_mkldnn()) {
+      use_huge_pages(parameter);
+    }
+  }
+}
+
+std::string summary_of(const RewriteReport& report) {
+  const std::vector<RewrittenSoftmax> chains = report.grid_sample_chains();
+  const int64_t routed_chains = std::ranges::count_if(chains, &RewrittenSoftmax::routed);
+  const size_t softmaxes = report.softmaxes.size() - chains.size();
+  std::string text;
+  if (softmaxes > 0 || chains.empty()) {
+    text = fmt::format("{} of {} softmax calls", report.routed() - routed_chains, softmaxes);
+  }
+  if (!chains.empty()) {
+    text += fmt::format("{}{} of {} grid_sample chains", text.empty() ? "" : " and ", routed_chains,
+                        chains.size());
+  }
+  text += " routed to the plugin";
+  if (report.sdpa_calls > 0 && report.softmaxes.empty()) {
+    text = fmt::format("0 of {}: exported with SDPA, nothing to gain", report.sdpa_calls);
+  } else if (report.sdpa_calls > 0) {
+    text += fmt::format(", {} of SDPA left as they are", report.sdpa_calls);
+  }
+  if (report.already_routed > 0) {
+    text += fmt::format(", {} were there", report.already_routed);
+  }
+  if (report.retargeted_devices > 0) {
+    text += fmt::format("; {} device literals replaced", report.retargeted_devices);
+  }
+  return text;
+}
+
+void rewrite_loaded(torch::jit::Module& module, const std::string& name, c10::Device device,
+                    std::map<std::string, std::vector<RewriteArgument>> arguments) {
+  RewriteOptions options;
+  options.arguments = std::move(arguments);
+  options.device = device;
+  const RewriteReport report =
+      translating_errors(ExitCode::model, name, [&] { return rewrite(module, options); });
+  StatusLine().clear();  // of a command that shows one
+  print_error("{}: {}\n", name, summary_of(report));
 }
 
 }  // namespace warpfuse::host

@@ -7,7 +7,6 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>

@@ -2,20 +2,23 @@
 
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
 #include <torch/version.h>
 #include <warpfuse/info.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
-#include "runtime/errors.h"
-#include "runtime/load/shared_library.h"
+#include "runtime/files.h"
 
 namespace warpfuse::host {
 namespace {
 
 namespace fs = std::filesystem;
+
+// glibc declares dlopen as never throwing, so that a compiler may drop the handlers around a direct
+// call; but an exception of a static initialiser does pass through it.
+void* (*volatile const throwing_dlopen)(const char*, int) = dlopen;
 using nlohmann::json;
 
 constexpr const char* kFileName = "libwarpfuse.so";
@@ -91,7 +94,71 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
   open_library(path, "operator library");
 }
 
+// The operator, if the loaded plugin has it.
+template <typename Signature>
+std::optional<c10::TypedOperatorHandle<Signature>> find(const char* name) {
+  const auto handle = c10::Dispatcher::singleton().findSchema({name, ""});
+  return handle ? std::optional(handle->typed<Signature>()) : std::nullopt;
+}
+
 }  // namespace
+
+void* open_library(const fs::path& path, std::string_view role, ExitCode code) {
+  // A path without a slash would be searched for in the system's folders.
+  const fs::path absolute = fs::absolute(path);
+  if (!fs::is_regular_file(absolute)) {
+    fail(code, "{} {}: no such file", role, path.string());
+  }
+  const auto open = [&] { return throwing_dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
+  void* library = translating_errors(code, fmt::format("{} {}", role, path.string()), open);
+  if (!library) {
+    const char* reason = dlerror();
+    fail(code, "{} cannot be loaded: {}", role, reason ? reason : path.string());
+  }
+  return library;
+}
+
+bool try_open_library(const char* name) {
+  return throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
+
+fs::path file_of_global_symbol(const char* symbol) {
+  void* address = dlsym(RTLD_DEFAULT, symbol);
+  Dl_info info{};
+  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) {
+    return {};
+  }
+  return info.dli_fname;
+}
+
+fs::path executable_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (error) {
+    fail(ExitCode::plugin, "/proc/self/exe cannot be read ({}): name the plugin with --plugin",
+         error.message());
+  }
+  return path;
+}
+
+std::optional<fs::path> find_beside_program(const char* name) {
+  const fs::path folder = executable_path().parent_path();
+  const std::array candidates{folder / name, folder.parent_path() / "lib" / name};
+  const auto* const found = std::ranges::find_if(
+      candidates, [](const fs::path& candidate) { return fs::is_regular_file(candidate); });
+  return found == candidates.end() ? std::nullopt : std::optional(*found);
+}
+
+bool file_contains(const fs::path& path, std::string_view text) {
+  const std::string bytes = read_file(path, ExitCode::plugin);
+  const std::boyer_moore_horspool_searcher searcher(text.begin(), text.end());
+  return std::search(bytes.begin(), bytes.end(), searcher) != bytes.end();
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
 
 const char* const kBuiltLibtorch = TORCH_VERSION;
 
@@ -160,6 +227,35 @@ void require_operators(const std::vector<std::string>& operators, const std::str
            wanted_by, name);
     }
   }
+}
+
+nlohmann::ordered_json launches_during(const std::function<void()>& action) {
+  const auto record = find<void(bool)>("warpfuse::_record_launches");
+  const auto launches = find<std::string()>("warpfuse::_launches");
+  if (!record || !launches) {
+    action();
+    return nlohmann::ordered_json::array();
+  }
+  record->call(true);
+  try {
+    action();
+  } catch (...) {
+    record->call(false);
+    throw;
+  }
+  record->call(false);
+  return nlohmann::ordered_json::parse(launches->call());
+}
+
+std::string tuning_text() {
+  const auto tuning = find<std::string()>("warpfuse::tuning");
+  return tuning ? tuning->call() : std::string();
+}
+
+void set_tuning(const std::string& text, const std::string& path) {
+  require_operators({"warpfuse::_set_tuning"}, "--tuning");
+  translating_errors(ExitCode::usage, "--tuning " + path,
+                     [&] { find<void(c10::string_view)>("warpfuse::_set_tuning")->call(text); });
 }
 
 }  // namespace warpfuse::host

@@ -1,10 +1,38 @@
 #pragma once
 
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "runtime/errors.h"
+
 namespace warpfuse::host {
+
+// Returns dlopen's handle (RTLD_NOW, RTLD_LOCAL). It is never closed, since libtorch keeps pointers
+// to registered operators. Throws Error(code), also if a static initialiser throws, as a
+// TORCH_LIBRARY that clashes with another does; the process should then end.
+void* open_library(const std::filesystem::path& path, std::string_view role,
+                   ExitCode code = ExitCode::plugin);
+
+// Loads an optional library by its name on the linker's search path.
+bool try_open_library(const char* name);
+
+// The file of the loaded library that defines `symbol`; empty when no global library does.
+std::filesystem::path file_of_global_symbol(const char* symbol);
+
+// The running program's own file.
+std::filesystem::path executable_path();
+
+// A library of this name next to the running program, else in ../lib.
+std::optional<std::filesystem::path> find_beside_program(const char* name);
+
+// Whether the bytes of the file contain `text`.
+bool file_contains(const std::filesystem::path& path, std::string_view text);
+
+// Whether two paths lead to the same file.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 // The libraries with operators to load, by paths from the command line.
 struct PluginOptions {
@@ -49,5 +77,17 @@ std::string major_minor(const std::string& version);
 // Throws Error(plugin) naming the first of the operators ("namespace::name") that no library
 // registered.
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by);
+
+// The kernels that the plugin launches during `action`, as its own log has them: an array of
+// objects with tier, grid, threads, registers, occupancy and so on. Empty where the plugin keeps no
+// such log.
+nlohmann::ordered_json launches_during(const std::function<void()>& action);
+
+// The plugin's tuning table as text; empty where it has none.
+std::string tuning_text();
+
+// Replaces the tuning table. Throws Error(plugin) where the plugin cannot, Error(usage) for a text
+// that it refuses; `path` is where the text came from.
+void set_tuning(const std::string& text, const std::string& path);
 
 }  // namespace warpfuse::host

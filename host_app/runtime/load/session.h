@@ -2,25 +2,22 @@
 
 #include <c10/core/Device.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "runtime/load/bundle.h"
 #include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 
+// What the loaded plugin says of GPUs and its tuning (warpfuse/info.h); no GPUs without a plugin
+// that says so.
+nlohmann::json device_facts();
+
 // The plugin and the device of a command that runs operators or models.
 struct Session {
-  std::optional<Plugin> plugin;
+  Plugin plugin;  // empty where none was found and no operators were asked for
   c10::Device device;
-
-  // Throws Error(plugin) if no plugin is loaded.
-  const Plugin& loaded_plugin() const;
 };
 
-// Loads the plugin, chooses the device (device.h) and checks that all operators that are needed are
+// Loads the plugin, chooses the device and checks that all operators that are needed are
 // registered. The plugin is required when a bundle needs operators that no --op-library brings, or
 // the command itself calls some (`operators`, "namespace::name"); otherwise it is loaded if it is
 // found.

@@ -1,16 +1,9 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
-#include <torch/csrc/jit/api/module.h>
 
-#include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
-#include "runtime/decode/language_model.h"
-#include "runtime/load/bundle.h"
 #include "runtime/score/verification.h"
 
 namespace warpfuse::host {

@@ -6,12 +6,12 @@
 #include <warpfuse/fused_logprob.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 #include <span>
 
 #include "runtime/errors.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host {
 namespace {
@@ -112,7 +112,7 @@ Score score(const LanguageModel& model, const std::vector<int64_t>& ids,
     }
     score.negative_log_likelihood -= log_likelihood;
     // The sum, which waits for the GPU, ends the batch.
-    score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    score.seconds = seconds_since(start);
     if (!on_batch(score)) {
       break;
     }

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "runtime/decode/language_model.h"
 

@@ -1,11 +1,9 @@
 #include "runtime/text/added_tokens.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -19,11 +17,7 @@ json read_object(const fs::path& file) {
   if (!fs::exists(fs::symlink_status(file, ignored))) {
     return json::object();
   }
-  json root = parse_json(read_model_file(file), ExitCode::model, file.string());
-  if (!root.is_object()) {
-    fail(ExitCode::model, "{}: expected a JSON object", file.string());
-  }
-  return root;
+  return read_json_object(file);
 }
 
 AddedToken token_of(const std::string& text, const json& id, const std::string& file) {

@@ -3,11 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <array>
 #include <memory>
 #include <queue>
-#include <string>
-#include <utility>
 
 #include "runtime/errors.h"
 

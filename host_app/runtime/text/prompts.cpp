@@ -1,11 +1,9 @@
 #include "runtime/text/prompts.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "runtime/text/tokenizer.h"
 
 namespace warpfuse::host {

@@ -5,9 +5,21 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/text/utf8.h"
-
 namespace warpfuse::host {
+
+// Turns bytes that arrive in any pieces into valid UTF-8 text: a code point is held back until it
+// is whole, and bytes that can never be part of one become U+FFFD: one for each of the Unicode
+// standard's "maximal subparts", as in web browsers. Overlong forms, surrogates and values past
+// U+10FFFF are no code points.
+class Utf8Stream {
+ public:
+  std::string push(std::string_view bytes);
+  // Returns the text of the bytes still held back; no more will come.
+  std::string finish();
+
+ private:
+  std::string held_;
+};
 
 // Looks for the first of several texts in bytes that come in pieces. A possible start of one is
 // held back; once one is whole, neither it nor anything after it comes out.
@@ -44,5 +56,10 @@ class TextOutput {
   StopTexts stops_;
   Utf8Stream utf8_;
 };
+
+// Replaces the escapes \n, \t, \r, \\, \", \' and \xHH (a byte, two hexadecimal digits): a shell
+// passes a backslash on as it is. Throws Error(usage), which begins with `option`, for any other
+// backslash.
+std::string unescape(std::string_view text, std::string_view option);
 
 }  // namespace warpfuse::host

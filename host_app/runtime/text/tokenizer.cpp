@@ -1,12 +1,9 @@
 #include "runtime/text/tokenizer.h"
 
-#include <array>
 #include <sstream>
-#include <utility>
 
-#include "runtime/errors.h"
 #include "runtime/files.h"
-#include "runtime/json_text.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -113,6 +110,11 @@ void Tokenizer::read_vocabulary(const fs::path& file) {
   }
 }
 
+std::optional<int64_t> Tokenizer::id_in_vocabulary(const std::string& text) const {
+  const auto found = ids_.find(text);
+  return found == ids_.end() ? std::nullopt : std::optional<int64_t>(found->second);
+}
+
 void Tokenizer::read_merges(const fs::path& file) {
   std::istringstream stream(read_model_file(file));
   std::string line;
@@ -131,9 +133,8 @@ void Tokenizer::read_merges(const fs::path& file) {
     const auto left = bytes_of_written_token(std::string_view(line).substr(0, space));
     const auto right = bytes_of_written_token(std::string_view(line).substr(space + 1));
     const auto id_of = [&](const std::string& token) {
-      const auto found = ids_.find(token);
-      if (found != ids_.end()) {
-        return found->second;
+      if (const std::optional<int64_t> id = id_in_vocabulary(token)) {
+        return static_cast<int32_t>(*id);
       }
       fail(ExitCode::model, "{} line {}: a token of this rule is not in the vocabulary",
            file.string(), number);
@@ -147,14 +148,11 @@ void Tokenizer::read_merges(const fs::path& file) {
 }
 
 void Tokenizer::read_added(const fs::path& folder) {
-  const auto id_in_vocabulary = [this](const std::string& text) -> std::optional<int64_t> {
-    const auto found = ids_.find(text);
-    return found == ids_.end() ? std::nullopt : std::optional<int64_t>(found->second);
-  };
   if (end_of_text_) {
     added_.add({.text = std::string(kEndOfText), .id = *end_of_text_});
   }
-  for (AddedToken& token : read_added_tokens(folder, id_in_vocabulary)) {
+  for (AddedToken& token : read_added_tokens(
+           folder, [this](const std::string& text) { return id_in_vocabulary(text); })) {
     const std::optional<int64_t> known = id_in_vocabulary(token.text);
     if (token.id > kLargestId || (known && *known != token.id)) {
       fail(ExitCode::model, "{}: added token '{}': id {} is too large, or not the vocabulary's",

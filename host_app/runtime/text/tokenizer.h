@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
-
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/bpe.h"
 
@@ -33,6 +25,7 @@ class Tokenizer {
   std::optional<int64_t> end_of_text() const { return end_of_text_; }
 
  private:
+  std::optional<int64_t> id_in_vocabulary(const std::string& text) const;
   void read_vocabulary(const std::filesystem::path& file);
   void read_merges(const std::filesystem::path& file);
   void read_added(const std::filesystem::path& folder);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/decode/language_model.h"
-#include "runtime/decode/sequence.h"
+#include "runtime/decode/sampling.h"
 
 // Stands for the decode loop where the server is built without libtorch's code.
 namespace warpfuse::host {
