@@ -203,6 +203,9 @@ bool Scheduler::take(Running& running, SequenceToken token, Job::Clock::time_poi
 }
 
 void Scheduler::tell() {
+  metrics_.count_tokens(times_);  // who hears of a token finds it counted
+  times_.first.clear();
+  times_.later.clear();
   std::vector<std::shared_ptr<Job>> waiting;
   for (auto& [job, event] : said_) {
     if (job->push(std::move(event))) {
@@ -211,9 +214,6 @@ void Scheduler::tell() {
   }
   said_.clear();
   waker_.wake(std::move(waiting));
-  metrics_.count_tokens(times_);
-  times_.first.clear();
-  times_.later.clear();
 }
 
 void Scheduler::fail_all(const std::string& message) {
