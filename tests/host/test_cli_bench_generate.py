@@ -126,7 +126,7 @@ class Measuring(HostTestCase):
         self.assertEqual(self.result.stderr, b"")
 
     def test_the_report_reads_it(self):
-        run = Generation.load(self.path)
+        run = Generation(self.path)
         self.assertEqual([len(run.rows), len(run.prefills)], [len(self.document[name]) for name in ("rows", "prefill")])
         row = self.document["rows"][1]
         read = run.find(Work("toy", "float32", row["batch"], row["prompt"], ""), row["variant"], graph=False)
@@ -246,8 +246,8 @@ class Interrupting(HostTestCase):
         self.assertEqual([row["variant"] for row in rows], ["baseline", "fused"] * (len(rows) // 2))
         self.assertFalse(results(path)["complete"])
         with self.assertRaisesRegex(ReportError, "not completed"):
-            Generation.load(path)
-        self.assertEqual(len(Generation.load(path, allow_partial=True).rows), len(rows))
+            Generation(path)
+        self.assertEqual(len(Generation(path, allow_partial=True).rows), len(rows))
 
 
 if __name__ == "__main__":
