@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bench/check.h"
-#include "bench_variant.h"
 #include "bench/suites/attention_inputs.h"
+#include "bench_variant.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host::bench;
