@@ -113,23 +113,23 @@ class CpuTimer : public Timer {
   struct Paced {
     const Work* work;
     int64_t calls = 1;
-    int64_t next = 0;
     int64_t output_bytes = 0;
     std::vector<double> samples;
-
-    double sample() {
-      return timed_us(nullptr,
-                      [&] {
-                        for (int64_t i = 0; i < calls; ++i) {
-                          work->call(next++ % work->sets);
-                        }
-                      }) /
-             static_cast<double>(calls);
-    }
   };
 
+  // All works take the next inputs in turn: none finds those of the work before it in a cache.
+  double sample(const Paced& paced) {
+    return timed_us(nullptr,
+                    [&] {
+                      for (int64_t i = 0; i < paced.calls; ++i) {
+                        paced.work->call(next_++ % paced.work->sets);
+                      }
+                    }) /
+           static_cast<double>(paced.calls);
+  }
+
   // Interleaves the samples until there are `rounds` of each.
-  static void sample_in_turn(std::vector<Paced*> order, int rounds) {
+  void sample_in_turn(std::vector<Paced*> order, int rounds) {
     for (Paced* paced : order) {
       paced->samples.clear();
     }
@@ -138,7 +138,7 @@ class CpuTimer : public Timer {
     }
     for (int round = 0; round < rounds && (!interrupted() || round < kMinRounds); ++round) {
       for (Paced* paced : order) {
-        paced->samples.push_back(paced->sample());
+        paced->samples.push_back(sample(*paced));
       }
       std::ranges::rotate(order, order.begin() + 1);
     }
@@ -146,6 +146,7 @@ class CpuTimer : public Timer {
 
   Effort effort_;
   int64_t cache_bytes_;
+  int64_t next_ = 0;
 };
 
 std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
@@ -158,7 +159,7 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
     try {
       const at::Tensor output = works[i].call(0);
       all[i].output_bytes = output.defined() ? static_cast<int64_t>(output.nbytes()) : 0;
-      const double first_us = all[i].sample();
+      const double first_us = sample(all[i]);
       all[i].calls = std::max<int64_t>(
           static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, kClockUs))), 1);
       order.push_back(&all[i]);
@@ -178,7 +179,7 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
     return timings;
   }
   reset_malloc(order.front()->output_bytes);
-  std::ranges::for_each(order, &Paced::sample);  // not counted
+  std::ranges::for_each(order, [this](const Paced* paced) { sample(*paced); });  // not counted
   sample_in_turn(order, effort_.short_rounds);
   for (size_t i = 0; i < works.size(); ++i) {
     if (timings[i].failure.empty() && all[i].output_bytes > 0) {

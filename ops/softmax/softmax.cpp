@@ -88,6 +88,7 @@ WARPFUSE_OPERATORS(m) {
 // --- the CPU: rows in parts -------------------------------------------------------------------
 
 Counter rows_branch("cpu.rows");
+Counter transposed_branch("cpu.transposed");
 Counter parts_branch("cpu.parts");
 Counter column_branch("cpu.column");
 Counter naive_branch("cpu.naive");
@@ -159,7 +160,8 @@ template <typename Arguments, typename Kernel, typename PartKernel>
 void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
          const PartKernel& results) {
   const RowLayout& layout = arguments.layout;
-  if (is_streamed(layout, element_bytes(arguments.dtype))) {
+  const int bytes = element_bytes(arguments.dtype);
+  if (is_streamed(layout, bytes)) {
     streamed_results.add();
   }
   if (wants_parts(layout)) {
@@ -167,7 +169,10 @@ void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& red
     run_in_parts(arguments, reduce, results);
     return;
   }
-  (layout.inner == 1 ? rows_branch : column_branch).add();
+  (layout.inner > 1               ? column_branch
+   : is_transposed(layout, bytes) ? transposed_branch
+                                  : rows_branch)
+      .add();
   parallel_layout_rows(arguments, kernel);
 }
 

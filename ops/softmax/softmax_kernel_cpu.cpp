@@ -6,6 +6,7 @@
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/strided.h"
+#include "rowwise/cpu/transposed.h"
 #include "softmax/softmax.h"
 
 namespace warpfuse::WARPFUSE_ISA {
@@ -103,6 +104,38 @@ void backward_strided(const SoftmaxBackwardArguments& arguments, int64_t begin, 
   });
 }
 
+// --- along the last dimension, short rows ------------------------------------------------------
+
+template <typename T, bool kLog>
+void forward_transposed(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
+  TransposedBlock<T> x(arguments.layout.columns);
+  SoftmaxArguments block = arguments;
+  block.layout = x.layout();
+  block.input = block.output = x.data();
+  for_transposed_blocks<T>(begin, end, [&](int64_t row, int64_t rows) {
+    const int64_t at = row * arguments.layout.columns;
+    x.read(static_cast<const T*>(arguments.input) + at, rows);
+    forward_strided<T, kLog>(block, 0, rows);
+    x.write(static_cast<T*>(arguments.output) + at, rows);
+  });
+}
+
+template <typename T, bool kLog>
+void backward_transposed(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
+  TransposedBlock<T> g(arguments.layout.columns), y(arguments.layout.columns);
+  SoftmaxBackwardArguments block = arguments;
+  block.layout = g.layout();
+  block.grad_output = block.grad_input = g.data();
+  block.output = y.data();
+  for_transposed_blocks<T>(begin, end, [&](int64_t row, int64_t rows) {
+    const int64_t at = row * arguments.layout.columns;
+    g.read(static_cast<const T*>(arguments.grad_output) + at, rows);
+    y.read(static_cast<const T*>(arguments.output) + at, rows);
+    backward_strided<T, kLog>(block, 0, rows);
+    g.write(static_cast<T*>(arguments.grad_input) + at, rows);
+  });
+}
+
 // --- without vectors --------------------------------------------------------------------------
 
 template <typename T>
@@ -145,8 +178,11 @@ void dispatch_log(const Arguments& arguments, const Function& function) {
 void softmax_rows_cpu(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   dispatch_log(arguments, [&](auto zero, auto log) {
     using T = decltype(zero);
-    arguments.layout.inner == 1 ? forward_contiguous<T, log.value>(arguments, begin, end)
-                                : forward_strided<T, log.value>(arguments, begin, end);
+    const auto rows = arguments.layout.inner > 1 ? forward_strided<T, log.value>
+                      : is_transposed(arguments.layout, sizeof(T))
+                          ? forward_transposed<T, log.value>
+                          : forward_contiguous<T, log.value>;
+    rows(arguments, begin, end);
   });
 }
 
@@ -154,8 +190,11 @@ void softmax_backward_rows_cpu(const SoftmaxBackwardArguments& arguments, int64_
                                int64_t end) {
   dispatch_log(arguments, [&](auto zero, auto log) {
     using T = decltype(zero);
-    arguments.layout.inner == 1 ? backward_contiguous<T, log.value>(arguments, begin, end)
-                                : backward_strided<T, log.value>(arguments, begin, end);
+    const auto rows = arguments.layout.inner > 1 ? backward_strided<T, log.value>
+                      : is_transposed(arguments.layout, sizeof(T))
+                          ? backward_transposed<T, log.value>
+                          : backward_contiguous<T, log.value>;
+    rows(arguments, begin, end);
   });
 }
 

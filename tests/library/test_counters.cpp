@@ -163,7 +163,7 @@ TEST_CASE("a counter that is not there", "[counters][errors]") {
 }
 
 TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
-  const at::Tensor x = random_tensor({5, 66, 3}, at::kFloat);
+  const at::Tensor x = random_tensor({5, 66, 30}, at::kFloat);
   const auto one = [](const std::string& name) { return Counts{{name, 1}}; };
   const auto branch = [&](const auto& call) {
     Counts moved = moved_by(call);
@@ -172,6 +172,7 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
   };
   for (const SoftmaxOperator& op : kSoftmaxOperators) {
     CHECK(branch([&] { op(x, -1); }) == one("cpu.rows"));
+    CHECK(branch([&] { op(x.slice(-1, 0, 3), -1); }) == one("cpu.transposed"));
     CHECK(branch([&] { op(x, 1); }) == one("cpu.column"));
     CHECK(branch([&] { op(x, 0); }) == one("cpu.column"));
     CHECK(branch([&] { softmax_algorithm(x, 1, "naive", op.log); }) == one("cpu.naive"));
@@ -202,6 +203,7 @@ WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithm
     const CounterDelta ran(device.is_cuda()       ? c10::str("tier.", algorithm)
                            : algorithm == "naive" ? "cpu.naive"
                                                   : "cpu.rows");
+    const CounterDelta transposed("cpu.transposed");
     int64_t launches = 0;
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
       for (const at::ScalarType dtype : kDtypes) {
@@ -225,7 +227,7 @@ WARPFUSE_DEVICE_TEST("every algorithm gives what the default gives", "[algorithm
       }
     }
     CHECK(launches >= int64_t{2} * 4 * 5);
-    CHECK(ran() == launches);
+    CHECK(ran() + transposed() == launches);
   }
 }
 

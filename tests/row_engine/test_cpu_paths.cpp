@@ -55,6 +55,39 @@ TEST_CASE("rows just short enough for a cache", "[softmax][cpu_paths]") {
   sweep("cpu.rows", {{3, 131071}}, -1);
 }
 
+TEST_CASE("blocks of short rows are transposed", "[softmax][cpu_paths]") {
+  // Whole blocks, whole vectors and what is left.
+  for (const int64_t rows : {1, 7, 33, 128, 300}) {
+    sweep("cpu.transposed", {{rows, 1}, {rows, 2}, {rows, 3}}, -1);
+  }
+  for (const at::ScalarType dtype : kDtypes) {
+    const int64_t vector = 32 / static_cast<int64_t>(at::elementSize(dtype));
+    for (const int64_t columns : {vector / 2, vector - 1, vector}) {
+      const at::Tensor x = random_tensor({300, columns}, dtype);
+      INFO(describe(x));
+      const CounterDelta moved("cpu.transposed");
+      CHECK(mismatch(warpfuse::softmax(x, -1), expected_softmax(x, -1)) == "");
+      CHECK(mismatch(softmax_backward(x, x, -1), expected_softmax_backward(x, x, -1, false)) == "");
+      CHECK(moved() == (columns < vector ? 2 : 0));
+    }
+  }
+}
+
+TEST_CASE("a short row with NaN or infinities leaves its neighbours alone",
+          "[softmax][cpu_paths]") {
+  for (const SoftmaxOperator& op : kSoftmaxOperators) {
+    for (const at::ScalarType dtype : kDtypes) {
+      at::Tensor x = random_tensor({300, 3}, dtype);
+      x.select(0, 4).fill_(kNaN);
+      x.select(0, 130).select(0, 1).fill_(kInf);
+      x.select(0, 131).select(0, 1).fill_(-kInf);
+      x.select(0, 299).fill_(-kInf);
+      INFO(op.name << ", " << c10::toString(dtype));
+      CHECK(mismatch(op(x, -1), op.expected(x, -1)) == "");
+    }
+  }
+}
+
 TEST_CASE("fewer rows than threads are cut into parts", "[softmax][cpu_paths]") {
   const at::Tensor x = random_tensor({1, 65536}, at::kFloat);
   const CounterDelta parts("cpu.parts");
@@ -201,6 +234,9 @@ TEST_CASE("work is shared by the threads, and no result depends on it", "[thread
   for (const auto& [name, call] : std::vector<Case>{
            {"rows", [&] { return warpfuse::softmax(x, -1); }},
            {"columns", [&] { return warpfuse::log_softmax(x, 1); }},
+           {"short rows", [&] { return warpfuse::softmax(x.view({-1, 3}), -1); }},
+           {"short rows, backward",
+            [&] { return softmax_backward(x.view({-1, 3}), x.view({-1, 3}), -1); }},
            {"rows, backward", [&] { return softmax_backward(x, x, -1); }},
            {"columns, backward", [&] { return log_softmax_backward(x, x, 2); }},
            {"causal rows", [&] { return masked_softmax(x, causal); }},

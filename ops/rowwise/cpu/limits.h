@@ -21,6 +21,14 @@ inline constexpr int64_t kFetchedRowBytes = int64_t{16} * 1024;
 
 inline constexpr int64_t kLineBytes = 64;
 
+/// A row of fewer bytes does not fill a vector.
+inline constexpr int64_t kVectorBytes = 32;
+
+/// Whether blocks of rows are transposed, since these are too short for vectors.
+inline bool is_transposed(const RowLayout& layout, int64_t element_bytes) {
+  return layout.inner == 1 && layout.columns * element_bytes < kVectorBytes;
+}
+
 /// Whether the rows of a result are written with non-temporal stores: it is larger than the caches,
 /// and no two rows share a cache line.
 inline bool is_streamed(int64_t rows, int64_t row_bytes) {

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "rowwise/cpu/vector.h"
+#include "rowwise/layout.h"
+
+namespace warpfuse::WARPFUSE_ISA {
+
+/// A block of up to kRows short rows as [columns, kRows], so that each lane of a vector holds an
+/// element of another row.
+template <typename T>
+class TransposedBlock {
+ public:
+  static constexpr int64_t kRows = 4 * kPackSize<T>;
+
+  explicit TransposedBlock(int64_t columns) : columns_(columns) {}
+
+  T* data() { return values_; }
+  RowLayout layout() const { return {1, columns_, kRows}; }
+
+  /// from: [rows, columns]
+  void read(const T* from, int64_t rows) {
+    for (int64_t column = 0; column < columns_; ++column) {
+      for (int64_t row = 0; row < rows; ++row) {
+        values_[column * kRows + row] = from[row * columns_ + column];
+      }
+    }
+  }
+
+  /// to: [rows, columns]
+  void write(T* to, int64_t rows) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns_; ++column) {
+        to[row * columns_ + column] = values_[column * kRows + row];
+      }
+    }
+  }
+
+ private:
+  int64_t columns_;
+  alignas(kLineBytes) T values_[kVectorBytes / sizeof(T) * kRows];
+};
+
+/// Calls function(row, rows) for the rows [begin, end) in blocks.
+template <typename T, typename Function>
+void for_transposed_blocks(int64_t begin, int64_t end, const Function& function) {
+  constexpr int64_t kRows = TransposedBlock<T>::kRows;
+  for (int64_t row = begin; row < end; row += kRows) {
+    function(row, std::min(kRows, end - row));
+  }
+}
+
+}  // namespace warpfuse::WARPFUSE_ISA
