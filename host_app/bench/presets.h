@@ -38,6 +38,7 @@ scaled_masked_softmax 1x12x1x1024                float16          positions forw
     Preset{"cpu", "smaller shapes, every kind of mask, for the CPU",
            "softmax 1024x8192,4096x512,512x50257,64x1025,65536x64,64x1024x64@1 "
            "float32,bfloat16,float16 none forward\n"
+           "softmax 600000x3,40000x49,10000x197 float32,bfloat16 none forward,backward\n"
            "log_softmax 512x50257 float32 none forward\n"
            "scaled_masked_softmax 12x1024x1024 float32,bfloat16,float16 "
            "none,causal,boolean,additive forward"

@@ -23,7 +23,7 @@ struct BackwardRule {
 
 /// The sum of a row, or of a part of one.
 template <typename T, bool kLog>
-Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
+C10_ALWAYS_INLINE Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
   return sum_of<T>(count, [&](int64_t i, int64_t n) {
     return BackwardRule<kLog>::term(load(g + i, n), load(y + i, n));
   });
@@ -32,8 +32,8 @@ Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
 /// The gradients of a row, or of a part of one, from its sum. kFetches: prefetches the data `ahead`
 /// elements on, which is read next.
 template <typename T, bool kLog, bool kFetches = false>
-void backward_results(const T* g, const T* y, T* dx, int64_t count, Compute<T> row_sum,
-                      bool streamed, int64_t ahead = 0) {
+C10_ALWAYS_INLINE void backward_results(const T* g, const T* y, T* dx, int64_t count,
+                                        Compute<T> row_sum, bool streamed, int64_t ahead = 0) {
   const Pack<T> sum(row_sum);
   transform(dx, count, streamed, [&](int64_t i, int64_t n) {
     if constexpr (kFetches) {
@@ -54,9 +54,13 @@ void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns,
     sums[row] = backward_sum<T, kLog>(g + row * columns, y + row * columns, columns);
   }
   for (int64_t row = 0; row < rows; ++row) {
-    const auto results = fetches ? backward_results<T, kLog, true> : backward_results<T, kLog>;
     const int64_t at = row * columns;
-    results(g + at, y + at, dx + at, columns, sums[row], streamed, rows * columns);
+    if (fetches) {
+      backward_results<T, kLog, true>(g + at, y + at, dx + at, columns, sums[row], streamed,
+                                      rows * columns);
+    } else {
+      backward_results<T, kLog>(g + at, y + at, dx + at, columns, sums[row], streamed);
+    }
   }
 }
 

@@ -149,7 +149,7 @@ constexpr int64_t kRowGroup = 16;
 /// costs bandwidth.
 template <typename T>
 int64_t group_rows(int64_t columns) {
-  constexpr int64_t kGroupBytes = 2048;
+  constexpr int64_t kGroupBytes = 1024;
   return std::clamp<int64_t>(kGroupBytes / (columns * int64_t{sizeof(T)}), 1, kRowGroup);
 }
 
