@@ -18,8 +18,9 @@ template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming(arguments.layout, sizeof(T));
-  const Scratch<T> scratch(kLog ? 0 : group_rows<T>(columns) * (columns + kPackSize<T>));
-  for_row_groups<T>(begin, end, columns, [&](int64_t row, int64_t rows) {
+  const Scratch<T> scratch(
+      kLog ? 0 : group_rows<T>(columns, kForwardGroupBytes) * (columns + kPackSize<T>));
+  for_row_groups<T>(begin, end, columns, kForwardGroupBytes, [&](int64_t row, int64_t rows) {
     softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
                           static_cast<T*>(arguments.output) + row * columns, rows, columns,
                           scratch.data(), streaming.on(), row + rows < end);
@@ -30,7 +31,7 @@ template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming(arguments.layout, sizeof(T));
-  for_row_groups<T>(begin, end, columns, [&](int64_t row, int64_t rows) {
+  for_row_groups<T>(begin, end, columns, kBackwardGroupBytes, [&](int64_t row, int64_t rows) {
     const int64_t at = row * columns;
     backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
                            static_cast<const T*>(arguments.output) + at,

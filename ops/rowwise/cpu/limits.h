@@ -15,6 +15,11 @@ inline constexpr int64_t kCachedBytes = int64_t{512} * 1024;
 /// Results of more bytes are evicted from a last-level cache before they are read.
 inline constexpr int64_t kStreamedBytes = int64_t{32} * 1024 * 1024;
 
+/// Rows that are processed together, each step on all of them: the steps of one row wait for each
+/// other. The backward has no exponentials to wait for, and loses bandwidth when its reads pause.
+inline constexpr int64_t kForwardGroupBytes = 2048;
+inline constexpr int64_t kBackwardGroupBytes = 1024;
+
 /// Shortest rows that gain from software prefetch in the backward, whose two inputs keep the
 /// hardware prefetcher busy.
 inline constexpr int64_t kFetchedRowBytes = int64_t{16} * 1024;

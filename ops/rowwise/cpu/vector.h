@@ -145,18 +145,17 @@ C10_ALWAYS_INLINE P blend_first(const P& a, int64_t count, const P& b) {
 /// Maximum number of rows that are processed together.
 constexpr int64_t kRowGroup = 16;
 
-/// The number of rows of T whose reads are soon enough followed by writes: a longer pause of either
-/// costs bandwidth.
+/// The rows of T in a group of at most `group_bytes`.
 template <typename T>
-int64_t group_rows(int64_t columns) {
-  constexpr int64_t kGroupBytes = 1024;
-  return std::clamp<int64_t>(kGroupBytes / (columns * int64_t{sizeof(T)}), 1, kRowGroup);
+int64_t group_rows(int64_t columns, int64_t group_bytes) {
+  return std::clamp<int64_t>(group_bytes / (columns * int64_t{sizeof(T)}), 1, kRowGroup);
 }
 
 /// Calls function(row, rows) for the rows [begin, end) in groups.
 template <typename T, typename Function>
-void for_row_groups(int64_t begin, int64_t end, int64_t columns, const Function& function) {
-  const int64_t group = group_rows<T>(columns);
+void for_row_groups(int64_t begin, int64_t end, int64_t columns, int64_t group_bytes,
+                    const Function& function) {
+  const int64_t group = group_rows<T>(columns, group_bytes);
   for (int64_t row = begin; row < end; row += group) {
     function(row, std::min(group, end - row));
   }
