@@ -20,8 +20,9 @@ template <typename T, typename Arguments, typename Visit>
 void for_dropped_rows(const Arguments& arguments, int64_t begin, int64_t end, const Visit& visit) {
   const int64_t columns = arguments.layout.columns;
   const Rng rng = arguments.rng.get();
-  const Scratch<T> factors(group_rows<T>(columns, kForwardGroupBytes) * columns);
-  for_row_groups<T>(begin, end, columns, kForwardGroupBytes, [&](int64_t first, int64_t rows) {
+  const int64_t group = group_rows<T>(columns, kForwardGroupBytes);
+  const Scratch<T> factors(group * columns);
+  for_row_groups(begin, end, group, [&](int64_t first, int64_t rows) {
     draw_factors(arguments.dropout, rng, first * columns, rows * columns,
                  static_cast<Compute<T>>(arguments.dropout.scale), factors.data());
     for (int64_t row = 0; row < rows; ++row) {

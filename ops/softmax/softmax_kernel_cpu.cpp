@@ -18,9 +18,9 @@ template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming(arguments.layout, sizeof(T));
-  const Scratch<T> scratch(
-      kLog ? 0 : group_rows<T>(columns, kForwardGroupBytes) * (columns + kPackSize<T>));
-  for_row_groups<T>(begin, end, columns, kForwardGroupBytes, [&](int64_t row, int64_t rows) {
+  const int64_t group = group_rows<T>(columns, kForwardGroupBytes);
+  const Scratch<T> scratch(kLog ? 0 : group * (columns + kPackSize<T>));
+  for_row_groups(begin, end, group, [&](int64_t row, int64_t rows) {
     softmax_rows<T, kLog>(static_cast<const T*>(arguments.input) + row * columns,
                           static_cast<T*>(arguments.output) + row * columns, rows, columns,
                           scratch.data(), streaming.on(), row + rows < end);
@@ -31,7 +31,8 @@ template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming(arguments.layout, sizeof(T));
-  for_row_groups<T>(begin, end, columns, kBackwardGroupBytes, [&](int64_t row, int64_t rows) {
+  const int64_t group = group_rows<T>(columns, kBackwardGroupBytes);
+  for_row_groups(begin, end, group, [&](int64_t row, int64_t rows) {
     const int64_t at = row * columns;
     backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
                            static_cast<const T*>(arguments.output) + at,
@@ -113,7 +114,7 @@ void forward_transposed(const SoftmaxArguments& arguments, int64_t begin, int64_
   SoftmaxArguments block = arguments;
   block.layout = x.layout();
   block.input = block.output = x.data();
-  for_transposed_blocks<T>(begin, end, [&](int64_t row, int64_t rows) {
+  for_row_groups(begin, end, TransposedBlock<T>::kRows, [&](int64_t row, int64_t rows) {
     const int64_t at = row * arguments.layout.columns;
     x.read(static_cast<const T*>(arguments.input) + at, rows);
     forward_strided<T, kLog>(block, 0, rows);
@@ -128,7 +129,7 @@ void backward_transposed(const SoftmaxBackwardArguments& arguments, int64_t begi
   block.layout = g.layout();
   block.grad_output = block.grad_input = g.data();
   block.output = y.data();
-  for_transposed_blocks<T>(begin, end, [&](int64_t row, int64_t rows) {
+  for_row_groups(begin, end, TransposedBlock<T>::kRows, [&](int64_t row, int64_t rows) {
     const int64_t at = row * arguments.layout.columns;
     g.read(static_cast<const T*>(arguments.grad_output) + at, rows);
     y.read(static_cast<const T*>(arguments.output) + at, rows);

@@ -26,7 +26,7 @@ inline constexpr int64_t kFetchedRowBytes = int64_t{16} * 1024;
 
 inline constexpr int64_t kLineBytes = 64;
 
-/// A row of fewer bytes does not fill a vector.
+/// A row of fewer bytes does not fill a vector of AVX2, the shorter of the two.
 inline constexpr int64_t kVectorBytes = 32;
 
 /// Whether blocks of rows are transposed, since these are too short for vectors.

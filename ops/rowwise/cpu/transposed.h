@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "rowwise/cpu/vector.h"
@@ -42,14 +41,5 @@ class TransposedBlock {
   int64_t columns_;
   alignas(kLineBytes) T values_[kVectorBytes / sizeof(T) * kRows];
 };
-
-/// Calls function(row, rows) for the rows [begin, end) in blocks.
-template <typename T, typename Function>
-void for_transposed_blocks(int64_t begin, int64_t end, const Function& function) {
-  constexpr int64_t kRows = TransposedBlock<T>::kRows;
-  for (int64_t row = begin; row < end; row += kRows) {
-    function(row, std::min(kRows, end - row));
-  }
-}
 
 }  // namespace warpfuse::WARPFUSE_ISA

@@ -151,11 +151,9 @@ int64_t group_rows(int64_t columns, int64_t group_bytes) {
   return std::clamp<int64_t>(group_bytes / (columns * int64_t{sizeof(T)}), 1, kRowGroup);
 }
 
-/// Calls function(row, rows) for the rows [begin, end) in groups.
-template <typename T, typename Function>
-void for_row_groups(int64_t begin, int64_t end, int64_t columns, int64_t group_bytes,
-                    const Function& function) {
-  const int64_t group = group_rows<T>(columns, group_bytes);
+/// Calls function(row, rows) for the rows [begin, end) in groups of `group` rows.
+template <typename Function>
+void for_row_groups(int64_t begin, int64_t end, int64_t group, const Function& function) {
   for (int64_t row = begin; row < end; row += group) {
     function(row, std::min(group, end - row));
   }
