@@ -7,6 +7,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "serve/api_error.h"
+
 namespace warpfuse::host {
 namespace {
 

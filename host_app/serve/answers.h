@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/text/text_output.h"
-#include "serve/access.h"
+#include "serve/api_error.h"
 #include "serve/job.h"
 
 namespace warpfuse::host {

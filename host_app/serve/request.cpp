@@ -3,7 +3,7 @@
 #include <random>
 
 #include "runtime/parse.h"
-#include "serve/access.h"
+#include "serve/api_error.h"
 
 namespace warpfuse::host {
 namespace {

@@ -3,7 +3,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "runtime/errors.h"
-#include "serve/access.h"
+#include "serve/api_error.h"
 
 namespace warpfuse::host {
 namespace {
