@@ -88,7 +88,7 @@ def run(*command: object) -> subprocess.CompletedProcess:
 def outcome(mutant: dict, build: Path) -> str:
     """killed by which entry, survived, or does not compile."""
     path = ROOT / mutant["file"]
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = text.split("\n")
     places = [number for number, line in enumerate(lines, 1) if line == mutant["from"]]
     if not places:
