@@ -86,17 +86,18 @@ constexpr const char* kRandomSchemas[] = {
     "dropout_softmax(Tensor self, int dim, float dropout_p=0.5, bool training=True) -> Tensor",
     "softmax_dropout(Tensor self, int dim, float dropout_p=0.5, bool training=True) -> Tensor",
     "linear_dropout_softmax(Tensor input, Tensor weight, Tensor? bias=None, float dropout_p=0.5, "
-    "bool training=True) -> Tensor",
+    "bool training=True, bool allow_split_float32=False) -> Tensor",
     "scaled_masked_softmax_dropout(Tensor scores, float scale=1.0, Tensor? attn_mask=None, "
     "str causal=\"none\", Tensor? query_positions=None, Tensor? key_lengths=None, int window=0, "
     "float? masked_value=None, float dropout_p=0.0, bool training=False) -> Tensor",
 
     // The same with dropout always on, from the given random numbers if any. The rng that comes
-    // back is the one used; row statistics are for the backward.
+    // back is the one used; row statistics are for the backward. The linear layer without dropout
+    // and rng draws nothing, and its rng is empty.
     "_dropout_softmax(Tensor self, int dim, float dropout_p, bool softmax_first, "
     "Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",
     "_linear_dropout_softmax(Tensor input, Tensor weight, Tensor? bias, float dropout_p, "
-    "Tensor? rng=None) -> (Tensor output, Tensor rng)",
+    "Tensor? rng=None, bool allow_split_float32=False) -> (Tensor output, Tensor rng)",
     "_scaled_masked_softmax_dropout(Tensor scores, float scale, Tensor? attn_mask, str causal, "
     "Tensor? query_positions, Tensor? key_lengths, int window, float? masked_value, "
     "float dropout_p, Tensor? rng=None) -> (Tensor output, Tensor statistics, Tensor rng)",

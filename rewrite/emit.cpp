@@ -84,8 +84,9 @@ void emit(jit::Graph& graph, const Chain& chain) {
     arguments = attention_arguments(graph, chain);
   } else if (chain.linear != nullptr) {
     arguments = chain.linear->inputs().vec();
-    arguments.push_back(graph.insertConstant(0.0));
-    arguments.push_back(graph.insertConstant(false));
+    for (const c10::IValue& value : {c10::IValue(0.0), c10::IValue(false), c10::IValue(false)}) {
+      arguments.push_back(graph.insertConstant(value));  // dropout_p and two options
+    }
   } else {
     jit::Value* dtype = Facts::argument(chain.softmax, "dtype");
     const bool takes_dtype = dtype != nullptr && chain.output == chain.softmax->output();

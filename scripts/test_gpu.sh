@@ -181,6 +181,14 @@ host_and_modules() {
     export_bundles deformable-detr-module module:deformable-detr
   export_entry "export of a module that draws random numbers" linear-dropout-softmax-module \
     export_bundles linear-dropout-softmax-module module:linear-dropout-softmax
+  export_entry "export of a linear layer for one kernel" linear-2048x16384 \
+    export_bundles linear-2048x16384 module:linear-dropout-softmax --dtype float16 \
+    --in-features 2048 --out-features 16384
+  local mode
+  for mode in "" -train; do
+    entry "verify linear-2048x16384/fused$mode against baseline$mode" "$WARPFUSE_HOST" verify \
+      "$WARPFUSE_BUNDLES/linear-2048x16384/"{fused,baseline}"$mode-float16" --device cuda
+  done
   entry "host program, units" "$BUILD/bin/warpfuse_host_tests" "[gpu]"
   entry "host program, selftest" "$WARPFUSE_HOST" selftest --device cuda
   local dtype variant bundles=$WARPFUSE_BUNDLES/wikitext-small

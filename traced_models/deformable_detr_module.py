@@ -11,7 +11,6 @@ LEVELS = ((16, 20), (8, 10), (4, 5))  # height and width
 PIXELS = sum(height * width for height, width in LEVELS)
 CHANNELS, HEADS, POINTS = 128, 4, 4
 QUERIES, CLASSES, LAYERS = 50, 11, 2
-INPUTS = [{"name": "features", "shape": [2, PIXELS, CHANNELS], "dtype": "float32", "std": 1.0}]
 SOFTMAX_CALLS = 2 * LAYERS  # the plugin's; those of queries among each other are ATen's
 
 # The plugin's operators that a variant calls.
@@ -162,6 +161,8 @@ class Decoder(nn.Module):
 
 class Module(nn.Module):
     """Feature maps [N, S, C], level by level -> [N, Q, CLASSES + 4]."""
+
+    inputs = ({"name": "features", "shape": [2, PIXELS, CHANNELS], "std": 1.0},)
 
     def __init__(self, variant: str) -> None:
         super().__init__()

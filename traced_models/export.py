@@ -45,6 +45,7 @@ MODULES = {
     "linear-dropout-softmax": linear_dropout_softmax_module,
     "deformable-detr": deformable_detr_module,
 }
+SIZES = ("in_features", "out_features")
 GPT2_OPERATORS = {
     "fused": ("softmax", "scaled_masked_softmax"),
     "steps": (
@@ -59,6 +60,13 @@ RECOMMENDATION = (
     "export.py: steps is the variant to serve: the fastest to decode up to 32 sequences at once; "
     "for more, sdpa (docs/operators/decode.md)"
 )
+
+
+def positive(text: str) -> int:
+    """The number of an option."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -123,12 +131,18 @@ def export_gpt2(source: Source, variant: str, dtype: str, seed: int, folder: Pat
 
 
 def export_module(
-    kind: ModuleType, name: str, variant: str, dtype: str, seed: int, folder: Path
+    kind: ModuleType,
+    sizes: dict[str, int],
+    name: str,
+    variant: str,
+    dtype: str,
+    seed: int,
+    folder: Path,
 ) -> None:
     """The same for a module that is no language model."""
     torch.manual_seed(seed)
-    module = kind.Module(variant).eval().requires_grad_(False).to(DTYPES[dtype])
-    inputs = [{**entry, "dtype": dtype} for entry in kind.INPUTS]
+    module = kind.Module(variant, **sizes).eval().requires_grad_(False).to(DTYPES[dtype])
+    inputs = [{**entry, "dtype": dtype} for entry in module.inputs]
     example = tuple(torch.randn(entry["shape"]).to(DTYPES[dtype]) for entry in inputs)
     data = serialize(trace(module, {"forward": example}))
     loaded = deserialize(data)
@@ -165,6 +179,9 @@ def run(arguments: argparse.Namespace) -> None:
         if kind is None:
             sources = ", ".join(f"module:{name}" for name in MODULES)
             raise UsageError(f"unknown module {arguments.source!r}; known: {sources}")
+    sizes = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name)}
+    if sizes and kind is not linear_dropout_softmax_module:
+        raise UsageError(f"{arguments.source} has no --in-features and --out-features")
     operators = GPT2_OPERATORS if kind is None else kind.OPERATORS
     known = list(VARIANTS) if kind is None else list(operators)
     variants = comma_list(arguments.variants or ",".join(known), known, "variant")
@@ -179,7 +196,7 @@ def run(arguments: argparse.Namespace) -> None:
         for variant in variants:
             folder = arguments.out / f"{variant}-{dtype}"
             if kind is not None:
-                export_module(kind, name, variant, dtype, arguments.seed, folder)
+                export_module(kind, sizes, name, variant, dtype, arguments.seed, folder)
             else:
                 export_gpt2(source, variant, dtype, arguments.seed, folder)
             print(folder)
@@ -195,6 +212,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--variants", help=f"{','.join(VARIANTS)} (default: all there are)")
     parser.add_argument("--dtype", default="float32", help="float32,float16,bfloat16")
     parser.add_argument("--plugin", type=Path, help="libwarpfuse.so, for the variants fused and steps")
+    for size in SIZES:
+        parser.add_argument(
+            f"--{size.replace('_', '-')}",
+            type=positive,
+            metavar="N",
+            help="of module:linear-dropout-softmax (default: 1024)",
+        )
     parser.add_argument("--name", help="the model's name in bundle.json (default: from SOURCE)")
     parser.add_argument("--tokenizer", type=Path, metavar="DIR", help="take the tokenizer from DIR")
     parser.add_argument("--seed", type=int, default=0, help="seed of random weights")

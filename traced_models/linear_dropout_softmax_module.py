@@ -4,9 +4,7 @@ nothing, as in evaluation."""
 import torch
 from torch import Tensor, nn
 
-FEATURES = 1024
 DROPOUT = 0.2
-INPUTS = [{"name": "input", "shape": [128, FEATURES], "dtype": "float32", "std": 1.0}]
 SOFTMAX_CALLS = 1
 
 # The plugin's operators that a variant calls. In training ATen's chain takes its mask from the
@@ -20,11 +18,12 @@ OPERATORS: dict[str, tuple[str, ...]] = {
 
 
 class Module(nn.Module):
-    """[N,1024] -> probabilities [N,1024]."""
+    """[N,in_features] -> probabilities [N,out_features]."""
 
-    def __init__(self, variant: str) -> None:
+    def __init__(self, variant: str, in_features: int = 1024, out_features: int = 1024) -> None:
         super().__init__()
-        self.linear = nn.Linear(FEATURES, FEATURES)
+        self.inputs = ({"name": "input", "shape": [128, in_features], "std": 1.0},)
+        self.linear = nn.Linear(in_features, out_features)
         self.variant = variant
 
     def forward(self, x: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-INPUTS = [{"name": "input", "shape": [8, 64], "dtype": "float32", "std": 1.0}]
 SOFTMAX_CALLS = 1
 
 # The plugin's operators that a variant calls.
@@ -12,6 +11,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {"baseline": (), "fused": ("softmax",)}
 
 class Module(nn.Module):
     """[N,64] -> probabilities [N,1000]."""
+
+    inputs = ({"name": "input", "shape": [8, 64], "std": 1.0},)
 
     def __init__(self, variant: str) -> None:
         super().__init__()

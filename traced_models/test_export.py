@@ -178,6 +178,17 @@ class Bundles(Case):
             )
         self.assertFalse(torch.allclose(results["fused"][0], results["fused-train"][0], rtol=1e-2))
 
+    def test_sizes_of_the_linear_layer(self) -> None:
+        sizes = ("--in-features", "48", "--out-features", "72")
+        bundles = self.export(
+            "module:linear-dropout-softmax", "--plugin", require_plugin(), "--variants", "fused", *sizes
+        )
+        (folder,) = bundles.values()
+        (entry,) = json.loads((folder / "bundle.json").read_text())["inputs"]
+        self.assertEqual(entry["shape"], [128, 48])
+        module = deserialize((folder / "model.pt").read_bytes())
+        self.assertEqual(module(torch.randn(3, 48)).shape, (3, 72))
+
     def test_deformable_detr_module(self) -> None:
         """Both variants agree, and other features give another result."""
         bundles = self.export("module:deformable-detr", "--plugin", require_plugin())
@@ -223,6 +234,8 @@ class Refusals(Case):
         self.refuse(2, "-o", source, out="")
         self.refuse(2, "unknown variant 'flash'", source, "--variants", "flash")
         self.refuse(2, "unknown dtype 'int8'", source, "--dtype", "int8")
+        self.refuse(2, "module:softmax has no --in-features", "module:softmax", "--in-features", "9")
+        self.refuse(2, "'0' is no positive number", "module:softmax", "--out-features", "0")
         self.refuse(2, "no variant given", source, "--variants", ",")
         self.refuse(2, "invalid int value", source, "--seed", "x")
         self.refuse(2, "unrecognized arguments: --fast", source, "--fast")

@@ -25,13 +25,17 @@ at::Tensor draw_rng(const at::Tensor& like) {
   return std::get<2>(op.call(at::zeros({1}, like.options()), 0, 0.5, false, std::nullopt));
 }
 
-// The data is the first argument, rng the last.
+// The data is the first argument. A call without dropout draws nothing.
 void with_randomness(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   using at::functorch::RandomnessType;
   const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKey::FuncTorchVmapMode);
-  c10::IValue& data = *(stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()));
-  c10::IValue& rng = stack->back();
-  if (rng.isNone()) {
+  const auto arguments = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  const auto named = [&](const char* name) -> c10::IValue& {
+    return arguments[op.schema().argumentIndexWithName(name).value()];
+  };
+  c10::IValue& data = *arguments;
+  c10::IValue& rng = named("rng");
+  if (rng.isNone() && named("dropout_p").toDouble() > 0) {
     const auto layer = at::functorch::maybeCurrentDynamicLayer();
     const RandomnessType randomness = layer->randomness();
     WARPFUSE_CHECK(randomness != RandomnessType::Error, op.schema().name().substr(10), "vmap",

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cached_attention_softmax/prompt_slots.cuh"
+#include "hopper/wgmma.cuh"
 #include "skinny_linear/tile_product.cuh"
 
 namespace warpfuse::cuda {
@@ -20,15 +21,6 @@ __device__ __forceinline__ int query_row(int i) {
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/// An operand of wgmma by its shared address (PTX ISA: "matrix descriptor format"): rows of 128
-/// bytes, 16-byte chunk c at c ^ row % 8.
-inline constexpr int kOperandUnit = 16;  // of addresses
-__device__ __forceinline__ uint64_t wgmma_operand(unsigned shared) {
-  constexpr uint64_t kSwizzle128 = 1, kEightRows = 1024;
-  return kSwizzle128 << 62 | kEightRows / kOperandUnit << 32 | uint64_t{1} << 16 |
-         (shared & 0x3ffff) / kOperandUnit;
-}
-
 // clang-format off
 #define WARPFUSE_WGMMA_64X64X16(TYPE, CONSTRAINT, OPERANDS, ...) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" \
@@ -76,32 +68,6 @@ __device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[
   }
 }
 #undef WARPFUSE_WGMMA_64X64X16
-
-/// Keeps what is computed of registers before an instruction before it, and what after behind it.
-template <int kRows>
-__device__ __forceinline__ void pin(float (&values)[kRows][4]) {
-#pragma unroll
-  for (auto& row : values) {
-    asm volatile("" : "+f"(row[0]), "+f"(row[1]), "+f"(row[2]), "+f"(row[3])::"memory");
-  }
-}
-template <int kRows>
-__device__ __forceinline__ void pin(unsigned (&words)[kRows][4]) {
-#pragma unroll
-  for (auto& row : words) {
-    asm volatile("" : "+r"(row[0]), "+r"(row[1]), "+r"(row[2]), "+r"(row[3])::"memory");
-  }
-}
-
-__device__ __forceinline__ void wgmma_begin() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_end() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
 #endif
 
 template <bool kTransposed>

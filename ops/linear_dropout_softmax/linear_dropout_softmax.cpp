@@ -1,7 +1,6 @@
 #include "linear_dropout_softmax/linear_dropout_softmax.h"
 
 #include <ATen/ops/linear.h>
-#include <warpfuse/softmax.h>
 
 #include <tuple>
 
@@ -12,6 +11,7 @@
 #include "core/operator.h"
 #include "dropout_softmax/dropout_softmax.h"  // the kernel behind at::linear
 #include "rowwise/row_tensors.h"
+#include "softmax/softmax.h"  // the same without dropout
 
 namespace warpfuse {
 namespace {
@@ -48,21 +48,27 @@ using LinearResult = std::tuple<at::Tensor, at::Tensor>;
 struct LinearDropoutSoftmax
     : Calls<LinearDropoutSoftmax,
             LinearResult(const at::Tensor&, const at::Tensor&, const OptionalTensor&, double,
-                         const OptionalTensor&)> {
+                         const OptionalTensor&, bool)> {
   static constexpr const char* kName = "_linear_dropout_softmax";
 
   template <typename Backend>
   static LinearResult run(const at::Tensor& input, const at::Tensor& weight,
-                          const OptionalTensor& bias, double dropout_p, const OptionalTensor& rng) {
+                          const OptionalTensor& bias, double dropout_p, const OptionalTensor& rng,
+                          [[maybe_unused]] bool allow_split_float32) {  // by CUDA alone
     check(kName, input, weight, bias, dropout_p);
     check_rng(kName, rng, input);
+    const bool draws = dropout_p > 0 || rng.has_value();
+    const auto rng_of = [&](const at::Tensor& output) {
+      return draws ? rng_to_return<Backend>(output, rng)
+                   : Backend::empty({0}, output.options().dtype(at::kLong));
+    };
     auto sizes = c10::SymDimVector(input.sym_sizes());
     sizes.back() = weight.sym_size(0);
 #ifdef WARPFUSE_WITH_CUDA
     if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
-      if (auto arguments = fused_arguments(input, weight, dropout_p)) {
+      if (auto arguments = fused_arguments(input, weight, dropout_p, allow_split_float32)) {
         at::Tensor output = Backend::empty(sizes, input.options());
-        at::Tensor rng_used = rng_to_return<Backend>(output, rng);
+        at::Tensor rng_used = rng_of(output);
         if (Backend::computes(output)) {
           const at::Tensor rows = input.contiguous();
           const bool has_bias = bias.has_value() && bias->defined();
@@ -71,8 +77,10 @@ struct LinearDropoutSoftmax
           arguments->input = rows.const_data_ptr();
           arguments->bias = has_bias ? columns.const_data_ptr() : nullptr;
           arguments->output = output.mutable_data_ptr();
-          arguments->rng = rng_source(rng, held, input.device());
-          arguments->rng_used = rng_used.mutable_data_ptr<int64_t>();
+          if (draws) {
+            arguments->rng = rng_source(rng, held, input.device());
+            arguments->rng_used = rng_used.mutable_data_ptr<int64_t>();
+          }
           Backend::launch(output, *arguments);
         }
         return {std::move(output), std::move(rng_used)};
@@ -83,14 +91,21 @@ struct LinearDropoutSoftmax
     at::Tensor output = Backend::kKey == c10::DispatchKey::Meta
                             ? Backend::empty(sizes, input.options())
                             : at::linear(input, weight, bias).contiguous();
-    at::Tensor rng_used = rng_to_return<Backend>(output, rng);
+    at::Tensor rng_used = rng_of(output);
     if (Backend::computes(output)) {
-      at::Tensor held;
-      Backend::launch(output, DropoutSoftmaxArguments{
-                                  output.const_data_ptr(), output.mutable_data_ptr(), nullptr,
-                                  to_dtype(output.scalar_type()), row_layout(output, -1), false,
-                                  Dropout(dropout_p), rng_source(rng, held, output.device()),
-                                  rng_used.mutable_data_ptr<int64_t>()});
+      const void* const logits = output.const_data_ptr();
+      void* const result = output.mutable_data_ptr();
+      const DType dtype = to_dtype(output.scalar_type());
+      const RowLayout layout = row_layout(output, -1);
+      if (draws) {
+        at::Tensor held;
+        Backend::launch(output, DropoutSoftmaxArguments{logits, result, nullptr, dtype, layout,
+                                                        false, Dropout(dropout_p),
+                                                        rng_source(rng, held, output.device()),
+                                                        rng_used.mutable_data_ptr<int64_t>()});
+      } else {
+        Backend::launch(output, SoftmaxArguments{logits, result, dtype, layout, false});
+      }
     }
     return {std::move(output), std::move(rng_used)};
   }
@@ -101,15 +116,17 @@ struct LinearDropoutSoftmax
   // them, where there is one.
   static std::optional<LinearDropoutSoftmaxArguments> fused_arguments(const at::Tensor& input,
                                                                       const at::Tensor& weight,
-                                                                      double dropout_p) {
-    const bool rounds = input.scalar_type() != at::kFloat || matmul_rounds_to_tf32();
-    if (input.numel() == 0 || !rounds || !weight.is_contiguous()) {
+                                                                      double dropout_p,
+                                                                      bool allow_split_float32) {
+    const bool exact = input.scalar_type() == at::kFloat && !matmul_rounds_to_tf32();
+    if (input.numel() == 0 || (exact && !allow_split_float32) || !weight.is_contiguous()) {
       return std::nullopt;
     }
     const LinearDropoutSoftmaxArguments arguments{
         .input = input.is_contiguous() ? input.const_data_ptr() : nullptr,  // a copy is aligned
         .weight = weight.const_data_ptr(),
         .dtype = to_dtype(input.scalar_type()),
+        .split = exact,
         .rows = input.numel() / input.size(-1),
         .columns = weight.size(0),
         .inner = weight.size(1),
@@ -124,20 +141,20 @@ WARPFUSE_OPERATORS(m) { register_operator<LinearDropoutSoftmax>(m); }
 
 // --- the public operator, on every backend ----------------------------------------------------
 
-// It consists of others, each with its gradient.
+// Its part has a gradient. In inference that draws nothing.
 at::Tensor linear_dropout_softmax(const at::Tensor& input, const at::Tensor& weight,
-                                  const OptionalTensor& bias, double dropout_p, bool training) {
+                                  const OptionalTensor& bias, double dropout_p, bool training,
+                                  bool allow_split_float32) {
   check("linear_dropout_softmax", input, weight, bias, dropout_p);
-  return training && dropout_p > 0
-             ? std::get<0>(LinearDropoutSoftmax::call(input, weight, bias, dropout_p, std::nullopt))
-             : warpfuse::softmax(at::linear(input, weight, bias), -1);
+  return std::get<0>(LinearDropoutSoftmax::call(input, weight, bias, training ? dropout_p : 0.0,
+                                                std::nullopt, allow_split_float32));
 }
 
 WARPFUSE_LIBRARY_IMPL(CompositeImplicitAutograd, m) {
   m.impl("linear_dropout_softmax", TORCH_FN(linear_dropout_softmax));
 }
 
-// Under vmap too: its parts know what vmap's randomness means.
+// Under vmap too: its part knows what vmap's randomness means.
 WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
   m.impl("linear_dropout_softmax", TORCH_FN(linear_dropout_softmax));
 }

@@ -13,19 +13,20 @@ namespace warpfuse {
 struct LinearDropoutSoftmaxArguments {
   const void* input;   // [rows, inner]
   const void* weight;  // [columns, inner]
-  DType dtype;         // of all of them; float32 is multiplied as TF32
+  DType dtype;         // of all of them
+  bool split;          // float32 is multiplied as pieces of float16, else as TF32
   int64_t rows, columns, inner;
   Dropout dropout;
   const void* bias = nullptr;  // [columns] or null
   void* output = nullptr;      // [rows, columns]
   RngSource rng = {};
-  int64_t* rng_used = nullptr;  // [2]: receives seed and offset
+  int64_t* rng_used = nullptr;  // [2]: receives seed and offset; null: nothing is drawn or dropped
 };
 
 /// Whether launch_cuda() takes these arguments on the current device and is faster than at::linear
-/// and a softmax kernel: float16, bfloat16 or TF32 on compute capability 9.0; up to 128 rows; a
-/// multiple of 8 columns, at most 128 times the GPU's multiprocessors; input and weight with
-/// 16-byte aligned rows. Reads only the arguments up to `dropout`.
+/// and a softmax kernel: float16, bfloat16, TF32 or split float32 on compute capability 9.0; up to
+/// 128 rows; a multiple of 8 columns, at most 128 times the GPU's multiprocessors; input and weight
+/// with 16-byte aligned rows. Reads only the arguments up to `dropout`.
 bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& arguments);
 
 /// The product, dropout and softmax in one kernel, which stores no logits.

@@ -30,14 +30,15 @@ struct PlainBackward
 
 // --- gradients: those of dropout and softmax, then those of at::linear ------------------------
 
-struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
-                                         const at::Tensor&, const at::Tensor&,
-                                         const OptionalTensor&, double, const OptionalTensor&)> {
+struct Linear
+    : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                              const OptionalTensor&, double,
+                                                              const OptionalTensor&, bool)> {
   static constexpr const char* kName = "_linear_dropout_softmax";
 
   static void save(AutogradContext* context, const variable_list& outputs, const at::Tensor& input,
                    const at::Tensor& weight, const OptionalTensor& bias, double dropout_p,
-                   const OptionalTensor&) {
+                   const OptionalTensor&, bool) {
     context->save_for_backward({input, weight, outputs[0], outputs[1]});
     context->mark_non_differentiable({outputs[1]});
     context->saved_data["dropout_p"] = dropout_p;
@@ -49,11 +50,8 @@ struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
     const at::Tensor& input = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor& output = saved[2];
-    const at::Tensor no_statistics =
-        at::empty({0}, output.options().dtype(statistics_dtype(output)));
     const at::Tensor grad_logits =
-        DropoutSoftmaxBackward::call(grads[0], output, no_statistics, saved[3], -1,
-                                     context->saved_data["dropout_p"].toDouble(), false);
+        grad_of_logits(grads[0], output, saved[3], context->saved_data["dropout_p"].toDouble());
     const at::Tensor rows = grad_logits.reshape_symint({-1, weight.sym_size(0)});
     variable_list result(4);
     if (context->needs_input_grad(0)) {
@@ -70,7 +68,7 @@ struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
 
   static variable_list jvp(const variable_list& outputs, const variable_list& tangents,
                            const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&,
-                           double dropout_p, const OptionalTensor&) {
+                           double dropout_p, const OptionalTensor&, bool) {
     at::Tensor t;  // of the logits
     const auto add = [&](const at::Tensor& part) { t = t.defined() ? t + part : part; };
     if (tangents[0].defined()) {
@@ -82,7 +80,22 @@ struct Linear : AutogradNode<Linear, std::tuple<at::Tensor, at::Tensor>(
     if (tangents[2].defined()) {
       add(tangents[2].expand_symint(outputs[0].sym_sizes()));
     }
-    return {PlainBackward::call(dropped(t, dropout_p, outputs[1]), outputs[0], -1), at::Tensor()};
+    const at::Tensor kept = draws(outputs[1]) ? dropped(t, dropout_p, outputs[1]) : t;
+    return {PlainBackward::call(kept, outputs[0], -1), at::Tensor()};
+  }
+
+ private:
+  // Without dropout there are no random numbers.
+  static bool draws(const at::Tensor& rng) { return rng.sym_size(0) != 0; }
+
+  static at::Tensor grad_of_logits(const at::Tensor& grad, const at::Tensor& output,
+                                   const at::Tensor& rng, double dropout_p) {
+    if (!draws(rng)) {
+      return PlainBackward::call(grad, output, -1);
+    }
+    const at::Tensor no_statistics =
+        at::empty({0}, output.options().dtype(statistics_dtype(output)));
+    return DropoutSoftmaxBackward::call(grad, output, no_statistics, rng, -1, dropout_p, false);
   }
 };
 
@@ -92,13 +105,14 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) { Linear::register_in(m); }
 
 template <at::DeviceType kDevice, c10::DispatchKey kKey>
 at::Tensor autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
-                    double dropout_p, bool training) {
+                    double dropout_p, bool training, bool allow_split_float32) {
   c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
   const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
   const auto cast = [&](const auto& tensor) {
     return at::autocast::cached_cast(dtype, tensor, kDevice);
   };
-  return linear_dropout_softmax(cast(input), cast(weight), cast(bias), dropout_p, training);
+  return linear_dropout_softmax(cast(input), cast(weight), cast(bias), dropout_p, training,
+                                allow_split_float32);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {

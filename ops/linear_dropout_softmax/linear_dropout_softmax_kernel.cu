@@ -2,6 +2,8 @@
 
 #include "hopper/tensor_map.h"
 #include "linear_dropout_softmax/linear_dropout_softmax.h"
+#include "linear_dropout_softmax/split_float.cuh"
+#include "linear_dropout_softmax/split_product.cuh"
 #include "linear_dropout_softmax/tile_softmax.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
@@ -32,23 +34,24 @@ template <typename T>
 struct Parameters {
   const T* bias;            // [columns] or null
   T* output;                // [rows, columns]
+  const float* scales;      // [rows], of SplitProduct's input
   RowPartial<T>* partials;  // [blocks, kTileRows]
   int rows, columns, inner;
   Dropout dropout;
   RngSource rng;
-  int64_t* rng_used;  // [2]
+  int64_t* rng_used;  // [2], or null: nothing is drawn or dropped
 };
 
 /// Each block computes kTileColumns columns of all rows. The logits stay in registers; the blocks
 /// exchange the partials of their rows through global memory, at one barrier of the (cooperative)
 /// grid.
-template <typename T>
-__global__ void __launch_bounds__(TileProduct<T>::kThreads + kProducerThreads, 1)
+template <typename Product>
+__global__ void __launch_bounds__(Product::kThreads + kProducerThreads, 1)
     linear_dropout_softmax_kernel(const __grid_constant__ CUtensorMap input,
                                   const __grid_constant__ CUtensorMap weight,
-                                  const __grid_constant__ Parameters<T> p) {
+                                  const __grid_constant__ Parameters<typename Product::Element> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Product = TileProduct<T>;
+  using T = typename Product::Element;
   constexpr int kThreads = Product::kThreads;
   extern __shared__ unsigned char memory[];
   __shared__ InputRing input_ring;
@@ -68,26 +71,34 @@ __global__ void __launch_bounds__(TileProduct<T>::kThreads + kProducerThreads, 1
 
   const int first_column = block * kTileColumns;
   const int columns = p.columns - first_column;  // of the tile; may be negative
-  constexpr int kStepElements = kStageRowBytes / static_cast<int>(sizeof(T));
-  const int steps = (p.inner + kStepElements - 1) / kStepElements;
+  constexpr int kStepElements = kStageRowBytes / static_cast<int>(sizeof(T));  // of the weight
+  const int steps = Product::steps(p.inner);
   const RingCursor input_cursor(input_ring, input_stages(memory));
   const RingCursor weight_cursor(weight_ring, weight_stages(memory));
   Product product;
   float row_max[Product::kRows];  // within the tile
   if (thread < kThreads) {
-    const Rng rng = rng_of_kernel(p.rng, p.rng_used);
     if (thread < kTileColumns) {
       bias[thread] =
           p.bias != nullptr && thread < columns ? to_compute(p.bias[first_column + thread]) : 0.0f;
     }
-    keep_mask.draw(p.dropout, rng, p.columns, first_column, kThreads);
+    const bool draws = p.rng_used != nullptr;
+    if (draws) {
+      keep_mask.draw(p.dropout, rng_of_kernel(p.rng, p.rng_used), p.columns, first_column,
+                     kThreads);
+    }
     Product::sync();
     uint32_t keep_bits[Product::kRows];
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
-      keep_bits[i] = keep_mask.thread_bits<Product>(i);
+      keep_bits[i] = draws ? keep_mask.thread_bits<Product>(i) : 0xffffffffu;
     }
-    product.template multiply<kClusterBlocks>(input_cursor, weight_cursor, steps);
+    if constexpr (std::is_same_v<Product, SplitProduct>) {
+      product.template multiply<kClusterBlocks>(input_cursor, weight_cursor, steps, p.scales,
+                                                p.rows, reinterpret_cast<float*>(memory));
+    } else {
+      product.template multiply<kClusterBlocks>(input_cursor, weight_cursor, steps);
+    }
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
       const RowPartial<T> row = exponentiate<T>(product, i, keep_bits[i],
@@ -100,7 +111,7 @@ __global__ void __launch_bounds__(TileProduct<T>::kThreads + kProducerThreads, 1
   } else if (thread == kThreads) {
     produce_weight(weight_cursor, weight, first_column, steps, kStepElements);
   } else if (thread == kThreads + 32) {
-    produce_input<kClusterBlocks>(input_cursor, input, p.rows, steps, kStepElements);
+    produce_input<kClusterBlocks>(input_cursor, input, p.rows, steps, Product::kInputStepElements);
   }
   cooperative_groups::this_grid().sync();
 
@@ -145,18 +156,33 @@ bool has_code() {
 #endif
 }
 
-/// The map of a contiguous matrix [rows, inner], copied in boxes of box_rows x kStageRowBytes. TMA
-/// rounds float32 to TF32.
-cudaError_t encode_operand(CUtensorMap& map, const void* matrix, DType dtype, int64_t rows,
-                           int64_t inner, int box_rows) {
-  const CUtensorMapDataType type = dtype == DType::float16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                   : dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                              : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-  const int bytes = element_bytes(dtype);
+/// The map of a contiguous matrix [rows, inner], copied in boxes of box_rows x kStageRowBytes.
+cudaError_t encode_operand(CUtensorMap& map, const void* matrix, CUtensorMapDataType type,
+                           int64_t rows, int64_t inner, int box_rows) {
+  const bool wide =
+      type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const int bytes = wide ? 4 : 2;
   return encode_tensor_map(map, type, matrix,
                            {{.size = inner, .box = kStageRowBytes / bytes, .stride_bytes = bytes},
                             {.size = rows, .box = box_rows, .stride_bytes = inner * bytes}},
                            CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+/// TMA rounds float32 to TF32, unless it is to be split.
+CUtensorMapDataType operand_type(const LinearDropoutSoftmaxArguments& a) {
+  return a.dtype == DType::float16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+         : a.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+         : a.split                    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                      : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+}
+
+/// Calls the function with the type of the product that these arguments take.
+template <typename Function>
+auto dispatch_product(const LinearDropoutSoftmaxArguments& a, const Function& function) {
+  return a.split ? function(std::type_identity<SplitProduct>())
+                 : dispatch_narrow(a.dtype, [&](auto zero) {
+                     return function(std::type_identity<TileProduct<decltype(zero)>>());
+                   });
 }
 
 }  // namespace
@@ -167,7 +193,7 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
   const auto aligned = [](const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
-  const int64_t min_rows = a.dtype == DType::float32 ? kMinRowsTf32 : 1;
+  const int64_t min_rows = a.dtype == DType::float32 && !a.split ? kMinRowsTf32 : 1;
   if (a.dtype == DType::float64 || a.rows < min_rows || a.rows > kTileRows || a.columns < 1 ||
       a.inner < 1 || inner_bytes % 16 != 0 || a.columns % kDropoutBlock != 0 || !aligned(a.input) ||
       !aligned(a.weight) || !has_code()) {
@@ -176,8 +202,8 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
   const LaunchShape shape = launch_shape(a.columns);
   const Tuning& limits = tuning();
   return shape.shared_bytes <= limits.shared_bytes && shape.cluster <= limits.cluster_blocks &&
-         dispatch_narrow(a.dtype, [&](auto zero) {
-           const auto kernel = linear_dropout_softmax_kernel<decltype(zero)>;
+         dispatch_product(a, [&]<typename Product>(std::type_identity<Product>) {
+           const auto kernel = linear_dropout_softmax_kernel<Product>;
            const int64_t max_active_blocks = max_active_clusters(kernel, shape) * shape.cluster;
            return shape.blocks <= max_active_blocks &&
                   is_faster(a.dtype, inner_bytes, shape.blocks, max_active_blocks);
@@ -187,31 +213,48 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
 cudaError_t launch_cuda(const LinearDropoutSoftmaxArguments& arguments, Workspace& workspace,
                         cudaStream_t stream) {
   const auto& a = arguments;
-  const int rows = static_cast<int>(a.rows);
+  const int rows = static_cast<int>(a.rows), inner = static_cast<int>(a.inner);
+  const int share = input_share(rows, kClusterBlocks);
   CUtensorMap input, weight;
-  cudaError_t error =
-      encode_operand(input, a.input, a.dtype, a.rows, a.inner, input_share(rows, kClusterBlocks));
+  float* scales = nullptr;
+  cudaError_t error = cudaSuccess;
+  if (a.split) {
+    const int64_t row_pieces = int64_t{2} * split_groups(inner) * kSplitElements;
+    auto* const pieces = static_cast<__half*>(workspace.allocate(rows * row_pieces * 2));
+    scales = static_cast<float*>(workspace.allocate(rows * sizeof(float)));
+    const LaunchShape row_blocks{
+        .tier = Tier::elements, .lane_packs = 0, .blocks = rows, .threads = kSplitThreads};
+    error = launch_kernel(split_input_kernel, row_blocks, stream,
+                          static_cast<const float4*>(a.input), inner, pieces, scales);
+    if (error == cudaSuccess) {
+      error =
+          encode_operand(input, pieces, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rows, row_pieces, share);
+    }
+  } else {
+    error = encode_operand(input, a.input, operand_type(a), rows, inner, share);
+  }
   if (error == cudaSuccess) {
-    error = encode_operand(weight, a.weight, a.dtype, a.columns, a.inner, kTileColumns);
+    error = encode_operand(weight, a.weight, operand_type(a), a.columns, inner, kTileColumns);
   }
   if (error != cudaSuccess) {
     return error;
   }
-  return dispatch_narrow(a.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return dispatch_product(a, [&]<typename Product>(std::type_identity<Product>) {
+    using T = typename Product::Element;
     const LaunchShape shape = launch_shape(a.columns);
     auto* const partials = static_cast<RowPartial<T>*>(
         workspace.allocate(shape.blocks * kTileRows * sizeof(RowPartial<T>)));
-    const Parameters<T> parameters{static_cast<const T*>(a.bias),
-                                   static_cast<T*>(a.output),
-                                   partials,
-                                   rows,
-                                   static_cast<int>(a.columns),
-                                   static_cast<int>(a.inner),
-                                   a.dropout,
-                                   a.rng,
-                                   a.rng_used};
-    return launch_kernel(linear_dropout_softmax_kernel<T>, shape, stream, input, weight,
+    const Parameters<T> parameters{.bias = static_cast<const T*>(a.bias),
+                                   .output = static_cast<T*>(a.output),
+                                   .scales = scales,
+                                   .partials = partials,
+                                   .rows = rows,
+                                   .columns = static_cast<int>(a.columns),
+                                   .inner = inner,
+                                   .dropout = a.dropout,
+                                   .rng = a.rng,
+                                   .rng_used = a.rng_used};
+    return launch_kernel(linear_dropout_softmax_kernel<Product>, shape, stream, input, weight,
                          parameters);
   });
 }

@@ -8,6 +8,7 @@
 
 #include "hopper/ring.cuh"
 #include "hopper/tma.cuh"
+#include "hopper/wgmma.cuh"
 #include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
@@ -77,15 +78,52 @@ __device__ __forceinline__ void produce_input(RingCursor<InputRing> ring, const 
 
 // --- consumers --------------------------------------------------------------------------------
 
+// wgmma m64n128: v is [2][32], where v[i] are the columns of row g + 8 i that a lane of quad g
+// holds.
+// clang-format off
+#define WARPFUSE_WGMMA_64X128(DEPTH_AND_TYPES, CONSTRAINT, v, OPERANDS, ...) \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128" DEPTH_AND_TYPES " {" \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+               "}, " OPERANDS ";" \
+               : CONSTRAINT((v)[0][0]), CONSTRAINT((v)[0][1]), CONSTRAINT((v)[1][0]), CONSTRAINT((v)[1][1]), \
+                 CONSTRAINT((v)[0][2]), CONSTRAINT((v)[0][3]), CONSTRAINT((v)[1][2]), CONSTRAINT((v)[1][3]), \
+                 CONSTRAINT((v)[0][4]), CONSTRAINT((v)[0][5]), CONSTRAINT((v)[1][4]), CONSTRAINT((v)[1][5]), \
+                 CONSTRAINT((v)[0][6]), CONSTRAINT((v)[0][7]), CONSTRAINT((v)[1][6]), CONSTRAINT((v)[1][7]), \
+                 CONSTRAINT((v)[0][8]), CONSTRAINT((v)[0][9]), CONSTRAINT((v)[1][8]), CONSTRAINT((v)[1][9]), \
+                 CONSTRAINT((v)[0][10]), CONSTRAINT((v)[0][11]), CONSTRAINT((v)[1][10]), CONSTRAINT((v)[1][11]), \
+                 CONSTRAINT((v)[0][12]), CONSTRAINT((v)[0][13]), CONSTRAINT((v)[1][12]), CONSTRAINT((v)[1][13]), \
+                 CONSTRAINT((v)[0][14]), CONSTRAINT((v)[0][15]), CONSTRAINT((v)[1][14]), CONSTRAINT((v)[1][15]), \
+                 CONSTRAINT((v)[0][16]), CONSTRAINT((v)[0][17]), CONSTRAINT((v)[1][16]), CONSTRAINT((v)[1][17]), \
+                 CONSTRAINT((v)[0][18]), CONSTRAINT((v)[0][19]), CONSTRAINT((v)[1][18]), CONSTRAINT((v)[1][19]), \
+                 CONSTRAINT((v)[0][20]), CONSTRAINT((v)[0][21]), CONSTRAINT((v)[1][20]), CONSTRAINT((v)[1][21]), \
+                 CONSTRAINT((v)[0][22]), CONSTRAINT((v)[0][23]), CONSTRAINT((v)[1][22]), CONSTRAINT((v)[1][23]), \
+                 CONSTRAINT((v)[0][24]), CONSTRAINT((v)[0][25]), CONSTRAINT((v)[1][24]), CONSTRAINT((v)[1][25]), \
+                 CONSTRAINT((v)[0][26]), CONSTRAINT((v)[0][27]), CONSTRAINT((v)[1][26]), CONSTRAINT((v)[1][27]), \
+                 CONSTRAINT((v)[0][28]), CONSTRAINT((v)[0][29]), CONSTRAINT((v)[1][28]), CONSTRAINT((v)[1][29]), \
+                 CONSTRAINT((v)[0][30]), CONSTRAINT((v)[0][31]), CONSTRAINT((v)[1][30]), CONSTRAINT((v)[1][31]) \
+               : __VA_ARGS__)
+// clang-format on
+
 /// The tile in the registers of kThreads threads, accumulated in float32: each warpgroup has 64
 /// rows, a thread kRows x kColumns values. float is multiplied as TF32.
 template <typename T>
 class TileProduct {
  public:
+  using Element = T;
   static constexpr int kThreads = 256, kRows = 2, kColumns = 32;
+  static constexpr int kInstructionBytes = 32;  // of each row of an operand
   static constexpr int kRowLanes = 4;  // neighbouring lanes that hold a row of a warp's part
+  static constexpr int kInputStepElements = kStageRowBytes / static_cast<int>(sizeof(T));
 
   float values[kRows][kColumns] = {};  // [i][j]: row(i), column(j) of the tile
+
+  /// Stages of either ring that hold `inner` elements per row.
+  __device__ static int steps(int inner) {
+    return (inner + kInputStepElements - 1) / kInputStepElements;
+  }
 
   __device__ static int row(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return 8 * (j / 2) + 2 * (threadIdx.x % 4) + j % 2; }
@@ -100,16 +138,16 @@ class TileProduct {
     for (int step = 0; step < steps; ++step) {
       weight.consumer_wait();
       input.consumer_wait();
-      const uint64_t a = descriptor(input.stage() + rows), b = descriptor(weight.stage());
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      const uint64_t a = wgmma_operand(input.stage() + rows), b = wgmma_operand(weight.stage());
+      wgmma_begin();
 #pragma unroll
       for (int part = 0; part < kStageRowBytes; part += kInstructionBytes) {
-        multiply_add(a + part / kDescriptorUnit, b + part / kDescriptorUnit);
+        multiply_add(a + part / kOperandUnit, b + part / kOperandUnit);
       }
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      wgmma_end();
       // No product overlaps the next one: memory is slower than the tensor cores, and the producers
       // wait for the stage.
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      wgmma_wait();
       if (lane == 0) {
         weight.consumer_release();
       }
@@ -151,59 +189,22 @@ class TileProduct {
   }
 
  private:
-  static constexpr int kInstructionBytes = 32;  // of each row of an operand
-  static constexpr int kDescriptorUnit = 16;
-
   __device__ static unsigned pair(float a, float b) {
     const float both[] = {a, b};
     return pack_word(both, T());
   }
 
-  /// An operand's address and layout (PTX ISA: "matrix descriptor format").
-  __device__ static uint64_t descriptor(unsigned shared) {
-    constexpr uint64_t kSwizzle128 = 1, kEightRows = 8 * kStageRowBytes;
-    return kSwizzle128 << 62 | kEightRows / kDescriptorUnit << 32 | uint64_t{1} << 16 |
-           (shared & 0x3ffff) / kDescriptorUnit;
-  }
-
   __device__ __forceinline__ void multiply_add(uint64_t a, uint64_t b) {
-    auto& v = values;
-    // clang-format off
-#define WARPFUSE_WGMMA(SHAPE_AND_TYPES, NOT_TRANSPOSED) \
-  asm volatile( \
-      "wgmma.mma_async.sync.aligned." SHAPE_AND_TYPES " {" \
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-      "}, %64, %65, 1, 1, 1" NOT_TRANSPOSED ";" \
-      : "+f"(v[0][0]), "+f"(v[0][1]), "+f"(v[1][0]), "+f"(v[1][1]), \
-        "+f"(v[0][2]), "+f"(v[0][3]), "+f"(v[1][2]), "+f"(v[1][3]), \
-        "+f"(v[0][4]), "+f"(v[0][5]), "+f"(v[1][4]), "+f"(v[1][5]), \
-        "+f"(v[0][6]), "+f"(v[0][7]), "+f"(v[1][6]), "+f"(v[1][7]), \
-        "+f"(v[0][8]), "+f"(v[0][9]), "+f"(v[1][8]), "+f"(v[1][9]), \
-        "+f"(v[0][10]), "+f"(v[0][11]), "+f"(v[1][10]), "+f"(v[1][11]), \
-        "+f"(v[0][12]), "+f"(v[0][13]), "+f"(v[1][12]), "+f"(v[1][13]), \
-        "+f"(v[0][14]), "+f"(v[0][15]), "+f"(v[1][14]), "+f"(v[1][15]), \
-        "+f"(v[0][16]), "+f"(v[0][17]), "+f"(v[1][16]), "+f"(v[1][17]), \
-        "+f"(v[0][18]), "+f"(v[0][19]), "+f"(v[1][18]), "+f"(v[1][19]), \
-        "+f"(v[0][20]), "+f"(v[0][21]), "+f"(v[1][20]), "+f"(v[1][21]), \
-        "+f"(v[0][22]), "+f"(v[0][23]), "+f"(v[1][22]), "+f"(v[1][23]), \
-        "+f"(v[0][24]), "+f"(v[0][25]), "+f"(v[1][24]), "+f"(v[1][25]), \
-        "+f"(v[0][26]), "+f"(v[0][27]), "+f"(v[1][26]), "+f"(v[1][27]), \
-        "+f"(v[0][28]), "+f"(v[0][29]), "+f"(v[1][28]), "+f"(v[1][29]), \
-        "+f"(v[0][30]), "+f"(v[0][31]), "+f"(v[1][30]), "+f"(v[1][31]) \
-      : "l"(a), "l"(b))
-    // clang-format on
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      WARPFUSE_WGMMA("m64n128k16.f32.bf16.bf16", ", 0, 0");
+      WARPFUSE_WGMMA_64X128("k16.f32.bf16.bf16", "+f", values, "%64, %65, 1, 1, 1, 0, 0", "l"(a),
+                            "l"(b));
     } else if constexpr (std::is_same_v<T, __half>) {
-      WARPFUSE_WGMMA("m64n128k16.f32.f16.f16", ", 0, 0");
+      WARPFUSE_WGMMA_64X128("k16.f32.f16.f16", "+f", values, "%64, %65, 1, 1, 1, 0, 0", "l"(a),
+                            "l"(b));
     } else {
       static_assert(std::is_same_v<T, float>);
-      WARPFUSE_WGMMA("m64n128k8.f32.tf32.tf32", "");
+      WARPFUSE_WGMMA_64X128("k8.f32.tf32.tf32", "+f", values, "%64, %65, 1, 1, 1", "l"(a), "l"(b));
     }
-#undef WARPFUSE_WGMMA
   }
 };
 

@@ -120,6 +120,39 @@ WARPFUSE_DEVICE_TEST("without training, or with p = 0, it is softmax and nothing
     CHECK(at::rand({4}, at::TensorOptions(device)).equal(undisturbed));
   }
   CHECK(calls() == 0);
+  // The private operator has no random numbers to return then, but those that it was given.
+  CHECK(std::get<1>(linear_dropout_softmax(x, weight, bias, 0.0)).sizes() == at::IntArrayRef({0}));
+  const at::Tensor rng = rng_of(5, 8, device);
+  CHECK(std::get<1>(linear_dropout_softmax(x, weight, bias, 0.0, rng)).equal(rng));
+}
+
+WARPFUSE_DEVICE_TEST("the linear layer's gradients without training", "[dropout][portable]") {
+  const auto gradients = [&](const auto& run) {
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& leaf : {random_tensor({4, 5, 33}, at::kDouble, device, 1.0),
+                                   random_tensor({70, 33}, at::kDouble, device, 0.3),
+                                   random_tensor({70}, at::kDouble, device)}) {
+      leaves.push_back(leaf.set_requires_grad(true));
+    }
+    const at::Tensor output = run(leaves[0], leaves[1], leaves[2]);
+    return torch::autograd::grad({output.pow(2).sum()}, leaves);
+  };
+  at::manual_seed(3);
+  const CounterDelta masks("dropout_mask." + backend_name(device));
+  const CounterDelta drawn("dropout_softmax_backward." + backend_name(device));
+  const auto got = gradients([](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    return warpfuse::linear_dropout_softmax(x, w, b, 0.5, false);
+  });
+  CHECK(masks() + drawn() == 0);
+  at::manual_seed(3);
+  const auto expected =
+      gradients([](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+        return at::softmax(at::linear(x, w, b), -1);
+      });
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(i);
+    CHECK(got[i].allclose(expected[i], 1e-10, 1e-12));
+  }
 }
 
 WARPFUSE_DEVICE_TEST("p = 1 is as in ATen", "[dropout][portable]") {

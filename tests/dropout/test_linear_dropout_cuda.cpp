@@ -15,50 +15,11 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <rowwise/cuda/device_limits.h>
 
 #include <cmath>
 #include <set>
 
 namespace {
-
-/// Whether there are GPU code and room for the kernel.
-bool has_kernel() {
-  const warpfuse::RowLimits limits = row_limits();
-  return at::cuda::getCurrentDeviceProperties()->major == 9 &&
-         warpfuse::cuda::device_limits().dependent_launch && limits.cluster_blocks >= 2 &&
-         limits.shared_bytes >= size_t{209} * 1024;
-}
-
-/// Skips the test case where not. Returns whether it did.
-bool skip_without_kernel() {
-  const bool has = has_kernel();
-  if (!has) {
-    skip_test("no such kernel: no GPU of Hopper's, code for older ones, or little shared memory");
-  }
-  return !has;
-}
-
-/// Of a block, of which two form a cluster. The kernel is for grids of between half of the H200's
-/// 132 multiprocessors and all.
-constexpr int64_t kColumns = 128;
-
-/// kernels: so many times the kernel runs.
-void check_layer(const Layer& l, double p, int64_t kernels = 1) {
-  const at::Device device = l.input.device();
-  INFO(describe(l.input) << " x " << describe(l.weight) << (l.bias ? "" : ", no bias")
-                         << ", p = " << p);
-  const at::Tensor rng = rng_of(-7, 1LL << 33, device);
-  const CounterDelta tiles("tier.tile");
-  const auto [output, used] = linear_dropout_softmax(l.input, l.weight, l.bias, p, rng);
-  CHECK(tiles() == kernels);
-  CHECK(used.equal(rng));
-  CHECK(output.scalar_type() == l.input.scalar_type());
-  const at::Tensor logits = logits_of(l);
-  REQUIRE(output.sizes() == logits.sizes());
-  CHECK(is_near(output, at::softmax(logits * factors_of(logits.sizes(), p, rng), -1),
-                l.input.size(-1), p < 1 ? 1 / (1 - p) : 1));
-}
 
 constexpr at::ScalarType kNarrow[] = {at::kHalf, at::kBFloat16, at::kFloat};
 
@@ -96,6 +57,21 @@ WARPFUSE_GPU_TEST("rows, columns and inner dimensions of one kernel",
   const at::Tensor rng = rng_of(1, 2, device);
   CHECK(std::get<0>(linear_dropout_softmax(l.input, l.weight, at::Tensor(), kP, rng))
             .equal(std::get<0>(linear_dropout_softmax(l.input, l.weight, {}, kP, rng))));
+}
+
+WARPFUSE_GPU_TEST("inference is one kernel too", "[dropout][linear][portable]") {
+  if (skip_without_kernel()) {
+    return;
+  }
+  const Tf32 tf32(true);
+  for (const at::ScalarType dtype : kNarrow) {
+    const Layer l = layer({100, 512}, 90 * kColumns, dtype, device);
+    const CounterDelta tiles("tier.tile");
+    const at::Tensor output =
+        warpfuse::linear_dropout_softmax(l.input, l.weight, l.bias, 0.5, false);
+    CHECK(tiles() == 1);
+    CHECK(is_near(output, at::softmax(logits_of(l), -1), 512, 1));
+  }
 }
 
 WARPFUSE_GPU_TEST("TF32 by the setting of CUDA's matrix products alone",
@@ -260,24 +236,23 @@ WARPFUSE_GPU_TEST("one kernel on several streams, and in a graph", "[dropout][li
   CHECK(seen.size() == 6);
 }
 
-WARPFUSE_GPU_TEST("one kernel has no memory for logits", "[dropout][linear][portable]") {
-  if (skip_without_kernel()) {
-    return;
-  }
-  const Layer l = layer({128, 64}, 16'384, at::kBFloat16, device);
-  const auto peak = [&](const auto& run) {
-    namespace allocator = c10::cuda::CUDACachingAllocator;
-    run();
-    allocator::resetPeakStats(device.index());
-    const auto before = allocator::getDeviceStats(device.index()).allocated_bytes[0].current;
-    const at::Tensor result = run();
-    return allocator::getDeviceStats(device.index()).allocated_bytes[0].peak - before;
+WARPFUSE_GPU_TEST("there is no memory for logits beside the output",
+                  "[dropout][linear][portable]") {
+  const auto check = [&](const Layer& l) {
+    const int64_t output = l.input.size(0) * l.weight.size(0) * l.input.element_size();
+    for (const bool training : {true, false}) {
+      const int64_t ours = peak_bytes(device, [&] {
+        return warpfuse::linear_dropout_softmax(l.input, l.weight, l.bias, kP, training);
+      });
+      CHECK(ours >= output);
+      CHECK(ours <= output + (output / 16));
+    }
   };
-  const int64_t output = int64_t{128} * 16'384 * 2;
-  const int64_t ours =
-      peak([&] { return std::get<0>(linear_dropout_softmax(l.input, l.weight, l.bias, kP)); });
-  CHECK(ours >= output);
-  CHECK(ours <= output + (output / 16));
+  const Tf32 exact(false);
+  check(layer({512, 64}, 16'384, at::kFloat, device));  // at::linear's result becomes the output
+  if (!skip_without_kernel()) {
+    check(layer({128, 64}, 16'384, at::kBFloat16, device));
+  }
 }
 
 #endif

@@ -133,6 +133,10 @@ WARPFUSE_GPU_TEST("a product, dropout and softmax in one kernel", "[sanitize]") 
   const at::Tensor apart =
       std::get<0>(dropout_softmax(logits.to(device), {.dim = -1, .p = 0.3}, rng));
   CHECK((output.cpu().to(at::kFloat) - apart.cpu()).abs().max().item<float>() < 5e-3F);
+  const at::Tensor split = std::get<0>(
+      linear_dropout_softmax(input.to(at::kFloat).to(device), weight.to(at::kFloat).to(device),
+                             bias.to(at::kFloat).to(device), 0.3, rng, /*split=*/true));
+  CHECK((split.cpu() - apart.cpu()).abs().max().item<float>() < 1e-5F);
 }
 
 WARPFUSE_GPU_TEST("log-probabilities of targets in warps, blocks and clusters", "[sanitize]") {

@@ -41,11 +41,11 @@ at::Tensor dropout_softmax_backward(const at::Tensor& grad_output, const at::Ten
 std::tuple<at::Tensor, at::Tensor> linear_dropout_softmax(const at::Tensor& input,
                                                           const at::Tensor& weight,
                                                           const OptionalTensor& bias, double p,
-                                                          const OptionalTensor& rng) {
+                                                          const OptionalTensor& rng, bool split) {
   static const auto op = find_operator<std::tuple<at::Tensor, at::Tensor>(
-      const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, const OptionalTensor&)>(
-      "warpfuse::_linear_dropout_softmax");
-  return op.call(input, weight, bias, p, rng);
+      const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, const OptionalTensor&,
+      bool)>("warpfuse::_linear_dropout_softmax");
+  return op.call(input, weight, bias, p, rng, split);
 }
 
 DropoutResult masked_dropout(const at::Tensor& scores, const MaskArguments& a, double p,

@@ -37,7 +37,7 @@ at::Tensor dropout_softmax_backward(const at::Tensor& grad_output, const at::Ten
                                     const DropoutCall& call);
 std::tuple<at::Tensor, at::Tensor> linear_dropout_softmax(
     const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-    double p, const std::optional<at::Tensor>& rng = std::nullopt);
+    double p, const std::optional<at::Tensor>& rng = std::nullopt, bool split = false);
 DropoutResult masked_dropout(const at::Tensor& scores, const MaskArguments& arguments, double p,
                              const std::optional<at::Tensor>& rng = std::nullopt);
 at::Tensor masked_dropout_backward(const at::Tensor& grad_output, const at::Tensor& scores,

@@ -11,6 +11,14 @@
 #include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/operators.h"
+#include "support/row_engine.h"
+#include "support/skip.h"
+
+#ifdef WARPFUSE_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <rowwise/cuda/device_limits.h>
+#endif
 
 inline constexpr double kP = 0.2;  // of the dropout
 
@@ -77,3 +85,54 @@ inline bool is_near(const at::Tensor& output, const at::Tensor& expected, int64_
   const at::Tensor distance = (output.to(at::kDouble) - expected).abs();
   return (distance <= expected * (unit + of_logits) + floor).all().item<bool>();
 }
+
+#ifdef WARPFUSE_WITH_CUDA
+/// Whether there are GPU code and room for the kernel.
+inline bool has_kernel() {
+  const warpfuse::RowLimits limits = row_limits();
+  return at::cuda::getCurrentDeviceProperties()->major == 9 &&
+         warpfuse::cuda::device_limits().dependent_launch && limits.cluster_blocks >= 2 &&
+         limits.shared_bytes >= size_t{209} * 1024;
+}
+
+/// Skips the test case where not. Returns whether it did.
+inline bool skip_without_kernel() {
+  const bool has = has_kernel();
+  if (!has) {
+    skip_test("no such kernel: no GPU of Hopper's, code for older ones, or little shared memory");
+  }
+  return !has;
+}
+
+/// Of a block, of which two form a cluster. The kernel is for grids of between half of the H200's
+/// 132 multiprocessors and all.
+inline constexpr int64_t kColumns = 128;
+
+/// kernels: so many times the kernel runs.
+inline void check_layer(const Layer& l, double p, int64_t kernels = 1, bool split = false) {
+  const at::Device device = l.input.device();
+  INFO(describe(l.input) << " x " << describe(l.weight) << (l.bias ? "" : ", no bias")
+                         << ", p = " << p);
+  const at::Tensor rng = rng_of(-7, 1LL << 33, device);
+  const CounterDelta tiles("tier.tile");
+  const auto [output, used] = linear_dropout_softmax(l.input, l.weight, l.bias, p, rng, split);
+  CHECK(tiles() == kernels);
+  CHECK(used.equal(rng));
+  CHECK(output.scalar_type() == l.input.scalar_type());
+  const at::Tensor logits = logits_of(l);
+  REQUIRE(output.sizes() == logits.sizes());
+  CHECK(is_near(output, at::softmax(logits * factors_of(logits.sizes(), p, rng), -1),
+                l.input.size(-1), p < 1 ? 1 / (1 - p) : 1));
+}
+
+/// The most memory that `run` has beyond what is there before; its result included.
+template <typename Run>
+int64_t peak_bytes(const at::Device& device, const Run& run) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  run();
+  allocator::resetPeakStats(device.index());
+  const auto before = allocator::getDeviceStats(device.index()).allocated_bytes[0].current;
+  const at::Tensor result = run();
+  return allocator::getDeviceStats(device.index()).allocated_bytes[0].peak - before;
+}
+#endif

@@ -2,7 +2,8 @@
 // step: the forward, and the gradients of weight, input and bias for a given gradient of its
 // result, by the operators that autograd calls. ATen's are at::linear, native_dropout and softmax;
 // "linear" is at::linear alone and its gradients, so that the difference is what dropout and
-// softmax cost.
+// softmax cost. "inference" is the forward without dropout, and "split" that with float32 products
+// by tensor cores allowed.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -60,13 +61,19 @@ struct Drawn {
 Drawn private_forward(const Set& in) {
   static const auto op = detail::find_operator<std::tuple<at::Tensor, at::Tensor>(
       const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double,
-      const std::optional<at::Tensor>&)>("warpfuse::_linear_dropout_softmax");
-  auto [output, rng] = op.call(in.input, in.weight, in.bias, kDropoutP, std::nullopt);
+      const std::optional<at::Tensor>&, bool)>("warpfuse::_linear_dropout_softmax");
+  auto [output, rng] = op.call(in.input, in.weight, in.bias, kDropoutP, std::nullopt, false);
   return {std::move(output), std::move(rng)};
 }
 
 Outputs warpfuse_forward(const Set& in) {
   return linear_dropout_softmax(in.input, in.weight, in.bias, kDropoutP);
+}
+
+template <bool kSplit>
+Outputs inference_forward(const Set& in) {
+  return linear_dropout_softmax(in.input, in.weight, in.bias, kDropoutP, /*training=*/false,
+                                kSplit);
 }
 
 Outputs warpfuse_step(const Set& in) {
@@ -77,10 +84,13 @@ Outputs warpfuse_step(const Set& in) {
   return step_outputs(in, grad_logits, output);
 }
 
-at::Tensor kept_by_plugin(const Set& in) {
+// What logits are multiplied by, with the random numbers of the call drawn once more.
+at::Tensor factors_of_plugin(const Set& in) {
   const auto [output, rng] = private_forward(in);
-  return kept_by(output, rng);
+  return dropout_factors(kept_by(output, rng));
 }
+
+at::Tensor no_factors(const Set& in) { return at::ones({}, in.input.options().dtype(at::kDouble)); }
 
 // Each tensor is let go once nothing needs it, as autograd does.
 Drawn aten_with_mask(const Set& in) {
@@ -97,7 +107,7 @@ Outputs aten_step(const Set& in) {
   return step_outputs(in, grad_logits, output);
 }
 
-at::Tensor kept_by_aten(const Set& in) { return aten_with_mask(in).state; }
+at::Tensor factors_of_aten(const Set& in) { return dropout_factors(aten_with_mask(in).state); }
 
 Outputs linear_forward(const Set& in) { return logits_of(in); }
 
@@ -130,11 +140,11 @@ double gradient_error(const Case& c, const Set& in, const Expected& grad_logits,
 }
 
 // Logits may be rounded, and the softmax changes by |logit| times as much, as does the sum that it
-// is divided by. `kept` draws the random numbers of the call once more.
+// is divided by.
 double softmax_error(const Case& c, const Set& in, const Outputs& outputs,
-                     at::Tensor (*kept)(const Set&)) {
+                     at::Tensor (*factors)(const Set&)) {
   rewind_generators();
-  const at::Tensor k = dropout_factors(kept(in));
+  const at::Tensor k = factors(in);
   const at::Tensor x = expected_logits(in).value * k;
   const at::Tensor y = at::softmax(x, -1);
   const at::Tensor rounded = x.abs() + (y * x.abs()).sum(-1, true) + 1;
@@ -171,20 +181,30 @@ double tolerance(const Case& c, bool of_aten) {
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
   const Sets<Set> sets = make_inputs(c, setup);
-  const auto drawn_by = [&](at::Tensor (*kept)(const Set&)) {
-    return against(sets, [c, kept](const Set& in, const Outputs& outputs) {
-      return softmax_error(c, in, outputs, kept);
+  const auto softmax_of = [&](at::Tensor (*factors)(const Set&)) {
+    return against(sets, [c, factors](const Set& in, const Outputs& outputs) {
+      return softmax_error(c, in, outputs, factors);
     });
   };
   const auto linear = against(
       sets, [c](const Set& in, const Outputs& outputs) { return linear_error(c, in, outputs); });
   const bool forward = c.is_forward();
-  return {{"warpfuse", plugin, on(sets, forward ? warpfuse_forward : warpfuse_step),
-           drawn_by(kept_by_plugin), tolerance(c, /*of_aten=*/false)},
-          {"aten", aten, on(sets, forward ? aten_forward : aten_step), drawn_by(kept_by_aten),
-           tolerance(c, /*of_aten=*/true)},
-          {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear,
-           tolerance(c, /*of_aten=*/true)}};
+  const double ours = tolerance(c, /*of_aten=*/false), others = tolerance(c, /*of_aten=*/true);
+  std::vector<Variant> result{
+      {"warpfuse", plugin, on(sets, forward ? warpfuse_forward : warpfuse_step),
+       softmax_of(factors_of_plugin), ours},
+      {"aten", aten, on(sets, forward ? aten_forward : aten_step), softmax_of(factors_of_aten),
+       others},
+      {"linear", aten, on(sets, forward ? linear_forward : linear_step), linear, others}};
+  if (forward) {
+    result.push_back(
+        {"inference", plugin, on(sets, inference_forward<false>), softmax_of(no_factors), ours});
+    if (setup.device.is_cuda() && c.dtype == at::kFloat && !c.tf32) {
+      result.push_back(
+          {"split", plugin, on(sets, inference_forward<true>), softmax_of(no_factors), ours});
+    }
+  }
+  return result;
 }
 
 std::vector<std::string> operators(const Case& c) {

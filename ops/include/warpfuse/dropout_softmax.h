@@ -45,22 +45,28 @@ inline at::Tensor softmax_dropout(const at::Tensor& self, int64_t dim, double dr
 }
 
 /// softmax(dropout(linear(input, weight, bias))) over the last dimension. The linear is at::linear,
-/// with its settings for TF32 and reduced precision; its result becomes the output in place. In
-/// training on GPUs of compute capability 9.0, in half precision or TF32, up to 128 rows of about
+/// with its settings for TF32 and reduced precision; its result becomes the output in place. On
+/// GPUs of compute capability 9.0, in half precision, TF32 or split float32, up to 128 rows of about
 /// 8,500 to 16,900 columns, with up to 8 KiB in a row of the input (from 11,300 columns on 16 KiB,
-/// in TF32 128), are made by one kernel, whose logits are never in memory, nor rounded to the
+/// with float32 128), are made by one kernel, whose logits are never in memory, nor rounded to the
 /// dtype.
 ///
 /// input   [..., in]
 /// weight  [out, in]
 /// bias    [out]; all of one dtype, which autocast makes the one that it gives at::linear
+///
+/// allow_split_float32  Where that kernel takes the shape, products of float32 may be made by
+///                      tensor cores, of pieces of float16 that keep 22 bits of each factor. The
+///                      logits are as near to the exact ones as at::linear's; a NaN or an infinity
+///                      in the operands makes NaN of all probabilities that it has a part in.
 inline at::Tensor linear_dropout_softmax(const at::Tensor& input, const at::Tensor& weight,
                                          const std::optional<at::Tensor>& bias = std::nullopt,
-                                         double dropout_p = 0.5, bool training = true) {
+                                         double dropout_p = 0.5, bool training = true,
+                                         bool allow_split_float32 = false) {
   static const auto op = detail::find_operator<at::Tensor(
-      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool)>(
+      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool, bool)>(
       "warpfuse::linear_dropout_softmax");
-  return op.call(input, weight, bias, dropout_p, training);
+  return op.call(input, weight, bias, dropout_p, training, allow_split_float32);
 }
 
 }  // namespace warpfuse
