@@ -17,18 +17,24 @@ __device__ __forceinline__ uint64_t wgmma_operand(unsigned shared) {
 }
 
 /// Keeps what is computed of registers before an instruction before it, and what after behind it.
-template <int kRows>
-__device__ __forceinline__ void pin(float (&values)[kRows][4]) {
+template <int kRows, int kCount>
+__device__ __forceinline__ void pin(float (&values)[kRows][kCount]) {
 #pragma unroll
   for (auto& row : values) {
-    asm volatile("" : "+f"(row[0]), "+f"(row[1]), "+f"(row[2]), "+f"(row[3])::"memory");
+#pragma unroll
+    for (float& value : row) {
+      asm volatile("" : "+f"(value)::"memory");
+    }
   }
 }
-template <int kRows>
-__device__ __forceinline__ void pin(unsigned (&words)[kRows][4]) {
+template <int kRows, int kCount>
+__device__ __forceinline__ void pin(unsigned (&words)[kRows][kCount]) {
 #pragma unroll
   for (auto& row : words) {
-    asm volatile("" : "+r"(row[0]), "+r"(row[1]), "+r"(row[2]), "+r"(row[3])::"memory");
+#pragma unroll
+    for (unsigned& word : row) {
+      asm volatile("" : "+r"(word)::"memory");
+    }
   }
 }
 

@@ -8,19 +8,21 @@
 
 namespace warpfuse::cuda {
 
-// Products of float32 by the tensor cores of float16: after a scaling by a power of two each factor
-// is a high and a low piece of float16, 22 bits together, and x w = xh wh + xl wh + xh wl but for
-// 2^-22. The input is split once, with a scale per row; the weight is split in registers, with a
-// scale per row and kSplitElements. (Ootomo and Yokota, "Recovering single precision accuracy from
-// Tensor Cores while surpassing the FP32 theoretical peak performance", 2022.)
+// Products of float32 by the tensor cores of float16. Scaled by a power of two, a factor is the sum
+// of a high and a low piece of float16, which keep 22 of its 24 bits:
+//
+//   x w = xh wh + xl wh + xh wl, but for the product of the low pieces, 2^-22 of it
+//
+// The input is split once, with a scale per row; the weight in registers, with a scale per row and
+// kSplitElements. (H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores
+// while surpassing the FP32 theoretical peak performance", 2022.)
 
 /// Elements of a row that are split and multiplied together: two stages of the weight, and two of
 /// the input, its high pieces and its low ones.
 inline constexpr int kSplitElements = 64;
 
-/// The exponent field of the largest magnitude that the scaled elements have, below 2^14: sums of
-/// kSplitElements products of pieces are far from float32's limits, and pieces down to 2^-38 of the
-/// largest element are not lost.
+/// The exponent field that a scale gives the largest of its elements, which is then below 2^14: far
+/// from float16's limit and, in sums of products, from float32's. Pieces hold 2^-38 of it.
 inline constexpr int kScaledExponent = 127 + 13;
 
 /// The exponent field of |x|, but such that split_scale() is a normal number.
@@ -57,8 +59,8 @@ __host__ __device__ constexpr int split_groups(int inner) {
 
 inline constexpr int kSplitThreads = 1024;
 
-/// Splits input [rows, inner], a row per block, inner a multiple of 4. scales [rows] receives the
-/// powers of two that undo each row's scaling, times those that the weight's sums are too small.
+/// Splits input [rows, inner], a row per block, inner a multiple of 4. scales: [rows], what
+/// SplitProduct multiplies its sums by: the power of two of the row's largest element.
 __global__ void __launch_bounds__(kSplitThreads)
     split_input_kernel(const float4* input, int inner, __half* pieces, float* scales) {
   wait_for_previous_kernel();

@@ -15,8 +15,8 @@ class SplitProduct : public TileProduct<float> {
   /// Whole groups, of two stages of either ring.
   __device__ static int steps(int inner) { return 2 * split_groups(inner); }
 
-  /// As TileProduct::multiply(), which leaves the products in this thread's registers transposed
-  /// and scaled; scales: [kTileRows]; tile: [kTileRows][kTileStride] in shared memory.
+  /// As TileProduct::multiply(). scales: [rows], see split_input_kernel(); tile:
+  /// [kTileRows][kTileStride] in shared memory, where the stages may be.
   template <int kBlocks>
   __device__ void multiply(RingCursor<InputRing> input, RingCursor<WeightRing> weight, int steps,
                            const float* scales, int rows, float* tile) {
@@ -54,13 +54,16 @@ class SplitProduct : public TileProduct<float> {
       }
       wgmma_end();
       wgmma_wait();
+      pin(high);  // the products read them until here
+      pin(low);
+      pin(products);
       if (lane < kBlocks) {
         input.consumer_release(lane);
         low_input.consumer_release(lane);
       }
       input = low_input;
       input.advance();
-      // These sums are rounded to nearest.
+      // Here sums are rounded to nearest.
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll

@@ -35,8 +35,8 @@ struct L2Normalise : SumReduction<float> {
   __device__ void to_fragment(const Row&, int, const Fragment& raw, Fragment& fragment) const {
     fragment = raw;
   }
-  __device__ float element(const Row& row, int64_t column, bool inside) const {
-    return inside ? row.rows[0][column] : 0.0f;
+  __device__ float to_edge(const Row&, int64_t, bool inside, const RawElement<float, 1>& x) const {
+    return inside ? x.inputs[0] : 0.0f;
   }
 
   template <typename Group, typename Each>

@@ -129,12 +129,13 @@ struct Backward : SumReduction<Compute<T_>> {
     fragment = raw;
   }
 
-  __device__ Edge element(const Row& row, int64_t column, bool inside) const {
+  __device__ Edge to_edge(const Row& row, int64_t column, bool inside,
+                          const RawElement<T, 2>& raw) const {
     if (!inside) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
-    C y[1] = {to_compute(row.rows[0][column])}, g[1] = {to_compute(row.rows[1][column])};
+    C y[1] = {raw.inputs[0]}, g[1] = {raw.inputs[1]};
     if constexpr (kRecomputes) {
       inputs.recompute(row.interval, column, draw_element(row, column), y, g);
     }

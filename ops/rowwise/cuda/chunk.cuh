@@ -55,6 +55,20 @@ __device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int
   }
 }
 
+/// Loads an element of shared memory, also where the compiler sees no need to.
+template <typename T>
+__device__ __forceinline__ T load_shared(const T* from) {
+  if constexpr (sizeof(T) == 2) {
+    unsigned short bits;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(shared_address(from)));
+    return reinterpret_cast<const T&>(bits);
+  } else {
+    T value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(from)));
+    return value;
+  }
+}
+
 /// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on.
 template <int kSlots, RowFunction F>
 __device__ __forceinline__ void row_by_elements(const F& function, const typename F::Row& row,
@@ -71,18 +85,36 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
   }
   const auto inside = [&](int i) { return i >= begin && i < end; };
   // Slots are skipped by fours, which takes a branch for each four.
-  const auto for_slots = [&](const auto& visit) {
+  const auto for_fours = [&](const auto& visit) {
 #pragma unroll
     for (int i = 0; i < kSlots; i += 4) {
       if (i < slots) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          visit(i + j);
-        }
+        visit(i);
       }
     }
   };
-  for_slots([&](int i) { elements[i] = function.element(row, first + i, inside(i)); });
+  const auto for_slots = [&](const auto& visit) {
+    for_fours([&](int i) {
+#pragma unroll
+      for (int j = i; j < i + 4; ++j) {
+        visit(j);
+      }
+    });
+  };
+  // Elements outside are loaded too: under its condition each load would be waited for.
+  for_fours([&](int i) {
+    RawElement<typename F::T, F::kInputs> raws[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      for_inputs<F::kInputs>([&](auto k) {
+        raws[j].inputs[k] = to_compute(load_shared(row.rows[k] + first + i + j));
+      });
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      elements[i + j] = function.to_edge(row, first + i + j, inside(i + j), raws[j]);
+    }
+  });
   const auto result = function.reduce(
       row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
   for_slots([&](int i) {
@@ -97,23 +129,24 @@ struct ChunkShape {
   int rows;   // of a chunk
   int lanes;  // that share a row
   int slots;  // elements of a lane
-  int packs;  // in shared memory for each input of a chunk
+  int packs;  // in shared memory for each input of a chunk, and what is loaded behind it
 
-  /// For `lanes` lanes of up to `most_slots` elements. Chunks of 2 KB keep enough loads in flight
-  /// and start at a pack if the tensor does; they are smaller if `warps` warps would get none. An
-  /// odd number of elements per lane avoids bank conflicts.
+  /// For `lanes` lanes of up to `most_slots` elements, and chunks of `bytes` or more, which keep
+  /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
+  /// warps would get none. An odd number of elements per lane avoids bank conflicts.
   template <typename T>
-  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps) {
-    constexpr int kBytes = 2048;
+  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
+                       int bytes) {
     ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0};
-    while (shape.rows * columns * static_cast<int>(sizeof(T)) < kBytes &&
+    while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
            rows >= warps * shape.rows) {
       shape.rows *= 2;
     }
     if (lanes > 1 && shape.slots % 2 == 0 && shape.slots < most_slots) {
       ++shape.slots;
     }
-    shape.packs = shape.rows * columns / kPack<T> + 2;
+    const int behind = lanes * ((shape.slots + 3) / 4 * 4);
+    shape.packs = (shape.rows * columns + behind) / kPack<T> + 2;
     return shape;
   }
 };
@@ -140,17 +173,25 @@ __global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, Ch
   commit_copies();
   wait_for_copies<0>();
   __syncwarp();
-  const LaneGroup group(shape.lanes);
-  const int lanes_log2 = 31 - __clz(shape.lanes);
-  for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
-    const int index = begin + (lane >> lanes_log2);
-    auto row = function.element_row(first + min(index, chunk_rows - 1));
-    if (index >= chunk_rows) {
-      row.packed.clear();  // the lanes stay: their warp reduces together
+  const auto reduce_rows = [&]<int kSlots>(std::integral_constant<int, kSlots>, int lanes_log2) {
+    const LaneGroup group(1 << lanes_log2);
+    for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
+      const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
+      auto row = function.element_row(first + in_chunk);
+      if (index >= chunk_rows) {
+        row.packed.clear();  // the lanes stay: their warp reduces together
+      }
+      for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
+      row.out = staged[0] + in_chunk * columns;
+      row_by_elements<kSlots>(function, row, group, shape.slots);
     }
-    for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + index * columns; });
-    row.out = staged[0] + index * columns;
-    row_by_elements<kChunkSlots / F::kInputs>(function, row, group, shape.slots);
+  };
+  // To skip the other slots would take longer than the few elements of such rows do.
+  constexpr int kFewSlots = 8;
+  if (shape.lanes == 1 && shape.slots <= kFewSlots) {
+    reduce_rows(std::integral_constant<int, kFewSlots>(), 0);
+  } else {
+    reduce_rows(std::integral_constant<int, kChunkSlots / F::kInputs>(), 31 - __clz(shape.lanes));
   }
   __syncwarp();
   copy_out(staged[0], chunk.out, chunk_rows * columns, lane);

@@ -101,8 +101,9 @@ struct Forward : ForwardSums<Load, Store> {
                 row.visible);
   }
 
-  __device__ Edge element(const Row& row, int64_t column, bool inside) const {
-    Edge edge{{{inside ? to_compute(row.rows[0][column]) : negative_infinity<C>()}}, false};
+  __device__ Edge to_edge(const Row& row, int64_t column, bool inside,
+                          const RawElement<T, 1>& raw) const {
+    Edge edge{{{inside ? raw.inputs[0] : negative_infinity<C>()}}, false};
     if (inside) {
       if constexpr (Load::kDropout) {
         draw_element(row, column).multiply(edge.value);

@@ -90,9 +90,11 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
+  // Rules cost a chunk and a row as much as some elements.
+  constexpr int kBytes = !kHasRules<Function> ? 2048 : Function::kInputs == 1 ? 4096 : 3072;
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, plan.lane_packs,
-      int64_t{kBusyWarps} * device_limits().rows.multiprocessors);
+      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes);
   const int64_t steps = function.arrange(rows, 0);
   const int64_t block_rows = int64_t{warps} * chunk.rows;
   const LaunchShape shape{

@@ -23,6 +23,12 @@ struct RawPack {
   uint4 inputs[kInputs];
 };
 
+/// An element of each input.
+template <typename T, int kInputs>
+struct RawElement {
+  Compute<T> inputs[kInputs];
+};
+
 /// The base of a row function's Row.
 template <typename T, int kInputs>
 struct InputRow {
@@ -30,6 +36,15 @@ struct InputRow {
   const T* rows[kInputs];   // column 0 of each input
   const T* packs[kInputs];  // the first pack of each input
   T* out;                   // column 0 of the output
+
+  __device__ RawElement<T, kInputs> element(int64_t column) const {
+    RawElement<T, kInputs> raw;
+#pragma unroll
+    for (int i = 0; i < kInputs; ++i) {
+      raw.inputs[i] = to_compute(rows[i][column]);
+    }
+    return raw;
+  }
 };
 
 /// The stage of what is written: a fragment or edge as it was read, or as reduce() has left it.
@@ -88,8 +103,9 @@ concept RowFunction =
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
-      // element(row, column, inside): one element of the row; the neutral one unless inside
-      { f.element(row, n, true) } -> std::same_as<typename F::Edge>;
+      // to_edge(row, column, inside, raw): of the row's element `raw`; the neutral one unless
+      // inside
+      { f.to_edge(row, n, true, row.element(n)) } -> std::same_as<typename F::Edge>;
       // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
       // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
       // std::true_type the first time
@@ -170,11 +186,10 @@ __device__ __forceinline__ void prepare_fragment(const F& function, typename F::
 template <RowFunction F>
 __device__ __forceinline__ typename F::Edge load_edge(const F& function, const typename F::Row& row,
                                                       int i) {
-  if (i >= row.packed.edges) {
-    return function.element(row, 0, false);
-  }
   const int64_t column = row.packed.edge_column(i);
-  return function.element(row, column, visible_interval(function, row).contains(column));
+  const bool inside = i < row.packed.edges && visible_interval(function, row).contains(column);
+  const RawElement<typename F::T, F::kInputs> raw{};
+  return function.to_edge(row, column, inside, inside ? row.element(column) : raw);
 }
 
 template <RowFunction F, typename Stage>
