@@ -27,7 +27,8 @@ class Pages(ReportCase):
         best = LIGER | {"forward": {"us": 18.4, "peer": "Liger"}}
         share = made_up.target("share", 0.95, **SOFTMAX)
         rate = made_up.target("tokens_per_s", 2800, model="distilgpt2", batch=1)
-        self.write(made_up.peers([share], [rate], [best]), "peers.json")
+        rule = made_up.rule("share", 0.9, [33, 64], dtype=["float32", "float16"])
+        self.write(made_up.peers([share], [rate], [best], [rule]), "peers.json")
         self.write(made_up.bench([made_up.row((1024, 8192), Triton=0.7)]), "nvidia-h200-peers.json")
         self.write(made_up.generation(), "nvidia-h200-generate.json")
         self.write(made_up.hugging_face(), "nvidia-h200-generate-peers.json")
