@@ -33,22 +33,22 @@ class Rules(ReportCase):
                 (40, "bfloat16", "forward", "scaled_masked_softmax", "causal"),
             ]
         ]  # fmt: skip
-        odd = {"presets": ["odd"]}
-        halves = ["float16", "bfloat16"]
-        for rule, result in [
-            (made_up.rule("share", 0.4, [33, 64], **odd), ["4 of 5", "8 x 33 float32 forward", "33.0 %"]),
-            (made_up.rule("share", 0.4, [33], **odd), ["5 of 6", "8 x 33 float32 forward", "33.0 %"]),
-            (made_up.rule("share", 0.57, [33, 64], dtype=halves, **odd), ["1 of 3", "8 x 40 causal bfloat16 forward", "40.0 %"]),
-            (made_up.rule("share", 0.57, [33, 64], mask="none", dtype=halves, **odd), ["1 of 2", "8 x 56 bfloat16 forward", "56.0 %"]),
-            (made_up.rule("share", 0.4, [2], operator="log_softmax", **odd), ["1 of 1", "log_softmax 8 x 64 float16 forward", "64.0 %"]),
-            (made_up.rule("share", 0.4, [2], multiple_of=16, directions=["forward"], **odd), ["1 of 2", "8 x 32 float32 forward", "32.0 %"]),
-            (made_up.rule("us", 1, [2], "at_most", **odd), ["7 of 7", "8 x 48 float32 backward", "0.00225"]),
-            (made_up.rule("share", 0.4, [66], **odd), ["not measured", "–", "–"]),
-            (made_up.rule("share", 0.4, [66]), ["not measured", "–", "–"]),
-            (made_up.rule("near_best_peer", 0.99, [2], **odd), ["7 of 7", "8 x 32 float32 forward", "2.00x"]),
-        ]:  # fmt: skip
-            with self.subTest(rule):
-                self.assertEqual(self.lines([rule], rows), [result])
+        halves = {"dtype": ["float16", "bfloat16"]}
+        rule = lambda limit, *columns, measure="share", **where: made_up.rule(measure, limit, columns, presets=["odd"], **where)
+        for given, result in [
+            (rule(0.4, 33, 64), ["4 of 5", "8 x 33 float32 forward", "33.0 %"]),
+            (rule(0.4, 33), ["5 of 6", "8 x 33 float32 forward", "33.0 %"]),
+            (rule(0.57, 33, 64, **halves), ["1 of 3", "8 x 40 causal bfloat16 forward", "40.0 %"]),
+            (rule(0.57, 33, 64, mask="none", **halves), ["1 of 2", "8 x 56 bfloat16 forward", "56.0 %"]),
+            (rule(0.4, 2, operator="log_softmax"), ["1 of 1", "log_softmax 8 x 64 float16 forward", "64.0 %"]),
+            (rule(0.4, 2, multiple_of=16, directions=["forward"]), ["1 of 2", "8 x 32 float32 forward", "32.0 %"]),
+            (rule(1, 2, measure="us", end="at_most"), ["7 of 7", "8 x 48 float32 backward", "0.00225"]),
+            (rule(0.4, 66), ["not measured", "–", "–"]),
+            (rule(0.99, 2, measure="near_best_peer"), ["7 of 7", "8 x 32 float32 forward", "2.00x"]),
+            (made_up.rule("share", 0.4, [66], presets=["sweep"]), ["not measured", "–", "–"]),
+        ]:
+            with self.subTest(given):
+                self.assertEqual(self.lines([given], rows), [result])
 
     def test_no_result_is_the_worst(self):
         rows = [made_up.row((8, 33), share=0.1), made_up.row((8, 34))]
