@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
 # Measures everything that docs/benchmarks/<gpu>.md shows, on a machine with one: the presets
-# table, basic, sweep, odd, logprob and dropout of `warpfuse bench` and, where Nsight Compute (ncu) works, memory
-# traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
+# table, basic, sweep, odd, logprob and dropout of `warpfuse bench`, decode's draws of tokens and, where Nsight Compute (ncu)
+# works, memory traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
 # (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
 # torch is that of WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the
@@ -23,6 +23,7 @@ measure_preset sweep all
 measure_preset odd all
 measure_preset logprob fused_logprob
 measure_preset dropout all
+measure_preset decode sample_tokens
 json=$(report merge --folder "$ROOT/docs/benchmarks" --command "scripts/bench_gpu.sh${QUICK:+ $QUICK}" "${parts[@]}")
 
 say "memory traffic ($SECONDS s so far)"
@@ -37,7 +38,7 @@ say "other implementations beside ours ($SECONDS s so far)"
 code=0
 commit=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["versions"]["commit"])' "$json")
 "$python" "$ROOT/scripts/bench_peers.py" --plugin "$BUILD/lib/libwarpfuse.so" --commit "$commit" \
-  --rows "$json" --presets table,odd,logprob,dropout $QUICK || code=$?
+  --rows "$json" --presets table,odd,logprob,dropout,decode $QUICK || code=$?
 case $code in
   0) ;;
   1) wrong=1 ;;

@@ -5,11 +5,11 @@
 
 Takes the workloads of docs/benchmarks/<gpu>.json, or of any file of `warpfuse bench --json` (--rows), and writes
 docs/benchmarks/<gpu>-peers.json, which scripts/report.py puts into docs/benchmarks/<gpu>.md. Peers are
-ATen (its chain of kernels where there is a mask; grid_sample for ms_deform_attn), torch.compile in its default and max-autotune
-modes, a Triton kernel after Triton's tutorial, and where they are installed Liger-Kernel and QuACK
-(`pip install liger-kernel==0.8.5 'quack-kernels[cu13]==0.6.5'`). Each result is compared with float64 before it is timed; the
-file is rewritten after each row. Exit code 1: a result was wrong; 2: unusable input; 3: there is no
-GPU, or torch.compile has no Triton or C compiler.
+ATen (its chain of kernels where there is a mask or dropout; grid_sample for ms_deform_attn), torch.compile of the same in its
+default and max-autotune modes, a Triton kernel after Triton's tutorial, and where they are installed Liger-Kernel, QuACK and
+Hugging Face's processors of logits (`pip install liger-kernel==0.8.5 'quack-kernels[cu13]==0.6.5' transformers`). Each result
+is compared with float64 before it is timed; the file is rewritten after each row. Exit code 1: a result was wrong; 2: unusable
+input; 3: there is no GPU, or torch.compile has no Triton or C compiler.
 """
 
 import argparse
@@ -61,16 +61,15 @@ def commit() -> str:
 
 def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     """All rows; the file is there after the first."""
-    import torch
-    from peers.run import compile_ahead, effort, header, measure
+    from peers.run import compile_ahead, effort, header, measure, start
     from peers.timing import Timer
     from peers.works import has_peers
 
-    torch.set_grad_enabled(False)
+    start(arguments.plugin)
     presets = set(filter(None, arguments.presets.split(",")))
     rows = [row for row in bench.rows if (not presets or presets.intersection(row.presets)) and has_peers(row)]
     started = time.monotonic()
-    compile_ahead(rows)
+    compile_ahead(rows, arguments.plugin)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)
     timer = Timer(effort(arguments.quick))
     raw = header(arguments.commit or commit(), "scripts/bench_peers.py" + " --quick" * arguments.quick, timer)
@@ -102,7 +101,6 @@ def main() -> int:
     path = folder / name.replace(".json", "-peers.json")
     try:
         bench = Bench(arguments.rows or folder / name, allow_partial=True)
-        torch.ops.load_library(str(arguments.plugin))
         return measure_all(arguments, bench, path)
     except (ReportError, OSError) as error:
         print(f"bench_peers.py: error: {error}", file=sys.stderr)

@@ -26,6 +26,7 @@ class Case:
     least_bytes: float
     key_lengths: tuple[int, ...] = ()  # of a padding mask, one per batch entry
     levels: tuple[tuple[int, int], ...] = ()  # of ms_deform_attn
+    tf32: bool = False  # float32 whose matmuls may use TF32
 
     @property
     def forward(self) -> bool:
@@ -50,8 +51,9 @@ def case_of(row: Row) -> Case:
     key, lengths = row.key._asdict(), row.raw.get("key_lengths", ())
     if row.key.mask == "padding" and not lengths:
         raise ReportError(f"{row.name}: key_lengths is missing: measure ours anew (scripts/bench_gpu.sh)")
-    key["dtype"] = getattr(torch, row.key.dtype)
-    return Case(**key, direction=row.direction, least_bytes=row.least_bytes, key_lengths=tuple(lengths))
+    tf32 = row.key.dtype == "tf32"
+    key["dtype"] = torch.float32 if tf32 else getattr(torch, row.key.dtype)
+    return Case(**key, direction=row.direction, least_bytes=row.least_bytes, key_lengths=tuple(lengths), tf32=tf32)
 
 
 def sets_for(nbytes: int, l2_bytes: int) -> int:

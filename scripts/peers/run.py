@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,10 +28,16 @@ warnings.filterwarnings("ignore", category=UserWarning, module="torch._inductor"
 EAGER = ("warpfuse", "aten", "chain")  # nothing of theirs is compiled when they are called
 
 
-def compile_ahead(rows: list[Row]) -> None:
+def start(plugin: Path) -> None:
+    """What this process and those that compile begin with."""
+    torch.ops.load_library(str(plugin))
+    torch.set_grad_enabled(False)
+
+
+def compile_ahead(rows: list[Row], plugin: Path) -> None:
     """Fills the compilers' caches on all cores; what is tuned by times is left to the run."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
+    with ProcessPoolExecutor(COMPILERS, mp_context=context, initializer=start, initargs=(plugin,)) as pool:
         for message in pool.map(_compile, map(case_of, rows)):
             if message:
                 print(f"compiling ahead: {message}", file=sys.stderr)
@@ -41,7 +48,6 @@ def _compile(case: Case) -> str:
 
     config.autotune_local_cache = False  # the other processes disturb the times
     config.compile_threads = 1
-    torch.set_grad_enabled(False)
     torch.cuda.empty_cache()  # of the process's last case
     suite = suite_of(case, torch.device("cuda"))
     inputs = _inputs_of(suite, 1)[0]

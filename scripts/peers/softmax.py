@@ -34,6 +34,13 @@ def rules_of(case: Case, device: torch.device) -> Rules:
     return Rules()
 
 
+def gradient(grad: torch.Tensor, output: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """That of a softmax's input, and the size of the terms that it is made of."""
+    product = grad * output
+    right = product - output * product.sum(dim, keepdim=True)
+    return right, product.abs_() + output * product.abs().sum(dim, keepdim=True)
+
+
 class Softmax(Suite):
     """With a mask: ATen's chain of kernels."""
 
@@ -42,7 +49,8 @@ class Softmax(Suite):
     def __init__(self, case: Case, device: torch.device) -> None:
         super().__init__(case, device)
         self.rules = rules_of(case, device)
-        self.masked, self.log = case.operator == MASKED, case.operator == LOG
+        self.masked, self.log = case.operator.startswith(MASKED), case.operator == LOG
+        self.scale = SCALE if self.masked else 1.0
         self.hidden = self._hidden(device)
 
     def inputs(self, generator: torch.Generator) -> Inputs:
@@ -62,11 +70,16 @@ class Softmax(Suite):
             name = "log_softmax" if self.log else "softmax"
             name = name if self.case.forward else f"_{name}_backward"
             return lambda *inputs: getattr(ops, name)(*inputs, dim)
-        rules = self.rules
-        how = (SCALE, None, rules.causal, rules.query_positions, rules.key_lengths, 0, None)
+        how = self._how
         if self.case.forward:
             return lambda scores: ops.scaled_masked_softmax(scores, *how)
         return lambda grad, output: ops._scaled_masked_softmax_backward(grad, output, *how)
+
+    @property
+    def _how(self) -> tuple:
+        """The arguments of our operators with a mask."""
+        rules = self.rules
+        return SCALE, None, rules.causal, rules.query_positions, rules.key_lengths, 0, None
 
     def aten(self) -> Call:
         """ATen's kernels one by one, as autograd would call them."""
@@ -89,7 +102,7 @@ class Softmax(Suite):
         return key > torch.arange(queries, device=device)[:, None]
 
     def _forward_or_backward(self, hidden_of) -> Call:
-        dim, dtype, scale = self.case.dim, self.case.dtype, SCALE if self.masked else None
+        dim, dtype, scale = self.case.dim, self.case.dtype, self.scale
         function = torch.log_softmax if self.log else torch.softmax
         gradient = torch.ops.aten._log_softmax_backward_data if self.log else torch.ops.aten._softmax_backward_data
 
@@ -98,11 +111,11 @@ class Softmax(Suite):
             return tensor if hidden is None else tensor.masked_fill(hidden, value)
 
         def forward(scores: torch.Tensor) -> torch.Tensor:
-            return function(masked(scores * scale, -math.inf) if scale else scores, dim)
+            return function(masked(scores * scale, -math.inf) if self.masked else scores, dim)
 
         def backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
             result = gradient(grad, output, dim, dtype)
-            return masked(result, 0.0) * scale if scale else result
+            return masked(result, 0.0) * scale if self.masked else result
 
         return forward if self.case.forward else backward
 
@@ -135,8 +148,7 @@ class Softmax(Suite):
         return kernels.softmax if self.case.forward else kernels.softmax_backward
 
     def _right(self, scores: torch.Tensor) -> torch.Tensor:
-        if self.masked:
-            scores = scores * SCALE
+        scores = scores * self.scale
         if self.hidden is not None:
             scores = scores.masked_fill(self.hidden, -math.inf)
         return (torch.log_softmax if self.log else torch.softmax)(scores, self.case.dim)
@@ -153,8 +165,4 @@ class Softmax(Suite):
             powers = output.exp_()
             right = grad - powers * grad.sum(dim, keepdim=True)
             return worst_of(result, right, grad.abs_() + powers * grad.abs().sum(dim, keepdim=True))
-        scale = SCALE if self.masked else 1.0
-        product = grad * output
-        right = (product - output * product.sum(dim, keepdim=True)) * scale
-        magnitude = product.abs_() + output * product.abs().sum(dim, keepdim=True)
-        return worst_of(result, right, magnitude * scale)
+        return worst_of(result, *(term * self.scale for term in gradient(grad, output, dim)))

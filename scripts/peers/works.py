@@ -7,7 +7,10 @@ from report.run import Row
 
 from .cases import Case, case_of
 from .deform import UNIFORM, Deform
+from .dropout import DROPOUT_FIRST, MASKED_DROPOUT, SOFTMAX_FIRST, Dropout
+from .linear_dropout import LinearDropout
 from .logprob import Logprob
+from .sampling import Sampling
 from .softmax import LOG, MASKED, Softmax
 from .suite import Call, Suite
 
@@ -18,9 +21,14 @@ SUITES: dict[str, type[Suite]] = {
     "fused_logprob": Logprob,
     "ms_deform_attn": Deform,
     UNIFORM: Deform,
+    DROPOUT_FIRST: Dropout,
+    SOFTMAX_FIRST: Dropout,
+    MASKED_DROPOUT: Dropout,
+    "linear_dropout_softmax": LinearDropout,
+    "sample_tokens": Sampling,
 }
 COMPILE_MODES = {"torch.compile": None, "torch.compile max-autotune": "max-autotune-no-cudagraphs"}
-PACKAGES = ("triton", "liger-kernel", "quack-kernels")
+PACKAGES = ("triton", "liger-kernel", "quack-kernels", "transformers")
 
 
 def has_peers(row: Row) -> bool:

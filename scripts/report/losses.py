@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from .run import Bench, Row, Variant
-from .targets import ALONE, Peers, shown
+from .targets import Peers, is_peer, shown
 from .text import microseconds, percent, table, times
 
 MOST = 12
@@ -23,11 +23,6 @@ class Loss(NamedTuple):
         us = microseconds(ours.p50) if ours.p50 else ours.status
         beside = f"{microseconds(self.peer.p50)} {shown(self.peer.name)}"
         return [key.title, key.dtype, self.row.direction, us, percent(self.row.share()), beside, times(self.ratio)]
-
-
-def is_peer(row: Row, variant: Variant) -> bool:
-    """Whether it is somebody else's way to the same result: no kernel of the plugin, no part of the work."""
-    return not (variant.name == "warpfuse" or variant.of_plugin or variant.name == ALONE.get(row.key.operator))
 
 
 def loss(row: Row) -> Loss | None:

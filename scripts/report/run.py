@@ -114,9 +114,10 @@ class Key(NamedTuple):
             text += f", {', '.join(f'{height} x {width}' for height, width in self.levels)}"
         if self.dim != len(self.shape) - 1:
             text += f" over dim {self.dim}"
-        if self.operator == "scaled_masked_softmax":
-            return f"{text} {self.mask if self.mask != 'none' else 'no mask'}"
-        return text if self.operator == "softmax" else f"{self.operator} {text}"
+        attention = self.operator == "scaled_masked_softmax"
+        if attention or self.mask != "none":
+            text += f" {self.mask if self.mask != 'none' else 'no mask'}"
+        return text if attention or self.operator == "softmax" else f"{self.operator} {text}"
 
 
 class Variant:

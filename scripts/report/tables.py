@@ -2,6 +2,7 @@
 
 from .columns import EVENT, OURS, OURS_AND_COPY, TIME, Cell, Column, Ratio, beside, error_of, errors, memory_of
 from .columns import other_run, paired_table, same_run, target_column, time_of
+from .rules import rules_table
 from .run import Bench, Key, Row, Run, ratio
 from .targets import ALONE, Peers, alone, fastest, on_top, shown
 from .text import NOTHING, amount, bandwidth, megabytes, microseconds, table, times
@@ -110,9 +111,8 @@ def targets_table(bench: Bench, peers: Peers) -> str:
     if judged:
         parts.append(f"{len(judged) - len(missed)} of {len(judged)} targets are met.")
     lines = []
-    for row, (target, value, _) in missed:
-        measured = "no result" if value is None else target.measure.show(value)
-        lines.append([row.key.title, row.key.dtype, row.direction, target.text, measured])
+    for row, verdict in missed:
+        lines.append([row.key.title, row.key.dtype, row.direction, verdict.target.text, verdict.measured])
     if lines:
         parts.append(table(["missed", "dtype", "pass", "target", ">measured"], lines))
     held = {(id(verdict.target), row.direction) for row, verdict in judged}
@@ -124,6 +124,8 @@ def targets_table(bench: Bench, peers: Peers) -> str:
     ]
     if unmeasured:
         parts.append(f"Not measured: {'; '.join(dict.fromkeys(unmeasured))}.")
+    if rules := rules_table(bench, peers):
+        parts.append(rules)
     return "\n\n".join(parts) or "No targets are set for this device."
 
 

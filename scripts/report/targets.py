@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .run import DIRECTIONS, Bench, Generated, Generation, Key, Row, Run, Work, positive, ratio, read_json, reading
+from .run import DIRECTIONS, Bench, Generated, Generation, Key, Row, Run, Variant, Work
+from .run import positive, ratio, read_json, reading
+from .sectors import least_of_sectors
 from .text import digits, microseconds, percent, rate, times
 
 FORMAT = "warpfuse-peers-1"
@@ -18,6 +20,11 @@ COMPILED = "hf static+compile"
 def shown(name: str) -> str:
     """The name of a variant for people; ATen's are one kernel's or a chain's."""
     return "ATen" if name in ("aten", "chain") else name
+
+
+def is_peer(row: Row, variant: Variant) -> bool:
+    """Whether it is somebody else's way to the same result: no kernel of the plugin, no part of the work."""
+    return not (variant.name == "warpfuse" or variant.of_plugin or variant.name == ALONE.get(row.key.operator))
 
 
 class Compared(NamedTuple):
@@ -44,7 +51,7 @@ def fastest(row: Row, of: str = "p50") -> Compared | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A limit on a measure, for the rows or works whose fields are those of `where`."""
+    """A limit on a measure, for the rows or works whose fields are those of `where`, or among its lists."""
 
     where: dict[str, Any]
     directions: tuple[str, ...]
@@ -70,11 +77,17 @@ class Target:
         return self.measure.words.format(self.limit).replace("%", " %")
 
     def covers(self, key: Key | Work, direction: str = "") -> bool:
-        fits = all(getattr(key, name) == value for name, value in self.where.items())
+        fits = all(getattr(key, name) in (value if isinstance(value, list) else [value]) for name, value in self.where.items())
         return fits and (not self.directions or direction in self.directions)
 
     def met(self, value: float) -> bool:
         return value <= self.limit if self.upper else value >= self.limit
+
+    def verdict(self, row: Row, bench: Bench, peers: "Peers") -> "Verdict":
+        """On a row that it covers; one without a right result of ours misses it."""
+        value = self.measure.of(row, bench, peers)
+        failed = "warpfuse" in row.variants and row.time() is None
+        return Verdict(self, value, self.met(value) if value is not None else False if failed else None)
 
 
 class Verdict(NamedTuple):
@@ -89,9 +102,13 @@ class Verdict(NamedTuple):
         sign = {True: "✓", False: "✗", None: "not measured:"}[self.met]
         return f"{sign} {self.target.text}"
 
+    @property
+    def measured(self) -> str:
+        return "no result" if self.value is None else self.target.measure.show(self.value)
+
 
 class Peers:
-    """What applies to the device of a run: other GPUs than the file's have neither peers nor targets."""
+    """What applies to the device of a run: other GPUs than the file's have neither peers nor targets, but rules."""
 
     def __init__(self, path: Path, run: Run, beside: Bench | None = None) -> None:
         raw = read_json(path, FORMAT)
@@ -110,6 +127,7 @@ class Peers:
             return found
 
         self.targets, self.generate = targets("targets"), targets("generate")
+        self.rules = {f"{path}: rules[{i}]": entry for i, entry in enumerate(raw.get("rules", []))}
         self.best: dict[tuple[Key, str], tuple[str, float, str]] = {}  # peer, us, "graph" or "event"
         for i, entry in enumerate(raw["peers"] if self.same and run.on_gpu else []):
             with reading(f"{path}: peers[{i}]"):
@@ -131,7 +149,7 @@ class Peers:
 
     def speed_up(self, row: Row) -> float | None:
         """Over the fastest peer of either run, our time taken as the peer's was."""
-        ratios = []
+        ratios = [found for name, each in row.variants.items() if is_peer(row, each) and (found := row.speed_up(name))]
         if beside := self.compared(row):
             ratios.append(beside.ratio)
         if best := self.other_run(row):
@@ -141,15 +159,8 @@ class Peers:
         return min(ratios, default=None)
 
     def verdicts(self, row: Row, bench: Bench) -> list[Verdict]:
-        """The targets that cover a row; a row without a right result of ours misses all of them."""
-        found = []
-        for target in self.targets:
-            if target.covers(row.key, row.direction):
-                value = target.measure.of(row, bench, self)
-                failed = "warpfuse" in row.variants and row.time() is None
-                met = target.met(value) if value is not None else False if failed else None
-                found.append(Verdict(target, value, met))
-        return found
+        """The targets that cover a row."""
+        return [target.verdict(row, bench, self) for target in self.targets if target.covers(row.key, row.direction)]
 
 
 # --- measures ---------------------------------------------------------------------------------
@@ -196,6 +207,11 @@ class Measure(NamedTuple):
 
 MEASURES = {
     "share": Measure(lambda row, *_: row.share(), "{:.0%}", percent),
+    "sector_share": Measure(
+        lambda row, *_: ratio(ratio(least_of_sectors(row), row.least_bytes), ratio(row.time(), row.floor)),
+        "{:.0%} by sectors",
+        percent,
+    ),
     "copy_ratio": Measure(lambda row, *_: row.of_copy(), "{:.0%} of the copy", percent),
     "us": Measure(lambda row, *_: row.time(), "at most {:g} us", digits),
     "extra_bytes": Measure(
@@ -207,6 +223,7 @@ MEASURES = {
         lambda row, bench, _: ratio(row.time(), bench.empty_kernel), "at most {:g} empty kernels", digits
     ),
     "peer_speed_up": Measure(lambda row, _, peers: peers.speed_up(row), "best peer", times),
+    "near_best_peer": Measure(lambda row, _, peers: peers.speed_up(row), "{:g}x the best peer", times),
     "chain_speed_up": Measure(lambda row, *_: row.speed_up("chain"), "{:g}x the chain", times),
     "aten_speed_up": Measure(lambda row, *_: row.speed_up("aten"), "{:g}x ATen", times),
     "over_alone": Measure(lambda row, *_: ratio(row.time(), alone(row)), "at most {:g}x softmax alone", digits),

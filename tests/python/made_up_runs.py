@@ -134,7 +134,11 @@ def target(measure, limit, end="at_least", device="cuda", **where):
     return {"device": device, "measure": measure, end: limit, **where}
 
 
-def peers(targets=(), generate=(), best=()):
+def rule(measure, limit, columns, end="at_least", presets=("sweep",), **where):
+    return target(measure, limit, end, columns=list(columns), presets=list(presets), **where)
+
+
+def peers(targets=(), generate=(), best=(), rules=()):
     return {
         "format": "warpfuse-peers-1",
         "device": "NVIDIA H200",
@@ -143,5 +147,6 @@ def peers(targets=(), generate=(), best=()):
         "processor": {"fp32_per_clock": 128, "special_per_clock": 16, "clock_mhz": 1980},
         "peers": list(best),
         "targets": list(targets),
+        "rules": list(rules),
         "generate": list(generate),
     }

@@ -15,7 +15,7 @@ import made_up_runs as made_up
 from report_case import ReportCase
 
 from report.ncu import READ, WRITTEN, command, count
-from report.run import ReportError
+from report.run import ReportError, Row
 
 GOLDEN = Path(__file__).with_name("report_golden.md")
 SOFTMAX = {"operator": "softmax", "shape": [1024, 8192], "dtype": "float32", "directions": ["forward"]}
@@ -27,7 +27,8 @@ class Pages(ReportCase):
         best = LIGER | {"forward": {"us": 18.4, "peer": "Liger"}}
         share = made_up.target("share", 0.95, **SOFTMAX)
         rate = made_up.target("tokens_per_s", 2800, model="distilgpt2", batch=1)
-        self.write(made_up.peers([share], [rate], [best]), "peers.json")
+        rule = made_up.rule("share", 0.9, [33, 64], dtype=["float32", "float16"])
+        self.write(made_up.peers([share], [rate], [best], [rule]), "peers.json")
         self.write(made_up.bench([made_up.row((1024, 8192), Triton=0.7)]), "nvidia-h200-peers.json")
         self.write(made_up.generation(), "nvidia-h200-generate.json")
         self.write(made_up.hugging_face(), "nvidia-h200-generate-peers.json")
@@ -164,6 +165,11 @@ class Files(ReportCase):
         self.assertEqual([row["presets"] for row in merged["rows"]], [["table", "basic"], ["table"]])
         self.assertEqual(merged["rows"][0]["variants"], first["variants"])
         self.assertEqual([run["preset"] for run in merged["runs"]], ["table", "basic"])
+
+    def test_masks_tell_rows_apart(self):
+        operators = ("scaled_masked_softmax", "scaled_masked_softmax_dropout", "cached_attention_softmax")
+        rows = [made_up.row((2, 4, 4), operator=name, mask=mask) for name in operators for mask in ("none", "causal", "padding")]
+        self.assertEqual(len({Row(raw).name for raw in rows}), 9)
 
     def test_merged_runs_of_generation(self):
         second = made_up.generation(rows=[made_up.generated("fused", 100.0, batch=8)], prefill=[], accuracy=[])
