@@ -101,11 +101,12 @@ fused_logprob 1x128256                          bfloat16 none forward
     // A layer of 16384 features with and without its linear, one that is made by a single kernel,
     // and attention in training.
     Preset{"dropout", "softmax with dropout, alone and behind a linear, for a GPU", R"(
-dropout_softmax        128x16384       float32               none forward,backward
-dropout_softmax        8192x8192       bfloat16,float16      none forward,backward
-softmax_dropout        96x1024x1024    bfloat16,float16      none forward,backward
-linear_dropout_softmax 128x2048x16384  tf32,bfloat16,float16 none forward,both
-linear_dropout_softmax 128x16384x16384 float32,tf32,bfloat16 none forward,both
+dropout_softmax               128x16384       float32                       none   forward,backward
+dropout_softmax               8192x8192       bfloat16,float16              none   forward,backward
+softmax_dropout               96x1024x1024    bfloat16,float16              none   forward,backward
+scaled_masked_softmax_dropout 96x1024x1024    bfloat16,float16              causal forward,backward
+linear_dropout_softmax        128x2048x16384  float32,tf32,bfloat16,float16 none   forward,both
+linear_dropout_softmax        128x16384x16384 float32,tf32,bfloat16,float16 none   forward,both
 )"},
     // Deformable-DETR's encoder for one image and eight, its decoder, DINO's, an encoder of five
     // scales, BEVFormer's cameras, and many queries of one head.

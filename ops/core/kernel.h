@@ -27,7 +27,7 @@ namespace warpfuse {
 class Workspace {
  public:
   virtual ~Workspace() = default;
-  /// Device memory, aligned to 256 bytes.
+  /// Device memory, aligned to 256 bytes; each call gives other memory.
   virtual void* allocate(size_t bytes) = 0;
 };
 

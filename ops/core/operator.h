@@ -89,13 +89,13 @@ void check_launch(const char* op, cudaError_t error);
 class TensorWorkspace final : public Workspace {
  public:
   void* allocate(size_t bytes) override {
-    memory_ = at::detail::empty_cuda({static_cast<int64_t>(bytes)},
-                                     at::TensorOptions(at::kCUDA).dtype(at::kByte));
-    return memory_.mutable_data_ptr();
+    held_.push_back(at::detail::empty_cuda({static_cast<int64_t>(bytes)},
+                                           at::TensorOptions(at::kCUDA).dtype(at::kByte)));
+    return held_.back().mutable_data_ptr();
   }
 
  private:
-  at::Tensor memory_;
+  c10::SmallVector<at::Tensor, 3> held_;
 };
 
 template <typename Op>

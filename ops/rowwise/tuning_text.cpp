@@ -103,10 +103,10 @@ std::string refusal(const TuningEntry& entry) {
       return entry.blocks != 1 || entry.ahead ? "the tier warp has one block, nothing ahead"
                                               : refused_packs(entry);
     case Tier::chunk:
-      return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1 || dropout ||
+      return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1 ||
                      entry.lane_packs != chunk_slots
                  ? "the tier chunk has one block, nothing ahead, " + std::to_string(chunk_slots) +
-                       " elements a lane, no dropout, and not 8 bytes"
+                       " elements a lane, and not 8 bytes"
                  : "";
     case Tier::span:
       return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1

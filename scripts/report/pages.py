@@ -51,8 +51,9 @@ GPU = [
         "Training, p = 0.2. `linear_dropout_softmax` is of [rows, in, out] with a bias; `both` is a training step: the "
         "forward, and the gradients of input, weight and bias. ATen is native_dropout and softmax (after at::linear for "
         "the last operator). `alone` is the plugin's softmax, or at::linear with its gradients, in the same run; "
-        "`on top` is our time less that. tf32 is float32 with TF32 matmuls. Extra MB is the peak allocation beyond "
-        "inputs and results, workspaces of matmuls included.",
+        "`on top` is our time less that. tf32 is float32 with TF32 matmuls. `inference` is without dropout, `split` that "
+        "with float32 by tensor cores. Extra MB is the peak allocation beyond inputs and results, workspaces of matmuls "
+        "included.",
         tables.dropout_table,
         optional=True,
     ),

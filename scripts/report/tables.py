@@ -54,6 +54,8 @@ def dropout_table(bench: Bench, peers: Peers) -> str:
         *errors("ATen", "aten"),
         (">alone us", alone_us),
         (">on top us", added),
+        (">inference us", time_of("inference")),
+        (">split float32 us", time_of("split")),
         (">MB beside", memory_of("warpfuse")),
         (">ATen", memory_of("aten")),
         (">alone", lambda row: memory_of(ALONE[row.key.operator])(row)),

@@ -17,7 +17,8 @@
 
 namespace {
 
-/// Rows with a name: [1, 2, 3, columns], `offset` elements behind an aligned address.
+/// [1, 2, 3, columns], or of few columns [1, 20, 31, columns], `offset` elements behind an aligned
+/// address.
 struct Rows {
   int64_t columns;
   int64_t offset;
@@ -25,13 +26,19 @@ struct Rows {
 
 // One pack and less, edges, 5 and 6 packs a lane, rows that begin anywhere in a Philox block, in
 // the middle of one every other time, and long ones.
-constexpr Rows kRows[] = {{8, 0},    {33, 0},   {40, 0},   {48, 0},   {130, 1},   {512, 0},
-                          {1003, 3}, {1004, 0}, {2048, 0}, {9001, 5}, {40'000, 0}};
+constexpr Rows kRows[] = {{2, 0},    {3, 1},    {8, 0},    {13, 0},    {33, 0},
+                          {40, 0},   {48, 0},   {130, 1},  {512, 0},   {1003, 3},
+                          {1004, 0}, {2048, 0}, {9001, 5}, {40'000, 0}};
+
+at::Tensor random_rows(const Rows& rows, at::ScalarType dtype, const at::Device& device) {
+  const bool few = rows.columns < 50;
+  return random_at(rows.offset, {1, few ? 20 : 2, few ? 31 : 3, rows.columns}, dtype, device);
+}
 
 }  // namespace
 
 WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout][portable]") {
-  const std::vector<std::string> tiers = {"warp", "block", "stream", "cluster"};
+  const std::vector<std::string> tiers = {"warp", "chunk", "block", "stream", "cluster"};
   std::set<std::string> wanted, ran;
   for (const std::string& run : runs_of_all_tiers()) {
     const TuningInUse tuning(tuning_with(run));
@@ -47,13 +54,13 @@ WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout][p
     }
     for (const at::ScalarType dtype : kDtypes) {
       for (const Rows& rows : kRows) {
-        const at::Tensor x = random_at(rows.offset, {1, 2, 3, rows.columns}, dtype, device);
+        const at::Tensor x = random_rows(rows, dtype, device);
         for (const DropoutCall& order : kOrders) {
           check_dropout(x, with(order, -1, 0.3));
         }
         for (const MaskArguments& arguments :
              {MaskArguments{.scale = 0.5}, MaskArguments{.scale = 0.5, .causal = "lower_right"},
-              MaskArguments{.attn_mask = random_bool({3, rows.columns}, device)},
+              MaskArguments{.attn_mask = random_bool({x.size(2), rows.columns}, device)},
               MaskArguments{.attn_mask = random_tensor({rows.columns}, dtype, device)}}) {
           check_masked_dropout(x, arguments, 0.3);
         }

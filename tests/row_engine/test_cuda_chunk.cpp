@@ -46,7 +46,7 @@ WARPFUSE_GPU_TEST("chunks of short rows", "[chunk][portable]") {
   }
 }
 
-WARPFUSE_GPU_TEST("the H200's table takes short rows of any length by chunks", "[chunk]") {
+WARPFUSE_GPU_TEST("the table in use takes short rows of any length by chunks", "[chunk]") {
   const TuningInUse usual(warpfuse::default_tuning().to_string());
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const int64_t keys : {2, 33, 49, 50, 63}) {

@@ -136,7 +136,6 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"backward_dropout 4 256 * span 128 4 1 0", "lines for dropout have no tier span or column"},
       {"forward_dropout_plain 4 256 * warp 128 4 1 0", kForm},
       {"forward_plain_dropout 4 256 * warp 128 4 1 0", kForm},
-      {"forward_dropout 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},
       {"backward 4 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 16"},
       {"forward 8 16 * chunk 64 32 1 0", "the tier chunk has one block, nothing ahead, 32"},
       {"forward 4 256 * block 128 4 1 yes", "ahead is 0 or 1"},

@@ -16,7 +16,7 @@ cudaError_t l2_normalise(const std::string& kernel, const float* input, float* o
     warp_kernel<8, L2Normalise><<<(blocks + 3) / 4, kThreads, 0, stream>>>(function, rows, 32, 5);
   } else if (kernel == "chunk") {
     const auto chunk =
-        ChunkShape::of<float>(rows, static_cast<int>(columns), 32, warpfuse::kChunkSlots, 1);
+        ChunkShape::of<float>(rows, static_cast<int>(columns), 32, warpfuse::kChunkSlots, 1, 2048);
     chunk_kernel<<<(blocks + chunk.rows - 1) / chunk.rows, 32, sizeof(uint4) * chunk.packs,
                    stream>>>(function, rows, chunk);
   } else if (kernel == "block") {

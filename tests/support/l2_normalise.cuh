@@ -35,7 +35,8 @@ struct L2Normalise : SumReduction<float> {
   __device__ void to_fragment(const Row&, int, const Fragment& raw, Fragment& fragment) const {
     fragment = raw;
   }
-  __device__ float to_edge(const Row&, int64_t, bool inside, const RawElement<float, 1>& x) const {
+  __device__ float to_edge(const Row&, int64_t, bool inside, const RawElement<float, 1>& x,
+                           const KeepMask&) const {
     return inside ? x.inputs[0] : 0.0f;
   }
 
@@ -62,7 +63,7 @@ struct L2Normalise : SumReduction<float> {
   }
   template <bool kIsReduced>
   __device__ void write(const Row& row, int64_t column, bool, float x, Result factor,
-                        Stage<kIsReduced>) const {
+                        const KeepMask&, Stage<kIsReduced>) const {
     row.out[column] = x * factor;
   }
 

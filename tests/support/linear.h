@@ -11,6 +11,7 @@
 #include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/operators.h"
+#include "support/poison.h"
 #include "support/row_engine.h"
 #include "support/skip.h"
 
@@ -115,6 +116,7 @@ inline void check_layer(const Layer& l, double p, int64_t kernels = 1, bool spli
                          << ", p = " << p);
   const at::Tensor rng = rng_of(-7, 1LL << 33, device);
   const CounterDelta tiles("tier.tile");
+  const Poison poison;
   const auto [output, used] = linear_dropout_softmax(l.input, l.weight, l.bias, p, rng, split);
   CHECK(tiles() == kernels);
   CHECK(used.equal(rng));

@@ -37,6 +37,7 @@ struct Backward : SumReduction<Compute<T_>> {
   };
 
   static constexpr int kInputs = 2;
+  static constexpr bool kDropout = Inputs::kOrder != DropoutOrder::none;
   static constexpr bool kRecomputes = Inputs::kOrder == DropoutOrder::after_softmax;
 
   struct Row : InputRow<T, 2> {
@@ -91,7 +92,7 @@ struct Backward : SumReduction<Compute<T_>> {
 
   template <int kPacks>
   __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const {
-    if constexpr (Inputs::kOrder != DropoutOrder::none) {
+    if constexpr (kDropout) {
       inputs.dropout.template draw<kPack<T>>(row.interval, row.packed.column(pack),
                                              static_cast<int64_t>(apart) * kPack<T>, masks);
     }
@@ -129,15 +130,28 @@ struct Backward : SumReduction<Compute<T_>> {
     fragment = raw;
   }
 
-  __device__ Edge to_edge(const Row& row, int64_t column, bool inside,
-                          const RawElement<T, 2>& raw) const {
+  __device__ KeepMask draw_edge(const Row& row, int64_t column) const
+    requires(kDropout)
+  {
+    KeepMask masks[1];
+    inputs.dropout.template draw<1>(row.interval, column, 0, masks);
+    return masks[0];
+  }
+  __device__ unsigned kept(const Row& row, uint64_t block) const
+    requires(kDropout)
+  {
+    return kept_of_block(inputs.dropout.rule, row.interval.rng, block);
+  }
+
+  __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 2>& raw,
+                          const KeepMask& keep_mask) const {
     if (!inside) {
       return {C(0), C(0)};
     }
     const bool hidden = !mask.fills() && mask.hides(row.interval, column);
     C y[1] = {raw.inputs[0]}, g[1] = {raw.inputs[1]};
     if constexpr (kRecomputes) {
-      inputs.recompute(row.interval, column, draw_element(row, column), y, g);
+      inputs.recompute(row.interval, column, keep_mask, y, g);
     }
     return {y[0], hidden ? C(0) : g[0]};
   }
@@ -184,22 +198,14 @@ struct Backward : SumReduction<Compute<T_>> {
 
   template <bool kIsReduced>
   __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
-                        const Result& result, Stage<kIsReduced>) const {
+                        const Result& result, const KeepMask& keep_mask, Stage<kIsReduced>) const {
     const bool hidden = Mask::kTensor && result.check_mask && mask.hides(row.interval, column);
     C value[1] = {inside && !hidden ? gradient(edge.y, edge.g, result) : C(0)};
-    drop(draw_element(row, column), result, value);
+    drop(keep_mask, result, value);
     row.out[column] = from_compute<T>(value[0]);
   }
 
  private:
-  __device__ KeepMask draw_element(const Row& row, int64_t column) const {
-    KeepMask masks[1];
-    if constexpr (Inputs::kOrder != DropoutOrder::none) {
-      inputs.dropout.template draw<1>(row.interval, column, 0, masks);
-    }
-    return masks[0];
-  }
-
   /// Dropout before the softmax drops the result's elements, as NaN where the sum is not finite.
   template <int kCount>
   __device__ static void drop(const KeepMask& keep_mask, const Result& result,

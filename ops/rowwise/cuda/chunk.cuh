@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/dropout.h"
 #include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
@@ -69,10 +70,44 @@ __device__ __forceinline__ T load_shared(const T* from) {
   }
 }
 
-/// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on.
+/// Which elements of a chunk dropout keeps, a bit per element in shared memory.
+class ChunkKeepBits {
+ public:
+  /// For `elements` elements, and what is loaded behind the last one.
+  __host__ __device__ static constexpr int words(int elements) {
+    return (elements + kDropoutBlock) / 32 + 3;
+  }
+
+  __device__ explicit ChunkKeepBits(unsigned* words) : words_(words) {}
+
+  /// By a warp. row: the chunk's first one.
+  template <RowFunction F>
+  __device__ void draw(const F& function, const typename F::Row& row, int elements, int lane) {
+    const auto first = static_cast<uint64_t>(row.interval.first);
+    skipped_ = static_cast<int>(first % kDropoutBlock);
+    const int blocks = (skipped_ + elements + kDropoutBlock - 1) / kDropoutBlock;
+    auto* const bytes = reinterpret_cast<unsigned char*>(words_);
+    for (int i = lane; i < blocks; i += 32) {
+      bytes[i] = static_cast<unsigned char>(function.kept(row, first / kDropoutBlock + i));
+    }
+  }
+
+  /// Those of 32 elements.
+  __device__ unsigned from(int element) const {
+    const int bit = skipped_ + element;
+    return __funnelshift_r(words_[bit / 32], words_[bit / 32 + 1], bit % 32);
+  }
+
+ private:
+  unsigned* words_;
+  int skipped_ = 0;  // bits in front of the first element
+};
+
+/// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on. kept: a
+/// bit for each of this lane's.
 template <int kSlots, RowFunction F>
 __device__ __forceinline__ void row_by_elements(const F& function, const typename F::Row& row,
-                                                const LaneGroup& group, int slots) {
+                                                const LaneGroup& group, int slots, unsigned kept) {
   typename F::Edge elements[kSlots];
   const int first = group.rank() * slots;
   __builtin_assume(first >= 0);
@@ -84,6 +119,13 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
     end = min(count, static_cast<int>(interval.end) - first);
   }
   const auto inside = [&](int i) { return i >= begin && i < end; };
+  const auto keep_mask = [&](int i) {
+    typename F::KeepMask mask{};
+    if constexpr (kDrops<F>) {
+      mask.set(0, (kept >> i & 1) != 0);
+    }
+    return mask;
+  };
   // Slots are skipped by fours, which takes a branch for each four.
   const auto for_fours = [&](const auto& visit) {
 #pragma unroll
@@ -112,24 +154,26 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      elements[i + j] = function.to_edge(row, first + i + j, inside(i + j), raws[j]);
+      elements[i + j] =
+          function.to_edge(row, first + i + j, inside(i + j), raws[j], keep_mask(i + j));
     }
   });
   const auto result = function.reduce(
       row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
   for_slots([&](int i) {
     if (i < count) {
-      function.write(row, first + i, inside(i), elements[i], result, kReduced);
+      function.write(row, first + i, inside(i), elements[i], result, keep_mask(i), kReduced);
     }
   });
 }
 
 /// The sizes of a launch, which are the same for all rows.
 struct ChunkShape {
-  int rows;   // of a chunk
-  int lanes;  // that share a row
-  int slots;  // elements of a lane
-  int packs;  // in shared memory for each input of a chunk, and what is loaded behind it
+  int rows;        // of a chunk
+  int lanes;       // that share a row
+  int slots;       // elements of a lane
+  int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
+  int keep_words;  // in shared memory for ChunkKeepBits
 
   /// For `lanes` lanes of up to `most_slots` elements, and chunks of `bytes` or more, which keep
   /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
@@ -137,7 +181,7 @@ struct ChunkShape {
   template <typename T>
   static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
                        int bytes) {
-    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0};
+    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0, 0};
     while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
            rows >= warps * shape.rows) {
       shape.rows *= 2;
@@ -147,6 +191,7 @@ struct ChunkShape {
     }
     const int behind = lanes * ((shape.slots + 3) / 4 * 4);
     shape.packs = (shape.rows * columns + behind) / kPack<T> + 2;
+    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + behind);
     return shape;
   }
 };
@@ -171,6 +216,12 @@ __global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, Ch
                         chunk_rows * columns, lane);
   });
   commit_copies();
+  ChunkKeepBits keep_bits(
+      reinterpret_cast<unsigned*>(memory + blockDim.x / 32 * F::kInputs * shape.packs) +
+      warp * shape.keep_words);
+  if constexpr (kDrops<F>) {
+    keep_bits.draw(function, chunk, chunk_rows * columns, lane);
+  }
   wait_for_copies<0>();
   __syncwarp();
   const auto reduce_rows = [&]<int kSlots>(std::integral_constant<int, kSlots>, int lanes_log2) {
@@ -180,10 +231,17 @@ __global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, Ch
       auto row = function.element_row(first + in_chunk);
       if (index >= chunk_rows) {
         row.packed.clear();  // the lanes stay: their warp reduces together
+        if constexpr (kDrops<F>) {
+          row.interval.index = -1;  // no row whose statistics to note
+        }
       }
       for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
       row.out = staged[0] + in_chunk * columns;
-      row_by_elements<kSlots>(function, row, group, shape.slots);
+      unsigned kept = 0;
+      if constexpr (kDrops<F>) {
+        kept = keep_bits.from(in_chunk * columns + group.rank() * shape.slots);
+      }
+      row_by_elements<kSlots>(function, row, group, shape.slots, kept);
     }
   };
   // To skip the other slots would take longer than the few elements of such rows do.

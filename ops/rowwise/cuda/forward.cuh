@@ -101,12 +101,25 @@ struct Forward : ForwardSums<Load, Store> {
                 row.visible);
   }
 
-  __device__ Edge to_edge(const Row& row, int64_t column, bool inside,
-                          const RawElement<T, 1>& raw) const {
+  __device__ KeepMask draw_edge(const Row& row, int64_t column) const
+    requires(kDropout)
+  {
+    KeepMask masks[1];
+    dropout().template draw<1>(row.interval, column, 0, masks);
+    return masks[0];
+  }
+  __device__ unsigned kept(const Row& row, uint64_t block) const
+    requires(kDropout)
+  {
+    return kept_of_block(dropout().rule, row.interval.rng, block);
+  }
+
+  __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 1>& raw,
+                          const KeepMask& mask) const {
     Edge edge{{{inside ? raw.inputs[0] : negative_infinity<C>()}}, false};
     if (inside) {
       if constexpr (Load::kDropout) {
-        draw_element(row, column).multiply(edge.value);
+        mask.multiply(edge.value);
       }
       load.scores(row.interval, column, true, edge.value, edge.visible);
     }
@@ -127,10 +140,10 @@ struct Forward : ForwardSums<Load, Store> {
 
   template <bool kIsReduced>
   __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
-                        const Result& result, Stage<kIsReduced>) const {
+                        const Result& result, const KeepMask& mask, Stage<kIsReduced>) const {
     C value[1] = {C(0)};
     if (inside && !(Mask::kTensor && result.empty)) {
-      finish_values<kIsReduced>(row, column, edge, result, draw_element(row, column), value);
+      finish_values<kIsReduced>(row, column, edge, result, mask, value);
     }
     row.out[column] = from_compute<T>(value[0]);
   }
@@ -158,14 +171,6 @@ struct Forward : ForwardSums<Load, Store> {
       return store.dropout;
     }
   }
-  __device__ KeepMask draw_element(const Row& row, int64_t column) const {
-    KeepMask masks[1];
-    if constexpr (kDropout) {
-      dropout().template draw<1>(row.interval, column, 0, masks);
-    }
-    return masks[0];
-  }
-
   template <bool kIsReduced, int kCount>
   __device__ void finish_values(const Row& row, int64_t column,
                                 const typename Sums::template Values<kCount>& kept,

@@ -103,7 +103,8 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
       (steps + block_rows - 1) / block_rows,
       plan.threads,
       1,
-      sizeof(uint4) * static_cast<size_t>(warps * Function::kInputs * chunk.packs)};
+      warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+               (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
   return launch_kernel(chunk_kernel<Function>, shape, stream, function, steps, chunk);
 }
 

@@ -103,9 +103,9 @@ concept RowFunction =
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
-      // to_edge(row, column, inside, raw): of the row's element `raw`; the neutral one unless
+      // to_edge(row, column, inside, raw, mask): of the row's element `raw`; the neutral one unless
       // inside
-      { f.to_edge(row, n, true, row.element(n)) } -> std::same_as<typename F::Edge>;
+      { f.to_edge(row, n, true, row.element(n), masks[0]) } -> std::same_as<typename F::Edge>;
       // reduce(row, group, each): reduces a row that the tier holds. each(first, f) calls
       // f(fragment) or f(edge) for what this lane holds, and leaves what f makes of it; first is
       // std::true_type the first time
@@ -122,9 +122,9 @@ concept RowFunction =
       { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
       { F::Partial::none() } -> std::same_as<typename F::Partial>;
       // write(row, pack, fragment, result, mask, stage), write(row, column, inside, edge, result,
-      // stage)
+      // mask, stage)
       f.write(row, i, fragment, result, masks[0], kReduced);
-      f.write(row, n, true, edge, result, kAsRead);
+      f.write(row, n, true, edge, result, masks[0], kAsRead);
     };
 
 // --- what follows from it ---------------------------------------------------------------------
@@ -140,6 +140,11 @@ constexpr bool kHasMaskTensor = requires { requires F::Mask::kTensor; };
 /// row() reads memory.
 template <RowFunction F>
 constexpr bool kRowReads = requires { requires F::Mask::kReads; };
+
+/// Dropout takes part: draw_edge(row, column) is the keep mask of one element, kept(row, block) the
+/// bits of a Philox block (common/dropout.h).
+template <RowFunction F>
+constexpr bool kDrops = requires { requires F::kDropout; };
 
 /// The columns of a row that are read.
 template <typename F>
@@ -182,14 +187,27 @@ __device__ __forceinline__ void prepare_fragment(const F& function, typename F::
   function.to_fragment(row, pack, raw, fragment);
 }
 
+template <RowFunction F>
+__device__ __forceinline__ typename F::KeepMask draw_edge(const F& function,
+                                                          const typename F::Row& row,
+                                                          int64_t column) {
+  if constexpr (kDrops<F>) {
+    return function.draw_edge(row, column);
+  } else {
+    return {};
+  }
+}
+
 /// Edge i of a row; past the last one, the neutral element.
 template <RowFunction F>
 __device__ __forceinline__ typename F::Edge load_edge(const F& function, const typename F::Row& row,
                                                       int i) {
   const int64_t column = row.packed.edge_column(i);
   const bool inside = i < row.packed.edges && visible_interval(function, row).contains(column);
-  const RawElement<typename F::T, F::kInputs> raw{};
-  return function.to_edge(row, column, inside, inside ? row.element(column) : raw);
+  if (!inside) {
+    return function.to_edge(row, column, false, {}, {});
+  }
+  return function.to_edge(row, column, true, row.element(column), draw_edge(function, row, column));
 }
 
 template <RowFunction F, typename Stage>
@@ -198,7 +216,7 @@ __device__ __forceinline__ void write_edge(const F& function, const typename F::
                                            const typename F::Result& result, Stage stage) {
   const int64_t column = row.packed.edge_column(i);
   function.write(row, column, visible_interval(function, row).contains(column), edge, result,
-                 stage);
+                 draw_edge(function, row, column), stage);
 }
 
 // --- loads ------------------------------------------------------------------------------------

@@ -39,15 +39,16 @@ struct FastDivisor {
 
 /// The order in which blocks take the rows of attention's scores. Where later queries see more
 /// keys, the last queries of all heads come first, so that no long row is left for the last wave.
-/// The `block_rows` rows of a block, a power of two, are neighbouring queries. With 0, steps are
-/// rows in the order of memory.
+/// The `block_rows` rows of a block, a power of two, are neighbouring queries. With 0, or where
+/// blocks would have too few queries of a head, steps are rows in the order of memory.
 class RowOrder {
  public:
   RowOrder() = default;
   RowOrder(const KeyRules& rules, int64_t rows, int block_rows)
       : queries_(rules.queries),
-        longest_first_(block_rows > 0 && (rules.causal || rules.query_positions.data != nullptr)) {
-    blocks_ = longest_first_ ? (queries_ + block_rows - 1) / block_rows : 0;
+        longest_first_(block_rows > 0 && (rules.causal || rules.query_positions.data != nullptr) &&
+                       padding(block_rows) <= queries_ / 8) {
+    blocks_ = longest_first_ ? (queries_ + padding(block_rows)) / block_rows : 0;
     const int64_t head_rows = rows / queries_;
     steps_ = longest_first_ ? head_rows * blocks_ * block_rows : rows;
     block_shift_ = 0;
@@ -89,6 +90,11 @@ class RowOrder {
   }
 
  private:
+  /// Steps of a head's last block that have no query.
+  int64_t padding(int block_rows) const {
+    return (queries_ + block_rows - 1) / block_rows * block_rows - queries_;
+  }
+
   WARPFUSE_HOST_DEVICE static int divide(int n, const FastDivisor& by) { return by.quotient(n); }
   WARPFUSE_HOST_DEVICE static int64_t divide(int64_t n, const FastDivisor& by) {
     return n / by.divisor;
