@@ -29,6 +29,9 @@ inline constexpr int64_t kLineBytes = 64;
 /// A row of fewer bytes does not fill a vector of AVX2, the shorter of the two.
 inline constexpr int64_t kVectorBytes = 32;
 
+/// Maximum number of columns of rows that are transposed.
+inline constexpr int64_t kTransposedColumns = 15;
+
 /// Whether blocks of rows are transposed, since these are too short for vectors.
 inline bool is_transposed(const RowLayout& layout, int64_t element_bytes) {
   return layout.inner == 1 && layout.columns * element_bytes < kVectorBytes;
