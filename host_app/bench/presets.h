@@ -41,7 +41,8 @@ scaled_masked_softmax 1x12x1x1024                float16          positions forw
            "softmax 600000x3,40000x49,10000x197 float32,bfloat16 none forward,backward\n"
            "log_softmax 512x50257 float32 none forward\n"
            "scaled_masked_softmax 12x1024x1024 float32,bfloat16,float16 "
-           "none,causal,boolean,additive forward"
+           "none,causal,boolean,additive forward\n"
+           "scaled_masked_softmax 8x8192x3x3,8x1024x8x8 float32,float16 causal,boolean forward"
            R"(
 fused_logprob          512x50257,64x32000,4096x1000 float32,bfloat16 none forward,backward,both
 dropout_softmax        128x16384                    float32          none forward,backward

@@ -52,6 +52,18 @@ struct KeyRules {
     return {head_row / heads, head_row % heads, row % queries};
   }
 
+  /// The place of the row after that at `row`.
+  WARPFUSE_HOST_DEVICE RowPlace next(RowPlace row) const {
+    if (++row.query == queries) {
+      row.query = 0;
+      if (++row.head == heads) {
+        row.head = 0;
+        ++row.batch;
+      }
+    }
+    return row;
+  }
+
   /// Int may be 32 bits wide where fits_in_32_bits().
   template <typename Int = int64_t>
   WARPFUSE_HOST_DEVICE KeyInterval visible(const RowPlace& row) const {

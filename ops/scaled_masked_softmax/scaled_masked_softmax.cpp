@@ -155,6 +155,8 @@ WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
 
 Counter contiguous_masks("mask.contiguous");  // read in place
 Counter strided_masks("mask.strided");        // each row is copied first
+Counter masked_row_branch("cpu.masked_rows");
+Counter masked_transposed_branch("cpu.masked_transposed");
 Counter streamed_masked("streamed.scaled_masked_softmax");
 
 template <typename Arguments>
@@ -163,6 +165,7 @@ void run_rows(const Arguments& arguments) {
     (arguments.mask.key_stride == 1 ? contiguous_masks : strided_masks).add();
   }
   const int64_t keys = arguments.rules.keys;
+  (is_transposed(arguments) ? masked_transposed_branch : masked_row_branch).add();
   if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype))) {
     streamed_masked.add();
   }

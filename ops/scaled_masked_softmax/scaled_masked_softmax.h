@@ -6,6 +6,7 @@
 #include "common/dropout.h"
 #include "common/dtype.h"
 #include "core/kernel.h"
+#include "rowwise/cpu/limits.h"
 #include "rowwise/key_mask.h"
 
 namespace warpfuse {
@@ -67,6 +68,13 @@ cudaError_t launch_cuda(const MaskedSoftmaxDropoutArguments& arguments, Workspac
                         cudaStream_t stream);
 cudaError_t launch_cuda(const MaskedSoftmaxDropoutBackwardArguments& arguments,
                         Workspace& workspace, cudaStream_t stream);
+
+/// Whether the CPU transposes blocks of rows. The backward needs little of a mask, unless it is
+/// boolean.
+inline bool is_transposed(const MaskedRows& in) { return in.rules.keys <= kTransposedColumns; }
+inline bool is_transposed(const MaskedSoftmaxBackwardArguments& in) {
+  return in.rules.keys <= (in.mask.kind == MaskKind::boolean ? kTransposedColumns : 7);
+}
 
 // The CPU kernels, once per instruction set: rows [begin, end).
 WARPFUSE_DECLARE_CPU_KERNEL(masked_rows_cpu, MaskedSoftmaxArguments)

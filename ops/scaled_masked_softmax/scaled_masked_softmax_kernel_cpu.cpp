@@ -6,50 +6,12 @@
 #include "rowwise/cpu/dropout.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/mask.h"
+#include "scaled_masked_softmax/dropout_factors_cpu.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "scaled_masked_softmax/transposed_rows_cpu.h"
 
 namespace warpfuse::WARPFUSE_ISA {
 namespace {
-
-// Arguments with dropout are those with random numbers.
-template <typename Arguments>
-constexpr bool kDropout = requires(const Arguments& arguments) { arguments.dropout; };
-
-template <typename C>
-constexpr C kNoKey = std::numeric_limits<C>::infinity();  // the maximum of a row without a key
-
-/// What the elements of a row are multiplied by, 0 or dropout.scale.
-template <typename T, bool kDraws>
-class DropoutFactors {
- public:
-  template <typename Arguments>
-  DropoutFactors(const Arguments& arguments, int64_t keys) : factors_(kDraws ? keys : 0) {
-    if constexpr (kDraws) {
-      rng_ = arguments.rng.get();
-    }
-  }
-
-  /// For `count` elements from `first` on, counted over the whole tensor.
-  template <typename Arguments>
-  void draw(const Arguments& arguments, int64_t first, int64_t count) const {
-    if constexpr (kDraws) {
-      draw_factors(arguments.dropout, rng_, first, count,
-                   static_cast<Compute<T>>(arguments.dropout.scale), factors_.data());
-    }
-  }
-
-  C10_ALWAYS_INLINE Pack<T> apply(const Pack<T>& pack, int64_t i) const {
-    if constexpr (kDraws) {
-      return pack * Pack<T>::loadu(factors_.data() + i);
-    } else {
-      return pack;
-    }
-  }
-
- private:
-  Scratch<T> factors_;
-  Rng rng_{};
-};
 
 template <typename T, typename Mask, typename Arguments>
 void forward(const Arguments& arguments, int64_t begin, int64_t end) {
@@ -184,33 +146,45 @@ void dispatch_mask(const MaskedRows& rows, const Function& function) {
   });
 }
 
+template <typename Arguments>
+void forward_rows(const Arguments& arguments, int64_t begin, int64_t end) {
+  dispatch_mask(arguments, [&](auto zero, auto mask) {
+    using T = decltype(zero);
+    using Mask = decltype(mask)::type;
+    is_transposed(arguments) ? forward_transposed<T>(arguments, begin, end)
+                             : forward<T, Mask>(arguments, begin, end);
+  });
+}
+
+template <typename T, typename Mask, typename Arguments>
+void backward_rows(const Arguments& arguments, int64_t begin, int64_t end) {
+  is_transposed(arguments) ? backward_transposed<T>(arguments, begin, end)
+                           : backward<T, Mask>(arguments, begin, end);
+}
+
 }  // namespace
 
 void masked_rows_cpu(const MaskedSoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  dispatch_mask(arguments, [&](auto zero, auto mask) {
-    forward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
-  });
+  forward_rows(arguments, begin, end);
 }
 
 void masked_rows_cpu(const MaskedSoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     arguments.mask.kind == MaskKind::boolean
-        ? backward<T, BooleanMask<T>>(arguments, begin, end)
-        : backward<T, NoMask<T>>(arguments, begin, end);  // an additive mask has no part in it
+        ? backward_rows<T, BooleanMask<T>>(arguments, begin, end)
+        : backward_rows<T, NoMask<T>>(arguments, begin, end);  // an additive mask has no part in it
   });
 }
 
 void masked_rows_cpu(const MaskedSoftmaxDropoutArguments& arguments, int64_t begin, int64_t end) {
-  dispatch_mask(arguments, [&](auto zero, auto mask) {
-    forward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
-  });
+  forward_rows(arguments, begin, end);
 }
 
 void masked_rows_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments, int64_t begin,
                      int64_t end) {
   dispatch_mask(arguments, [&](auto zero, auto mask) {
-    backward<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
+    backward_rows<decltype(zero), typename decltype(mask)::type>(arguments, begin, end);
   });
 }
 

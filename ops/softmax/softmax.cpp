@@ -88,6 +88,7 @@ WARPFUSE_OPERATORS(m) {
 // --- the CPU: rows in parts -------------------------------------------------------------------
 
 Counter rows_branch("cpu.rows");
+Counter registers_branch("cpu.in_registers");  // of the backward alone
 Counter transposed_branch("cpu.transposed");
 Counter parts_branch("cpu.parts");
 Counter column_branch("cpu.column");
@@ -155,6 +156,16 @@ void run_in_parts(const Arguments& arguments, const Kernel& reduce, const Kernel
 
 // --- the CPU: launches ------------------------------------------------------------------------
 
+bool is_in_registers(const SoftmaxArguments&) { return false; }
+
+bool is_in_registers(const SoftmaxBackwardArguments& arguments) {
+  const CpuCapability capability = cpu_capability();
+  return is_in_registers(arguments.layout, element_bytes(arguments.dtype),
+                         capability == CpuCapability::avx512 ? 64
+                         : capability == CpuCapability::avx2 ? 32
+                                                             : 0);
+}
+
 // `kernel` on rows, or `reduce` and `results` on their parts.
 template <typename Arguments, typename Kernel, typename PartKernel>
 void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
@@ -171,6 +182,7 @@ void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& red
   }
   (layout.inner > 1               ? column_branch
    : is_transposed(layout, bytes) ? transposed_branch
+   : is_in_registers(arguments)   ? registers_branch
                                   : rows_branch)
       .add();
   parallel_layout_rows(arguments, kernel);

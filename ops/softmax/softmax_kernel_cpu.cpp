@@ -29,16 +29,17 @@ void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_
 
 template <typename T, bool kLog>
 void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  const int64_t columns = arguments.layout.columns;
+  const int64_t rows = end - begin, columns = arguments.layout.columns, at = begin * columns;
+  const T* g = static_cast<const T*>(arguments.grad_output) + at;
+  const T* y = static_cast<const T*>(arguments.output) + at;
+  T* dx = static_cast<T*>(arguments.grad_input) + at;
+  if constexpr (kRegisterBytes > 0 && sizeof(T) <= sizeof(float)) {
+    if (is_in_registers(arguments.layout, sizeof(T), kRegisterBytes)) {
+      return backward_rows_in_registers<T, kLog>(g, y, dx, rows, columns);
+    }
+  }
   const Streaming streaming(arguments.layout, sizeof(T));
-  const int64_t group = group_rows<T>(columns, kBackwardGroupBytes);
-  for_row_groups(begin, end, group, [&](int64_t row, int64_t rows) {
-    const int64_t at = row * columns;
-    backward_rows<T, kLog>(static_cast<const T*>(arguments.grad_output) + at,
-                           static_cast<const T*>(arguments.output) + at,
-                           static_cast<T*>(arguments.grad_input) + at, rows, columns,
-                           streaming.on(), row + rows < end);
-  });
+  backward_rows<T, kLog>(g, y, dx, rows, columns, streaming.on());
 }
 
 // --- along the last dimension, in parts -------------------------------------------------------

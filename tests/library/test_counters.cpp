@@ -180,6 +180,8 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
     // Nothing to do, nothing done.
     CHECK(branch([&] { op(x.narrow(0, 0, 0), 1); }).empty());
   }
+  CHECK(branch([&] { masked_softmax(x, {}); }) == one("cpu.masked_rows"));
+  CHECK(branch([&] { masked_softmax(x.slice(-1, 0, 15), {}); }) == one("cpu.masked_transposed"));
 }
 
 TEST_CASE("few long rows of logits are shared by threads", "[counters][logprob]") {

@@ -1,6 +1,9 @@
 // The ways of the CPU's kernels over memory, each aimed at by shape and proved by a counter.
 
+#include <warpfuse/info.h>
+
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "support/compare.h"
 #include "support/inputs.h"
@@ -84,6 +87,34 @@ TEST_CASE("a short row with NaN or infinities leaves its neighbours alone",
       x.select(0, 299).fill_(-kInf);
       INFO(op.name << ", " << c10::toString(dtype));
       CHECK(mismatch(op(x, -1), op.expected(x, -1)) == "");
+    }
+  }
+}
+
+TEST_CASE("rows of few vectors stay in registers in the backward", "[softmax][cpu_paths]") {
+  const std::string capability =
+      nlohmann::json::parse(warpfuse::device_info())["cpu_capability"].get<std::string>();
+  const int64_t vector = capability == "avx512" ? 64 : capability == "avx2" ? 32 : 0;
+  for (const at::ScalarType dtype : kDtypes) {
+    const auto size = static_cast<int64_t>(at::elementSize(dtype));
+    for (const int64_t bytes : {24, 32, 56, 64, 72, 128, 136, 200, 256, 264, 312, 512, 520}) {
+      for (const int64_t rows : {1, 40}) {
+        const at::Tensor g = random_tensor({rows, bytes / size}, dtype);
+        const at::Tensor y = random_tensor({rows, bytes / size}, dtype);
+        INFO(describe(y));
+        const CounterDelta moved("cpu.in_registers");
+        for (const bool log : {false, true}) {
+          const Poison poison;
+          const at::Tensor got = softmax_gradient(log, g, y, -1);
+          CHECK(mismatch(got, expected_softmax_backward(g, y, -1, log)) == "");
+          // Neighbours with NaN leave a row alone.
+          const auto with_nan = [](const at::Tensor& t) { return t.clone().index_put_({0}, kNaN); };
+          CHECK(bit_mismatch(softmax_gradient(log, with_nan(g), with_nan(y), -1).slice(0, 1),
+                             got.slice(0, 1)) == "");
+        }
+        const bool fits = dtype != at::kDouble && bytes >= 32 && bytes <= 8 * vector;
+        CHECK(moved() == (fits ? 4 : 0));
+      }
     }
   }
 }
@@ -241,6 +272,7 @@ TEST_CASE("work is shared by the threads, and no result depends on it", "[thread
            {"columns, backward", [&] { return log_softmax_backward(x, x, 2); }},
            {"causal rows", [&] { return masked_softmax(x, causal); }},
            {"causal rows, backward", [&] { return masked_softmax_backward(x, x, causal); }},
+           {"short causal rows", [&] { return masked_softmax(x.view({2, -1, 3, 13}), causal); }},
        }) {
     INFO(name);
     const CounterDelta pieces("parallel.pieces");

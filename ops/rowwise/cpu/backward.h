@@ -44,22 +44,58 @@ C10_ALWAYS_INLINE void backward_results(const T* g, const T* y, T* dx, int64_t c
   });
 }
 
-/// The gradients of up to kRowGroup rows, interleaved as in softmax_rows.
+/// The gradients of rows, one after the other: a group of them would read and write in turn, which
+/// costs bandwidth.
 template <typename T, bool kLog>
-void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed,
-                   bool more) {
-  Compute<T> sums[kRowGroup];
-  const bool fetches = more && columns * int64_t{sizeof(T)} >= kFetchedRowBytes;
-  for (int64_t row = 0; row < rows; ++row) {
-    sums[row] = backward_sum<T, kLog>(g + row * columns, y + row * columns, columns);
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t at = row * columns;
-    if (fetches) {
-      backward_results<T, kLog, true>(g + at, y + at, dx + at, columns, sums[row], streamed,
-                                      rows * columns);
+void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed) {
+  const bool fetches = columns * int64_t{sizeof(T)} >= kFetchedRowBytes;
+  for (int64_t row = 0; row < rows; ++row, g += columns, y += columns, dx += columns) {
+    const Compute<T> sum = backward_sum<T, kLog>(g, y, columns);
+    if (fetches && row + 1 < rows) {
+      backward_results<T, kLog, true>(g, y, dx, columns, sum, streamed, columns);
     } else {
-      backward_results<T, kLog>(g + at, y + at, dx + at, columns, sums[row], streamed);
+      backward_results<T, kLog>(g, y, dx, columns, sum, streamed);
+    }
+  }
+}
+
+/// The gradients of rows of at most kRegisterVectors packs, each of which stays in registers: it is
+/// read and converted once. Of several packs the last is a full one that overlaps the one before.
+template <typename T, bool kLog, int kPacks = 1>
+void backward_rows_in_registers(const T* g, const T* y, T* dx, int64_t rows, int64_t columns) {
+  using P = Pack<T>;
+  if constexpr (kPacks < kRegisterVectors) {
+    if (columns > kPacks * kPackSize<T>) {
+      return backward_rows_in_registers<T, kLog, kPacks + 1>(g, y, dx, rows, columns);
+    }
+  }
+  using Rule = BackwardRule<kLog>;
+  const auto add = [](const auto& a, const auto& b) { return a + b; };
+  const P zero(Compute<T>(0));
+  const int64_t size = kPacks == 1 ? columns : kPackSize<T>;
+  for (int64_t at = 0; at < rows * columns; at += columns) {
+    const auto pack_at = [&](int i) {
+      return at + (i < kPacks - 1 ? i * kPackSize<T> : columns - size);
+    };
+    P gradients[kPacks], outputs[kPacks];
+    P total = zero;
+#pragma GCC unroll 8
+    for (int i = 0; i < kPacks; ++i) {
+      gradients[i] = load(g + pack_at(i), size);
+      outputs[i] = load(y + pack_at(i), size);
+      const P term = Rule::term(gradients[i], outputs[i]);
+      if constexpr (kPacks == 1) {
+        total = blend_first(term, columns, zero);
+      } else if (i == kPacks - 1) {
+        total = total + blend_first(zero, kPacks * kPackSize<T> - columns, term);
+      } else {
+        total = total + term;
+      }
+    }
+    const P sum(at::vec::vec_reduce_all(add, total));
+#pragma GCC unroll 8
+    for (int i = 0; i < kPacks; ++i) {
+      store<T>(Rule::result(gradients[i], outputs[i], sum), dx + pack_at(i), size);
     }
   }
 }

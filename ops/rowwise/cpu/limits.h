@@ -15,10 +15,9 @@ inline constexpr int64_t kCachedBytes = int64_t{512} * 1024;
 /// Results of more bytes are evicted from a last-level cache before they are read.
 inline constexpr int64_t kStreamedBytes = int64_t{32} * 1024 * 1024;
 
-/// Rows that are processed together, each step on all of them: the steps of one row wait for each
-/// other. The backward has no exponentials to wait for, and loses bandwidth when its reads pause.
+/// Rows that are processed together in the forward, each step on all of them: the steps of one row
+/// wait for each other.
 inline constexpr int64_t kForwardGroupBytes = 2048;
-inline constexpr int64_t kBackwardGroupBytes = 1024;
 
 /// Shortest rows that gain from software prefetch in the backward, whose two inputs keep the
 /// hardware prefetcher busy.
@@ -28,6 +27,9 @@ inline constexpr int64_t kLineBytes = 64;
 
 /// A row of fewer bytes does not fill a vector of AVX2, the shorter of the two.
 inline constexpr int64_t kVectorBytes = 32;
+
+/// Maximum number of columns of rows that are transposed.
+inline constexpr int64_t kTransposedColumns = 15;
 
 /// Whether blocks of rows are transposed, since these are too short for vectors.
 inline bool is_transposed(const RowLayout& layout, int64_t element_bytes) {
@@ -46,6 +48,18 @@ inline bool is_streamed(const RowLayout& layout, int64_t element_bytes) {
   return layout.inner == 1
              ? is_streamed(layout.rows(), layout.columns * element_bytes)
              : is_streamed(layout.outer * layout.columns, layout.inner * element_bytes);
+}
+
+/// Maximum number of vectors of a row that stays in registers in the backward.
+inline constexpr int kRegisterVectors = 8;
+
+/// Whether rows do, in registers of `register_bytes`, 0 without vectors. No float64: it gains
+/// least.
+inline bool is_in_registers(const RowLayout& layout, int64_t element_bytes,
+                            int64_t register_bytes) {
+  return layout.inner == 1 && element_bytes < 8 &&
+         layout.columns * element_bytes <= kRegisterVectors * register_bytes &&
+         !is_streamed(layout, element_bytes);
 }
 
 }  // namespace warpfuse

@@ -7,20 +7,20 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// A block of up to kRows short rows as [columns, kRows], so that each lane of a vector holds an
-/// element of another row.
-template <typename T>
+/// A block of up to kRows short rows of T as [columns, kRows], so that each lane of a vector holds
+/// an element of another row; or values of type V of its elements.
+template <typename T, typename V = T>
 class TransposedBlock {
  public:
   static constexpr int64_t kRows = 4 * kPackSize<T>;
 
   explicit TransposedBlock(int64_t columns) : columns_(columns) {}
 
-  T* data() { return values_; }
+  V* data() { return values_; }
   RowLayout layout() const { return {1, columns_, kRows}; }
 
   /// from: [rows, columns]
-  void read(const T* from, int64_t rows) {
+  void read(const V* from, int64_t rows) {
     for (int64_t column = 0; column < columns_; ++column) {
       for (int64_t row = 0; row < rows; ++row) {
         values_[column * kRows + row] = from[row * columns_ + column];
@@ -29,7 +29,7 @@ class TransposedBlock {
   }
 
   /// to: [rows, columns]
-  void write(T* to, int64_t rows) const {
+  void write(V* to, int64_t rows) const {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < columns_; ++column) {
         to[row * columns_ + column] = values_[column * kRows + row];
@@ -39,7 +39,7 @@ class TransposedBlock {
 
  private:
   int64_t columns_;
-  alignas(kLineBytes) T values_[kVectorBytes / sizeof(T) * kRows];
+  alignas(kLineBytes) V values_[kTransposedColumns * kRows];
 };
 
 }  // namespace warpfuse::WARPFUSE_ISA

@@ -21,6 +21,13 @@ namespace warpfuse::WARPFUSE_ISA {
 
 using at::vec::Vectorized;
 
+/// The bytes of a vector register, or 0 where Vectorized is an array.
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kRegisterBytes = sizeof(Vectorized<float>);
+#else
+constexpr int64_t kRegisterBytes = 0;
+#endif
+
 /// The type in which T is computed: double for double, else float.
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
