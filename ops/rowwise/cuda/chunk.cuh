@@ -160,6 +160,7 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
   });
   const auto result = function.reduce(
       row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
+  __syncwarp();  // the next row may have been loaded too
   for_slots([&](int i) {
     if (i < count) {
       function.write(row, first + i, inside(i), elements[i], result, keep_mask(i), kReduced);
