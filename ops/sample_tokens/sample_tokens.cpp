@@ -10,9 +10,14 @@
 #include "common/check.h"
 #include "common/parallel_rows.h"
 #include "core/operator.h"
+#include "sample_tokens/sample_counters.h"
 #include "sample_tokens/sample_mass.h"
 
 namespace warpfuse {
+
+Counter bounded_rows("cpu.sample_bounded");
+Counter narrowed_lists("cpu.sample_narrowed");
+
 namespace {
 
 constexpr const char* kSampleTokens = "sample_tokens";
