@@ -25,8 +25,9 @@ struct LinearDropoutSoftmaxArguments {
 
 /// Whether launch_cuda() takes these arguments on the current device and is faster than at::linear
 /// and a softmax kernel: float16, bfloat16, TF32 or split float32 on compute capability 9.0; up to
-/// 128 rows; a multiple of 8 columns, at most 128 times the GPU's multiprocessors; input and weight
-/// with 16-byte aligned rows. Reads only the arguments up to `dropout`.
+/// 128 rows, and split from 64 on; a multiple of 8 columns, at most 128 times the GPU's
+/// multiprocessors; input and weight with 16-byte aligned rows. Reads only the arguments up to
+/// `dropout`.
 bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& arguments);
 
 /// The product, dropout and softmax in one kernel, which stores no logits.

@@ -17,7 +17,8 @@ using namespace cuda;
 
 constexpr int kClusterBlocks = 2;     // clusters of 4 leave 12 of an H200's multiprocessors idle
 constexpr int kProducerThreads = 64;  // a warp per operand, one thread of which works
-constexpr int kMinRowsFloat32 = 2;    // at::linear rounds no single row to TF32, and is exact there
+constexpr int kMinRowsTf32 = 2;       // at::linear does not round a single row to TF32
+constexpr int kMinRowsSplit = 64;     // at::linear of a few rows is more exact
 
 // Whether this is faster than at::linear and a softmax kernel. Measured on an H200: short rows of
 // the operands need half of the blocks that run at once, longer ones two thirds; beyond
@@ -193,7 +194,7 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
   const auto aligned = [](const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
-  const int64_t min_rows = a.dtype == DType::float32 ? kMinRowsFloat32 : 1;
+  const int64_t min_rows = a.dtype != DType::float32 ? 1 : a.split ? kMinRowsSplit : kMinRowsTf32;
   if (a.dtype == DType::float64 || a.rows < min_rows || a.rows > kTileRows || a.columns < 1 ||
       a.inner < 1 || inner_bytes % 16 != 0 || a.columns % kDropoutBlock != 0 || !aligned(a.input) ||
       !aligned(a.weight) || !has_code()) {

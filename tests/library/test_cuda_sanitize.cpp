@@ -214,7 +214,7 @@ void check_attention(int64_t tokens, const at::Device& device) {
         *tensor = tensor->contiguous().to(device);
       }
       INFO(describe(host));
-      const Expected expected = expected_attention(call);
+      const Expected expected = expected_attention(host);
       CHECK(mismatch(call.run(), expected) == "");
       CHECK(bit_mismatch(call.cache.cpu(), expected_cache(host)) == "");
     }
