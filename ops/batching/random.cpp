@@ -31,7 +31,9 @@ void with_randomness(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKey::FuncTorchVmapMode);
   const auto arguments = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const auto named = [&](const char* name) -> c10::IValue& {
-    return arguments[op.schema().argumentIndexWithName(name).value()];
+    const auto index = op.schema().argumentIndexWithName(name);
+    TORCH_INTERNAL_ASSERT(index.has_value());
+    return arguments[*index];
   };
   c10::IValue& data = *arguments;
   c10::IValue& rng = named("rng");

@@ -203,7 +203,7 @@ WARPFUSE_DEVICE_TEST("the default arguments drop half, in training", "[dropout][
       warpfuse::detail::find_operator<at::Tensor(const at::Tensor&, int64_t, double, bool)>(
           "warpfuse::softmax_dropout");
   CHECK(op.schema().arguments()[2].default_value()->toDouble() == 0.5);
-  const double share =
+  const auto share =
       (warpfuse::softmax_dropout(ones, 1) != 0).to(at::kDouble).mean().item<double>();
   CHECK(std::abs(share - 0.5) < 5 * 0.5 / 200);
 }

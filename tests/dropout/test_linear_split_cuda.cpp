@@ -20,7 +20,7 @@ namespace {
 /// As layer(), with values of all bits of float32.
 Layer full_layer(at::IntArrayRef sizes, int64_t columns, const at::Device& device,
                  double spread = 1) {
-  const double inner = static_cast<double>(sizes.back());
+  const auto inner = static_cast<double>(sizes.back());
   return {random_tensor(sizes, at::kFloat, device, 1.0),
           random_tensor({columns, sizes.back()}, at::kFloat, device, spread / std::sqrt(inner)),
           random_tensor({columns}, at::kFloat, device, 1.0)};
@@ -61,7 +61,7 @@ WARPFUSE_GPU_TEST("shapes of split float32", "[dropout][linear][portable]") {
   l.input = random_tensor({200, 96}, at::kFloat, device).t();  // a copy is made
   check(l, kP);
   // dropout_mask() is of the same tier, once in each check.
-  CHECK(splits() == 2 * 19);
+  CHECK(splits() == int64_t{2} * 19);
 }
 
 WARPFUSE_GPU_TEST("split float32 is as near to exact logits as at::linear",
