@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace warpfuse::cuda {
 
@@ -17,23 +18,17 @@ __device__ __forceinline__ uint64_t wgmma_operand(unsigned shared) {
 }
 
 /// Keeps what is computed of registers before an instruction before it, and what after behind it.
-template <int kRows, int kCount>
-__device__ __forceinline__ void pin(float (&values)[kRows][kCount]) {
+template <typename T, int kRows, int kCount>
+__device__ __forceinline__ void pin(T (&values)[kRows][kCount]) {
 #pragma unroll
   for (auto& row : values) {
 #pragma unroll
-    for (float& value : row) {
-      asm volatile("" : "+f"(value)::"memory");
-    }
-  }
-}
-template <int kRows, int kCount>
-__device__ __forceinline__ void pin(unsigned (&words)[kRows][kCount]) {
-#pragma unroll
-  for (auto& row : words) {
-#pragma unroll
-    for (unsigned& word : row) {
-      asm volatile("" : "+r"(word)::"memory");
+    for (T& value : row) {
+      if constexpr (std::is_same_v<T, float>) {
+        asm volatile("" : "+f"(value)::"memory");
+      } else {
+        asm volatile("" : "+r"(value)::"memory");
+      }
     }
   }
 }

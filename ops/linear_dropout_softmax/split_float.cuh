@@ -37,6 +37,11 @@ __device__ __forceinline__ float split_scale(int exponent) {
   return power_of_two(127 + kScaledExponent - exponent);
 }
 
+/// The largest of |x| and `other`.
+__device__ __forceinline__ float max_magnitude(const float4& x, float other) {
+  return fmaxf(fmaxf(other, fmaxf(fabsf(x.x), fabsf(x.y))), fmaxf(fabsf(x.z), fabsf(x.w)));
+}
+
 /// Two pairs of pieces, a word each.
 struct SplitPair {
   unsigned high, low;
@@ -71,8 +76,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   float largest = 0;
 #pragma unroll 4
   for (int i = thread; i < packs; i += kSplitThreads) {
-    const float4 x = row[i];
-    largest = fmaxf(fmaxf(largest, fmaxf(fabsf(x.x), fabsf(x.y))), fmaxf(fabsf(x.z), fabsf(x.w)));
+    largest = max_magnitude(row[i], largest);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));

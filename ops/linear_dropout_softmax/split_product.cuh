@@ -103,8 +103,9 @@ class SplitProduct : public TileProduct<float> {
 #pragma unroll
         for (unsigned group = 0; group < 2; ++group) {
           const unsigned chunk = (4 * group + rank) ^ row % 8;
-          w[i][2 * stage + group] =
-              load_shared(weight.stage() + row * kStageRowBytes + chunk * sizeof(float4));
+          const uint4 bits =
+              load_shared_16_bytes(weight.stage() + row * kStageRowBytes + chunk * sizeof(bits));
+          w[i][2 * stage + group] = reinterpret_cast<const float4&>(bits);
         }
       }
       __syncwarp();
@@ -118,8 +119,7 @@ class SplitProduct : public TileProduct<float> {
       float largest = 0;
 #pragma unroll
       for (const float4& x : w[i]) {
-        largest =
-            fmaxf(fmaxf(largest, fmaxf(fabsf(x.x), fabsf(x.y))), fmaxf(fabsf(x.z), fabsf(x.w)));
+        largest = max_magnitude(x, largest);
       }
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
@@ -137,14 +137,6 @@ class SplitProduct : public TileProduct<float> {
         low[group][i + 2] = second.low;
       }
     }
-  }
-
-  __device__ __forceinline__ static float4 load_shared(unsigned address) {
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(address));
-    return x;
   }
 
   template <bool kAdds>

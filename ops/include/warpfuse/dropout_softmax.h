@@ -46,10 +46,10 @@ inline at::Tensor softmax_dropout(const at::Tensor& self, int64_t dim, double dr
 
 /// softmax(dropout(linear(input, weight, bias))) over the last dimension. The linear is at::linear,
 /// with its settings for TF32 and reduced precision; its result becomes the output in place. On
-/// GPUs of compute capability 9.0, in half precision, TF32 or split float32, up to 128 rows of
-/// about 8,500 to 16,900 columns, with up to 8 KiB in a row of the input (from 11,300 columns on 16
-/// KiB, with float32 128), are made by one kernel, whose logits are never in memory, nor rounded to
-/// the dtype.
+/// GPUs of compute capability 9.0, in half precision, TF32 or (from 64 rows on) split float32, up
+/// to 128 rows of about 8,500 to 16,900 columns, with up to 8 KiB in a row of the input (from
+/// 11,300 columns on 16 KiB, with float32 128), are made by one kernel, whose logits are never in
+/// memory, nor rounded to the dtype.
 ///
 /// input   [..., in]
 /// weight  [out, in]

@@ -130,17 +130,10 @@ struct Backward : SumReduction<Compute<T_>> {
     fragment = raw;
   }
 
-  __device__ KeepMask draw_edge(const Row& row, int64_t column) const
+  __device__ const auto& dropout() const
     requires(kDropout)
   {
-    KeepMask masks[1];
-    inputs.dropout.template draw<1>(row.interval, column, 0, masks);
-    return masks[0];
-  }
-  __device__ unsigned kept(const Row& row, uint64_t block) const
-    requires(kDropout)
-  {
-    return kept_of_block(inputs.dropout.rule, row.interval.rng, block);
+    return inputs.dropout;
   }
 
   __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 2>& raw,

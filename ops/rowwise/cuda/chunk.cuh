@@ -88,7 +88,8 @@ class ChunkKeepBits {
     const int blocks = (skipped_ + elements + kDropoutBlock - 1) / kDropoutBlock;
     auto* const bytes = reinterpret_cast<unsigned char*>(words_);
     for (int i = lane; i < blocks; i += 32) {
-      bytes[i] = static_cast<unsigned char>(function.kept(row, first / kDropoutBlock + i));
+      bytes[i] = static_cast<unsigned char>(
+          kept_of_block(function.dropout().rule, row.interval.rng, first / kDropoutBlock + i));
     }
   }
 

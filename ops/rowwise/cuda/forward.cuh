@@ -101,17 +101,12 @@ struct Forward : ForwardSums<Load, Store> {
                 row.visible);
   }
 
-  __device__ KeepMask draw_edge(const Row& row, int64_t column) const
-    requires(kDropout)
-  {
-    KeepMask masks[1];
-    dropout().template draw<1>(row.interval, column, 0, masks);
-    return masks[0];
-  }
-  __device__ unsigned kept(const Row& row, uint64_t block) const
-    requires(kDropout)
-  {
-    return kept_of_block(dropout().rule, row.interval.rng, block);
+  __device__ const auto& dropout() const {
+    if constexpr (Load::kDropout) {
+      return load.dropout;
+    } else {
+      return store.dropout;
+    }
   }
 
   __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 1>& raw,
@@ -164,13 +159,6 @@ struct Forward : ForwardSums<Load, Store> {
     return row;
   }
 
-  __device__ const auto& dropout() const {
-    if constexpr (Load::kDropout) {
-      return load.dropout;
-    } else {
-      return store.dropout;
-    }
-  }
   template <bool kIsReduced, int kCount>
   __device__ void finish_values(const Row& row, int64_t column,
                                 const typename Sums::template Values<kCount>& kept,

@@ -141,8 +141,7 @@ constexpr bool kHasMaskTensor = requires { requires F::Mask::kTensor; };
 template <RowFunction F>
 constexpr bool kRowReads = requires { requires F::Mask::kReads; };
 
-/// Dropout takes part: draw_edge(row, column) is the keep mask of one element, kept(row, block) the
-/// bits of a Philox block (common/dropout.h).
+/// Dropout takes part: dropout() draws keep masks (keep_mask.cuh).
 template <RowFunction F>
 constexpr bool kDrops = requires { requires F::kDropout; };
 
@@ -191,11 +190,11 @@ template <RowFunction F>
 __device__ __forceinline__ typename F::KeepMask draw_edge(const F& function,
                                                           const typename F::Row& row,
                                                           int64_t column) {
+  typename F::KeepMask masks[1]{};
   if constexpr (kDrops<F>) {
-    return function.draw_edge(row, column);
-  } else {
-    return {};
+    function.dropout().template draw<1>(row.interval, column, 0, masks);
   }
+  return masks[0];
 }
 
 /// Edge i of a row; past the last one, the neutral element.
