@@ -98,9 +98,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     set.block = {4};
     return set;
   }
-  // A load of a mask per element takes too long in float32.
-  const bool slow_mask = kind.tensor && forward && kind.element_bytes == 4;
-  set.chunk = !slow_mask && !(kind.dropout && kind.tensor);
+  set.chunk = !(kind.dropout && kind.tensor);
   set.warp = {1, 2, 3, 4};
   if (kind.plain && forward) {
     set.warp = {0, 1, 2, 3, 4};

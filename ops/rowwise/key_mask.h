@@ -104,6 +104,13 @@ struct KeyRules {
 /// What a mask tensor holds.
 enum class MaskKind : int { none, boolean, additive, additive_float32 };
 
+/// An element of a mask tensor.
+template <typename C>
+struct MaskElement {
+  C added = 0;         // of an additive mask
+  bool hides = false;  // a boolean one hides the key
+};
+
 /// attn_mask, broadcast to [B, H, Tq, Tk] by strides (0 where it is broadcast).
 struct MaskView {
   const void* data = nullptr;

@@ -59,7 +59,7 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
       // One element per lane less than there is room for: an odd number avoids bank conflicts.
       plan->lanes = static_cast<int>(
           std::bit_ceil(static_cast<uint64_t>(ceil_divide(columns, entry.lane_packs - 1))));
-      return kernels.chunk && shape.edges > 0 && plan->lanes <= 32;
+      return kernels.chunk && shape.chunk && shape.edges > 0 && plan->lanes <= 32;
     }
     case Tier::span: {
       const bool warp = kernels.span_warp.contains(entry.lane_packs) &&

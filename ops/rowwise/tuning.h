@@ -157,6 +157,7 @@ struct RowShape {
   int64_t rows;
   bool span = false;  // the tier span can take them: packs are aligned, a span of keys is visible
   int64_t shift = 0;  // packs at most from the start of a line of the cache to a row's first pack
+  bool chunk = true;  // the tier chunk can take them: hidden keys have no score
 };
 
 /// What the device and its kernels allow.

@@ -3,6 +3,7 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
+#include "support/masks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
 
@@ -54,4 +55,48 @@ WARPFUSE_GPU_TEST("the table in use takes short rows of any length by chunks", "
       CHECK(check_chunks(2, 1000, keys, dtype, device, {}) >= 6);
     }
   }
+}
+
+WARPFUSE_GPU_TEST("chunks copy masks of any strides", "[chunk][portable]") {
+  const TuningInUse chunks(tuning_with("chunk 64 32 1 0"));
+  constexpr int64_t kBatch = 3, kHeads = 4;
+  const auto check = [](const at::Tensor& scores, const MaskArguments& arguments) {
+    const Poison poison;
+    at::Tensor output;
+    const nlohmann::json launches =
+        launches_during([&] { output = masked_softmax(scores, arguments); });
+    CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
+    REQUIRE(launches.size() == 1);
+    CHECK(launches[0]["tier"] == "chunk");
+    return launches[0]["shared_bytes"].get<int64_t>();
+  };
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t keys : {3, 9, 33, 49, 131}) {
+      for (const int64_t queries : {int64_t{1}, keys + 2}) {
+        const at::Tensor scores = random_at(1, {kBatch, kHeads, queries, keys}, dtype, device);
+        const int64_t without = check(scores, {.causal = "lower_right"});
+        // Runs of all rows, of a batch's, of a head's, and of a row that repeats.
+        for (const auto& sizes : broadcast_shapes({kBatch, kHeads, queries, keys})) {
+          for (const at::Tensor& mask : masks_of_all_kinds(sizes, dtype, device)) {
+            INFO(keys << " keys, " << dtype << ", mask " << mask.sizes() << ' ' << mask.dtype());
+            CHECK(check(scores, {.scale = 0.5, .attn_mask = mask}) > without);
+            if (mask.dim() > 1) {  // keys that are not neighbours: by element
+              const at::Tensor apart = mask.transpose(-1, -2).contiguous().transpose(-1, -2);
+              check(scores, {.attn_mask = apart, .causal = "lower_right"});
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("masks that fill are not for chunks", "[chunk]") {
+  const TuningInUse chunks(tuning_with("chunk 64 32 1 0"));
+  const at::Tensor scores = random_at(1, {2, 3, 20, 33}, at::kHalf, device);
+  const MaskArguments fills{.attn_mask = random_bool({20, 33}, device), .masked_value = -2.0};
+  at::Tensor output;
+  const nlohmann::json launches = launches_during([&] { output = masked_softmax(scores, fills); });
+  CHECK(mismatch(output, expected_masked_softmax(scores, fills)) == "");
+  CHECK(launches[0]["tier"] != "chunk");
 }

@@ -116,8 +116,11 @@ warpfuse::RowShape row_shape(const warpfuse::RowKind& kind, const at::Tensor& te
           lines ? 0 : 7};
 }
 
-warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tensor, bool span) {
-  return warpfuse::plan_rows(row_shape(kind, tensor, span), device_row_limits(), parsed_tuning());
+warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tensor, bool span,
+                          bool chunk) {
+  warpfuse::RowShape shape = row_shape(kind, tensor, span);
+  shape.chunk = chunk;
+  return warpfuse::plan_rows(shape, device_row_limits(), parsed_tuning());
 }
 
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor) {

@@ -73,7 +73,7 @@ warpfuse::RowShape row_shape(const warpfuse::RowKind& kind, const at::Tensor& te
 /// The plan of the table in use for these rows, of softmax where no kind is given; and that of one
 /// tier by its name, if it has one.
 warpfuse::RowPlan plan_of(const warpfuse::RowKind& kind, const at::Tensor& tensor,
-                          bool span = false);
+                          bool span = false, bool chunk = true);
 warpfuse::RowPlan plan_of(warpfuse::Direction direction, const at::Tensor& tensor);
 std::optional<warpfuse::RowPlan> plan_by_name(const std::string& tier, const at::Tensor& tensor);
 

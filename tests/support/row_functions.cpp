@@ -102,17 +102,18 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const bool rules = !tensor && dtype != at::kDouble;
     functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size(), tensor),
                          x, rules && are_packs(x), [=] { return masked_softmax(x, a); },
-                         [expected] { return Expected(expected); }});
+                         [expected] { return Expected(expected); }, !a.masked_value});
     if (a.attn_mask && a.attn_mask->scalar_type() != at::kBool) {
       continue;  // the backward does not look at an additive mask
     }
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
-    functions.push_back(
-        {mask_kind(a) + ", backward", attention_kind(Direction::backward, y.element_size(), tensor),
-         y, rules && are_packs(y) && are_packs(grad),
-         [=] { return masked_softmax_backward(grad, y, a); },
-         [=] { return expected_masked_softmax_backward(made_grad, made_y, made); }});
+    functions.push_back({mask_kind(a) + ", backward",
+                         attention_kind(Direction::backward, y.element_size(), tensor), y,
+                         rules && are_packs(y) && are_packs(grad),
+                         [=] { return masked_softmax_backward(grad, y, a); },
+                         [=] { return expected_masked_softmax_backward(made_grad, made_y, made); },
+                         !a.masked_value});
   }
   return functions;
 }
@@ -132,7 +133,7 @@ std::vector<std::string> runs_of_all_tiers() {
 }
 
 warpfuse::RowPlan plan_of(const RowFunction& function) {
-  return plan_of(function.kind, function.rows, function.span);
+  return plan_of(function.kind, function.rows, function.span, function.chunk);
 }
 
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {

@@ -22,6 +22,7 @@ struct RowFunction {
   bool span;        // the tier span can take them
   std::function<at::Tensor()> run;
   std::function<Expected()> expected;
+  bool chunk = true;  // the tier chunk can take them
 };
 
 /// How the tensors of a case lie to 16-byte boundaries: elements behind one. They end where their

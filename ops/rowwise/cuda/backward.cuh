@@ -33,7 +33,7 @@ struct Backward : SumReduction<Compute<T_>> {
   using Accumulator = typename SumReduction<C>::Accumulator;
   struct Result {
     C sum;
-    bool check_mask;  // hidden keys may not be zero by themselves
+    bool check_hidden;  // hidden keys may not be zero by themselves
   };
 
   static constexpr int kInputs = 2;
@@ -136,12 +136,14 @@ struct Backward : SumReduction<Compute<T_>> {
     return inputs.dropout;
   }
 
+  WARPFUSE_HOST_DEVICE const Mask& key_mask() const { return mask; }
+
   __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 2>& raw,
                           const KeepMask& keep_mask) const {
     if (!inside) {
       return {C(0), C(0)};
     }
-    const bool hidden = !mask.fills() && mask.hides(row.interval, column);
+    const bool hidden = raw.mask.hides && !mask.fills();
     C y[1] = {raw.inputs[0]}, g[1] = {raw.inputs[1]};
     if constexpr (kRecomputes) {
       inputs.recompute(row.interval, column, keep_mask, y, g);
@@ -179,7 +181,7 @@ struct Backward : SumReduction<Compute<T_>> {
 #pragma unroll
       for (int i = 0; i < kPack<T>; ++i) {
         const int64_t column = row.packed.column(pack) + i;
-        values[i] = Mask::kRules && result.check_mask && is_hidden(row, column)
+        values[i] = Mask::kRules && result.check_hidden && is_hidden(row, column)
                         ? C(0)
                         : gradient(y[i], g[i], result);
       }
@@ -192,10 +194,14 @@ struct Backward : SumReduction<Compute<T_>> {
   template <bool kIsReduced>
   __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
                         const Result& result, const KeepMask& keep_mask, Stage<kIsReduced>) const {
-    const bool hidden = Mask::kTensor && result.check_mask && mask.hides(row.interval, column);
+    const bool hidden = Mask::kTensor && result.check_hidden && mask.hides(row.interval, column);
     C value[1] = {inside && !hidden ? gradient(edge.y, edge.g, result) : C(0)};
     drop(keep_mask, result, value);
     row.out[column] = from_compute<T>(value[0]);
+  }
+
+  __device__ bool is_hidden(const Row& row, int64_t key) const {
+    return !visible_interval(*this, row).contains(key) || mask.hides(row.interval, key);
   }
 
  private:
@@ -206,10 +212,6 @@ struct Backward : SumReduction<Compute<T_>> {
     if constexpr (Inputs::kOrder == DropoutOrder::before_softmax) {
       keep_mask.replace(C(0) * result.sum, values);
     }
-  }
-
-  __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !visible_interval(*this, row).contains(key) || mask.hides(row.interval, key);
   }
 
   __device__ C gradient(C y, C g, const Result& result) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "common/dropout.h"
+#include "rowwise/cuda/chunk_copy.cuh"
+#include "rowwise/cuda/chunk_mask.cuh"
 #include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
@@ -10,65 +12,6 @@ namespace warpfuse::cuda {
 // Tier chunk: short rows that are not aligned to packs. Packs and edges of each row would leave
 // most lanes idle, so a warp copies a chunk of consecutive rows, which is contiguous, to shared
 // memory in packs. A few lanes share a row there, by elements, and the results leave in packs too.
-
-/// Copies `elements` elements to shared memory, with the offset from a 16-byte boundary that they
-/// have in global memory; done at wait_for_copies(). Returns the first one's place.
-template <typename T>
-__device__ __forceinline__ T* copy_in(const T* from, uint4* shared, int elements, int lane) {
-  const int shift = pack_shift(from);
-  T* const to = reinterpret_cast<T*>(shared) + shift;
-  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
-  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
-  for (int i = lane; i < packs; i += 32) {
-    copy_16_bytes(shared_address(to + head + i * kPack<T>), from + head + i * kPack<T>);
-  }
-  if (lane < head) {
-    to[lane] = from[lane];
-  }
-  if (tail + lane < elements) {
-    to[tail + lane] = from[tail + lane];
-  }
-  return to;
-}
-
-/// Copies elements from where copy_in() would have put them, in packs if those are aligned in both
-/// places.
-template <typename T>
-__device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int lane) {
-  const int shift = pack_shift(to);
-  if (shared_address(from) / sizeof(T) % kPack<T> != static_cast<unsigned>(shift)) {
-    for (int i = lane; i < elements; i += 32) {
-      to[i] = from[i];
-    }
-    return;
-  }
-  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
-  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
-  for (int i = lane; i < packs; i += 32) {
-    store_16_bytes(to + head + i * kPack<T>,
-                   *reinterpret_cast<const uint4*>(from + head + i * kPack<T>));
-  }
-  if (lane < head) {
-    to[lane] = from[lane];
-  }
-  if (tail + lane < elements) {
-    to[tail + lane] = from[tail + lane];
-  }
-}
-
-/// Loads an element of shared memory, also where the compiler sees no need to.
-template <typename T>
-__device__ __forceinline__ T load_shared(const T* from) {
-  if constexpr (sizeof(T) == 2) {
-    unsigned short bits;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(shared_address(from)));
-    return reinterpret_cast<const T&>(bits);
-  } else {
-    T value;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(from)));
-    return value;
-  }
-}
 
 /// Which elements of a chunk dropout keeps, a bit per element in shared memory.
 class ChunkKeepBits {
@@ -105,10 +48,11 @@ class ChunkKeepBits {
 };
 
 /// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on. kept: a
-/// bit for each of this lane's.
-template <int kSlots, RowFunction F>
-__device__ __forceinline__ void row_by_elements(const F& function, const typename F::Row& row,
-                                                const LaneGroup& group, int slots, unsigned kept) {
+/// bit for each of this lane's. mask_row: its row in `mask`, a ChunkMask where there is a tensor.
+template <int kSlots, RowFunction F, typename Mask>
+__device__ __forceinline__ void row_by_elements(const F& function, typename F::Row& row,
+                                                const LaneGroup& group, int slots, unsigned kept,
+                                                const Mask& mask, const unsigned char* mask_row) {
   typename F::Edge elements[kSlots];
   const int first = group.rank() * slots;
   __builtin_assume(first >= 0);
@@ -119,7 +63,16 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
     begin = interval.begin > first ? static_cast<int>(interval.begin) - first : 0;
     end = min(count, static_cast<int>(interval.end) - first);
   }
-  const auto inside = [&](int i) { return i >= begin && i < end; };
+  // Of 32 slots at most, a bit each: a test takes one instruction.
+  unsigned inside_bits = begin < end ? ~0u >> (32 - end) & ~0u << begin : 0u;
+  bool adds = false;
+  if constexpr (kHasMaskTensor<F>) {
+    adds = !function.key_mask().is_boolean();
+    if (!adds) {  // hidden keys are outside
+      inside_bits &= mask.template visible<kSlots>(mask_row, first, slots);
+    }
+  }
+  const auto inside = [&](int i) { return (inside_bits >> i & 1) != 0; };
   const auto keep_mask = [&](int i) {
     typename F::KeepMask mask{};
     if constexpr (kDrops<F>) {
@@ -146,12 +99,22 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
   };
   // Elements outside are loaded too: under its condition each load would be waited for.
   for_fours([&](int i) {
-    RawElement<typename F::T, F::kInputs> raws[4];
+    RawElement<typename F::T, F::kInputs> raws[4]{};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       for_inputs<F::kInputs>([&](auto k) {
         raws[j].inputs[k] = to_compute(load_shared(row.rows[k] + first + i + j));
       });
+    }
+    if constexpr (kHasMaskTensor<F>) {
+      if (adds) {
+        Compute<typename F::T> added[4];
+        mask.load(mask_row, first + i, added);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          raws[j].mask.added = added[j];
+        }
+      }
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -162,9 +125,13 @@ __device__ __forceinline__ void row_by_elements(const F& function, const typenam
   const auto result = function.reduce(
       row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
   __syncwarp();  // the next row may have been loaded too
+  auto to_write = result;
+  if constexpr (kHasMaskTensor<F>) {
+    to_write.check_hidden = false;  // what the mask hides is outside
+  }
   for_slots([&](int i) {
     if (i < count) {
-      function.write(row, first + i, inside(i), elements[i], result, keep_mask(i), kReduced);
+      function.write(row, first + i, inside(i), elements[i], to_write, keep_mask(i), kReduced);
     }
   });
 }
@@ -175,6 +142,7 @@ struct ChunkShape {
   int lanes;       // that share a row
   int slots;       // elements of a lane
   int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
+  int behind;      // elements that are loaded behind a chunk
   int keep_words;  // in shared memory for ChunkKeepBits
 
   /// For `lanes` lanes of up to `most_slots` elements, and chunks of `bytes` or more, which keep
@@ -183,7 +151,7 @@ struct ChunkShape {
   template <typename T>
   static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
                        int bytes) {
-    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0, 0};
+    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0, 0, 0};
     while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
            rows >= warps * shape.rows) {
       shape.rows *= 2;
@@ -191,16 +159,17 @@ struct ChunkShape {
     if (lanes > 1 && shape.slots % 2 == 0 && shape.slots < most_slots) {
       ++shape.slots;
     }
-    const int behind = lanes * ((shape.slots + 3) / 4 * 4);
-    shape.packs = (shape.rows * columns + behind) / kPack<T> + 2;
-    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + behind);
+    shape.behind = lanes * ((shape.slots + 3) / 4 * 4);
+    shape.packs = (shape.rows * columns + shape.behind) / kPack<T> + 2;
+    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + shape.behind);
     return shape;
   }
 };
 
 /// For functions with one input kChunkSlots elements per lane, with two half as many.
 template <RowFunction F>
-__global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, ChunkShape shape) {
+__global__ void __launch_bounds__(256, kHasMaskTensor<F> ? 3 : 1)
+    chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
   extern __shared__ uint4 memory[];
   using T = typename F::T;
   const int columns = static_cast<int>(function.columns);
@@ -217,10 +186,18 @@ __global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, Ch
     staged[i] = copy_in(chunk.rows[i], memory + (warp * F::kInputs + i) * shape.packs,
                         chunk_rows * columns, lane);
   });
+  uint4* const behind_inputs = memory + blockDim.x / 32 * F::kInputs * shape.packs;
+  const auto mask = [&] {
+    if constexpr (kHasMaskTensor<F>) {
+      return ChunkMask(function.key_mask(), mask_shape,
+                       reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
+                       first, chunk_rows, lane);
+    } else {
+      return nullptr;
+    }
+  }();
   commit_copies();
-  ChunkKeepBits keep_bits(
-      reinterpret_cast<unsigned*>(memory + blockDim.x / 32 * F::kInputs * shape.packs) +
-      warp * shape.keep_words);
+  ChunkKeepBits keep_bits(reinterpret_cast<unsigned*>(behind_inputs) + warp * shape.keep_words);
   if constexpr (kDrops<F>) {
     keep_bits.draw(function, chunk, chunk_rows * columns, lane);
   }
@@ -243,7 +220,11 @@ __global__ void __launch_bounds__(256) chunk_kernel(F function, int64_t rows, Ch
       if constexpr (kDrops<F>) {
         kept = keep_bits.from(in_chunk * columns + group.rank() * shape.slots);
       }
-      row_by_elements<kSlots>(function, row, group, shape.slots, kept);
+      const unsigned char* mask_row = nullptr;
+      if constexpr (kHasMaskTensor<F>) {
+        mask_row = mask.row(in_chunk);
+      }
+      row_by_elements<kSlots>(function, row, group, shape.slots, kept, mask, mask_row);
     }
   };
   // To skip the other slots would take longer than the few elements of such rows do.

@@ -106,6 +106,7 @@ struct DropoutLoad {
   template <int kCount>
   __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
                          bool&) const {}
+  __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
 /// Dropout after the softmax: a Store, which notes a row's maximum and log-sum. A row without a

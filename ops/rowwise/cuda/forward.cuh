@@ -28,7 +28,7 @@ struct Forward : ForwardSums<Load, Store> {
 
   struct Row : InputRow<T, 1> {
     typename Mask::Row interval;
-    bool visible;  // this lane saw a visible key in a pack
+    bool visible;  // this lane saw a visible key
     T* out_packs;
   };
 
@@ -109,14 +109,16 @@ struct Forward : ForwardSums<Load, Store> {
     }
   }
 
-  __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 1>& raw,
+  WARPFUSE_HOST_DEVICE const Mask& key_mask() const { return load.mask; }
+
+  __device__ Edge to_edge(Row& row, int64_t, bool inside, const RawElement<T, 1>& raw,
                           const KeepMask& mask) const {
-    Edge edge{{{inside ? raw.inputs[0] : negative_infinity<C>()}}, false};
+    Edge edge{{inside ? raw.inputs[0] : negative_infinity<C>()}};
     if (inside) {
       if constexpr (Load::kDropout) {
         mask.multiply(edge.value);
       }
-      load.scores(row.interval, column, true, edge.value, edge.visible);
+      load.score(raw.mask, edge.value[0], row.visible);
     }
     return edge;
   }
@@ -141,6 +143,11 @@ struct Forward : ForwardSums<Load, Store> {
       finish_values<kIsReduced>(row, column, edge, result, mask, value);
     }
     row.out[column] = from_compute<T>(value[0]);
+  }
+
+  __device__ bool is_hidden(const Row& row, int64_t key) const {
+    return !visible_interval(*this, row).contains(key) ||
+           (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 
  private:
@@ -178,7 +185,7 @@ struct Forward : ForwardSums<Load, Store> {
     // Hidden keys are exact zeros, in a row of NaN too; elsewhere exp(-inf) has given them. An
     // element alone is inside the interval.
     constexpr bool kMayHide = kCount == 1 ? Mask::kTensor : Mask::kRules;
-    if (kMayHide && !result.sound) {
+    if (kMayHide && result.check_hidden) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         if (is_hidden(row, column + i)) {
@@ -186,11 +193,6 @@ struct Forward : ForwardSums<Load, Store> {
         }
       }
     }
-  }
-
-  __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !visible_interval(*this, row).contains(key) ||
-           (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 };
 

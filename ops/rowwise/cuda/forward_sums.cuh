@@ -55,9 +55,7 @@ struct ForwardSums {
     C value[kCount];
   };
   using Fragment = Values<kPack<T>>;
-  struct Edge : Values<1> {
-    bool visible;  // the mask tensor shows it
-  };
+  using Edge = Values<1>;
 
   struct Partial {
     C max;
@@ -69,7 +67,6 @@ struct ForwardSums {
   struct Accumulator {
     C max = negative_infinity<C>();
     CascadeSum<C> sum{C(0)};  // of exp(x - max)
-    bool visible = false;
   };
 
   static constexpr bool kTensor = Load::Mask::kTensor;
@@ -79,10 +76,10 @@ struct ForwardSums {
 
   struct Result {
     C max;
-    Base base;   // of the exponentials that fragments hold
-    C factor;    // that belongs to `base`
-    bool empty;  // no key is visible: the row is zeros
-    bool sound;  // the sum is positive and finite
+    Base base;          // of the exponentials that fragments hold
+    C factor;           // that belongs to `base`
+    bool empty;         // no key is visible: the row is zeros
+    bool check_hidden;  // hidden keys may not come out zero by themselves
   };
 
   Load load;
@@ -107,20 +104,14 @@ struct ForwardSums {
   template <typename Row, typename Group, typename Each>
   __device__ Result reduce(const Row& row, Group& group, const Each& each) const {
     Maximum lane_max;
-    bool edge_visible = false;
-    each(std::true_type(), [&](const auto& values) {
-      lane_max.update(values);
-      if constexpr (std::is_same_v<decltype(values), const Edge&>) {
-        edge_visible |= values.visible;
-      }
-    });
+    each(std::true_type(), [&](const auto& values) { lane_max.update(values); });
     const C max = group.lanes().max(lane_max.value());
     // While all scores are -inf, base 0 keeps their sum at 0; a NaN stays in it.
     const auto base = exp_base<Base>(max == negative_infinity<C>() ? C(0) : max);
     C sum = 0;
     each(std::false_type(), [&](auto& values) { sum += exponentials(values, base); });
     sum = group.lanes().sum(sum) * base.rounding_correction();
-    const bool visible = kTensor && group.lanes().any(row.visible || edge_visible);
+    const bool visible = kTensor && group.lanes().any(row.visible);
     const Partial total = group.total(*this, Partial{max, sum, visible});
     Result result = finish(row, total);
     if constexpr (Store::kKeepsExponential) {
@@ -155,15 +146,10 @@ struct ForwardSums {
     accumulator.sum.add(exponentials(
         copy, exp_base<ExpBase<T, false>>(max == negative_infinity<C>() ? C(0) : max)));
   }
-  __device__ void add(Accumulator& accumulator, const Edge& edge) const {
-    add(accumulator, static_cast<const Values<1>&>(edge));
-    accumulator.visible |= edge.visible;
-  }
-
   template <typename Row, typename Group>
   __device__ Partial total(const Row& row, Group& group, const Accumulator& accumulator) const {
-    return group.total(*this, merge(group.lanes(), {accumulator.max, accumulator.sum.value(),
-                                                    row.visible || accumulator.visible}));
+    return group.total(
+        *this, merge(group.lanes(), {accumulator.max, accumulator.sum.value(), row.visible}));
   }
 
   template <typename Row>
@@ -184,7 +170,7 @@ struct ForwardSums {
     if constexpr (Store::kKeepsExponential) {
       result_factor *= base.rounding_correction();
     }
-    return {total.max, base, result_factor, empty, total.sum > 0 && total.sum < C(INFINITY)};
+    return {total.max, base, result_factor, empty, !(total.sum > 0 && total.sum < C(INFINITY))};
   }
 
  protected:

@@ -175,8 +175,10 @@ __global__ void __launch_bounds__(kLanePacks * sizeof(typename F::Fragment) <= 1
                                sizeof(typename F::Fragment) > sizeof(RawPack<F::kInputs>);
   const int64_t stride = group.groups();
   typename F::Edge next_edge;
+  static_assert(
+      !kHasMaskTensor<F>);  // the edge would be noted as visible in another copy of the row
   const auto start = [&](int64_t step) {
-    const auto row = function.row(step, NoWait());
+    auto row = function.row(step, NoWait());
 #pragma unroll
     for (int i = 0; i < kLanePacks; ++i) {
       if (row.packed.read(rank + i * size)) {

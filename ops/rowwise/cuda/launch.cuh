@@ -44,12 +44,17 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
   const bool aligned = is_aligned(start, stride);
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
+  bool chunk = true;
+  if constexpr (kHasMaskTensor<Function>) {
+    chunk = !function.key_mask().fills();
+  }
   return {kKind<Function>,
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
           rows,
           IntervalTraits<Function>::fits(function, rows),
-          lines ? 0 : kLinePacks - 1};
+          lines ? 0 : kLinePacks - 1,
+          chunk};
 }
 
 /// Calls call(std::integral_constant<int, number>()) where `number` is one of kNumbers, as that of
@@ -96,6 +101,12 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
       rows, static_cast<int>(function.columns), plan.lanes, plan.lane_packs,
       int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes);
   const int64_t steps = function.arrange(rows, 0);
+  ChunkMaskShape mask;
+  if constexpr (kHasMaskTensor<Function>) {
+    const auto& key_mask = function.key_mask();
+    mask = ChunkMaskShape::of(key_mask.runs(rows), chunk.rows, static_cast<int>(function.columns),
+                              key_mask.element_bytes(), chunk.behind);
+  }
   const int64_t block_rows = int64_t{warps} * chunk.rows;
   const LaunchShape shape{
       Tier::chunk,
@@ -104,8 +115,9 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
       plan.threads,
       1,
       warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+               static_cast<size_t>(mask.bytes) +
                (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
-  return launch_kernel(chunk_kernel<Function>, shape, stream, function, steps, chunk);
+  return launch_kernel(chunk_kernel<Function>, shape, stream, function, steps, chunk, mask);
 }
 
 template <typename Function>

@@ -43,9 +43,20 @@ struct NoMask {
   __device__ bool fills() const { return false; }
 };
 
+/// Runs of rows whose elements of the mask tensor follow one another in memory, or are the same.
+/// Most masks have them, at least of the queries of a head.
+struct MaskRuns {
+  static constexpr int kMaxRows = 1 << 30;
+  int rows = 0;        // a multiple of which begins a run; 0: there are none
+  int step_bytes = 0;  // from a row to the next
+  bool all = false;    // all rows are one run
+};
+
 /// The rules of scaled_masked_softmax and, where kTensor, its mask tensor.
-template <typename T, bool kWithTensor>
+template <typename T_, bool kWithTensor>
 struct KeyMask {
+  using T = T_;
+  using C = Compute<T>;
   static constexpr bool kRules = true;
   static constexpr bool kTensor = kWithTensor;
   static constexpr bool kReads = true;
@@ -85,12 +96,73 @@ struct KeyMask {
     return (!kTensor || fills()) && row.begin < row.end;
   }
 
-  __device__ bool fills() const { return kTensor && mask.fills; }
+  WARPFUSE_HOST_DEVICE bool fills() const { return kTensor && mask.fills; }
   __device__ MaskKind kind() const { return mask.kind; }
 
   __device__ bool hides(const Row& row, int64_t key) const {
     return kTensor && mask.kind == MaskKind::boolean &&
            !boolean()[row.offset + key * mask.key_stride];
+  }
+
+  WARPFUSE_HOST_DEVICE bool is_boolean() const { return mask.kind == MaskKind::boolean; }
+
+  MaskRuns runs(int64_t rows) const {
+    const int64_t head = mask.query_stride * rules.queries;
+    if (mask.key_stride != 1 || (mask.query_stride != 0 && mask.query_stride != rules.keys)) {
+      return {};
+    }
+    int64_t run = rules.queries;
+    if (rules.heads == 1 || mask.head_stride == head) {
+      run *= rules.heads;
+      if (rows == run || mask.batch_stride == head * rules.heads) {
+        run = rows;
+      }
+    }
+    return {static_cast<int>(std::min<int64_t>(run, MaskRuns::kMaxRows)),
+            static_cast<int>(mask.query_stride * element_bytes()), run == rows};
+  }
+
+  /// Calls visit(M()) with the type of the mask tensor's elements, as numbers.
+  template <typename Visit>
+  WARPFUSE_HOST_DEVICE auto visit_type(const Visit& visit) const {
+    return mask.kind == MaskKind::boolean    ? visit(static_cast<unsigned char>(0))
+           : mask.kind == MaskKind::additive ? visit(T())
+                                             : visit(float());
+  }
+  WARPFUSE_HOST_DEVICE int element_bytes() const {
+    return visit_type([](auto zero) { return static_cast<int>(sizeof(zero)); });
+  }
+  __device__ const unsigned char* bytes_at(int64_t offset) const {
+    return static_cast<const unsigned char*>(mask.data) + offset * element_bytes();
+  }
+  /// Of the row of a step.
+  __device__ int64_t offset_of(int64_t step) const {
+    int64_t index;
+    return mask.row_offset(order.is_small() ? order.place<int>(step, index)
+                                            : order.place<int64_t>(step, index));
+  }
+
+  __device__ MaskElement<C> element(const Row& row, int64_t key) const {
+    const int64_t at = row.offset + key * mask.key_stride;
+    MaskElement<C> element;
+    visit_type([&](auto zero) {
+      const auto value = static_cast<const decltype(zero)*>(mask.data)[at];
+      if constexpr (sizeof(value) == 1) {
+        element.hides = value == 0;
+      } else {
+        element.added = static_cast<C>(to_compute(value));
+      }
+    });
+    return element;
+  }
+
+  /// Applies an element to a score, and sets any_visible where its key is visible.
+  __device__ void apply(const MaskElement<C>& element, C& score, bool& any_visible) const {
+    score += element.added;
+    if (element.hides) {
+      score = mask.fills ? static_cast<C>(mask.fill_value) : negative_infinity<C>();
+    }
+    any_visible |= !element.hides && element.added != negative_infinity<C>();
   }
 
   /// A bit for each of the keys [key, key + kCount): set where the boolean mask and the row's
@@ -131,7 +203,6 @@ struct KeyMask {
   template <int kCount>
   __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kCount],
                         bool& any_visible) const {
-    using C = Compute<T>;
     if (mask.kind == MaskKind::boolean) {
       const unsigned visible = visible_keys<kCount>(row, key, full);
       const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : negative_infinity<C>();
@@ -162,7 +233,6 @@ struct KeyMask {
   template <typename M, int kCount>
   __device__ void load_additive(const M* data, const Row& row, int64_t key, bool full,
                                 Compute<T> (&added)[kCount]) const {
-    using C = Compute<T>;
     const M* at = data + row.offset + key * mask.key_stride;
     if constexpr (kCount % kPack<M> == 0) {
       if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
@@ -189,10 +259,11 @@ struct KeyMask {
 
 // --- loads: from elements to scores -----------------------------------------------------------
 
-// A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`.
-// Hidden ones become -inf, and `visible` is set where the mask tensor shows one. full: all elements
-// are inside the row's interval. With kDropout the Load also has a `dropout` that elements are
-// multiplied by first, and exponent_scale() for the exponents.
+// A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`,
+// and score() one of an element inside the interval and its mask's. Hidden ones become -inf, and
+// `visible` is set where the mask tensor shows one. full: all elements are inside the row's
+// interval. With kDropout the Load also has a `dropout` that elements are multiplied by first, and
+// exponent_scale() for the exponents.
 
 /// Scores as they are.
 template <typename T, typename Mask_ = NoMask>
@@ -207,6 +278,7 @@ struct PlainLoad {
   template <int kCount>
   __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
                          bool&) const {}
+  __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
 /// Scores times `scale`, with the mask.
@@ -239,6 +311,14 @@ struct MaskedLoad {
           values[i] = negative_infinity<Compute<T>>();
         }
       }
+    }
+  }
+
+  __device__ void score(const MaskElement<Compute<T>>& mask_element, Compute<T>& value,
+                        bool& visible) const {
+    value *= scale;
+    if constexpr (kTensor) {
+      mask.apply(mask_element, value, visible);
     }
   }
 };

@@ -133,8 +133,13 @@ class PackMask {
 
 /// Elements from a 16-byte boundary to `pointer`.
 template <typename T>
+WARPFUSE_HOST_DEVICE constexpr int pack_shift(uintptr_t address) {
+  return static_cast<int>(address / sizeof(T) % kPack<T>);
+}
+static_assert(pack_shift<__half>(0x1'8000'0002) == 1 && pack_shift<float>(0x3'8000'0004) == 1);
+template <typename T>
 __device__ __forceinline__ int pack_shift(const T* pointer) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(pointer) / sizeof(T)) % kPack<T>;
+  return pack_shift<T>(reinterpret_cast<uintptr_t>(pointer));
 }
 
 /// A row as packs, aligned in memory wherever the row starts, and edges, the elements of its head

@@ -23,10 +23,11 @@ struct RawPack {
   uint4 inputs[kInputs];
 };
 
-/// An element of each input.
+/// An element of each input, and the mask tensor's where there is one.
 template <typename T, int kInputs>
 struct RawElement {
   Compute<T> inputs[kInputs];
+  MaskElement<Compute<T>> mask;
 };
 
 /// The base of a row function's Row.
@@ -133,7 +134,7 @@ concept RowFunction =
 template <RowFunction F>
 constexpr bool kHasRules = requires { requires F::Mask::kRules; };
 
-/// A mask tensor hides keys too.
+/// A mask tensor hides keys too; key_mask() has it.
 template <RowFunction F>
 constexpr bool kHasMaskTensor = requires { requires F::Mask::kTensor; };
 
@@ -199,14 +200,18 @@ __device__ __forceinline__ typename F::KeepMask draw_edge(const F& function,
 
 /// Edge i of a row; past the last one, the neutral element.
 template <RowFunction F>
-__device__ __forceinline__ typename F::Edge load_edge(const F& function, const typename F::Row& row,
+__device__ __forceinline__ typename F::Edge load_edge(const F& function, typename F::Row& row,
                                                       int i) {
   const int64_t column = row.packed.edge_column(i);
   const bool inside = i < row.packed.edges && visible_interval(function, row).contains(column);
   if (!inside) {
     return function.to_edge(row, column, false, {}, {});
   }
-  return function.to_edge(row, column, true, row.element(column), draw_edge(function, row, column));
+  auto raw = row.element(column);
+  if constexpr (kHasMaskTensor<F>) {
+    raw.mask = function.key_mask().element(row.interval, column);
+  }
+  return function.to_edge(row, column, true, raw, draw_edge(function, row, column));
 }
 
 template <RowFunction F, typename Stage>

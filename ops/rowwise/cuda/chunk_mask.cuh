@@ -1,0 +1,167 @@
+#pragma once
+
+#include <algorithm>
+
+#include "rowwise/cuda/chunk_copy.cuh"
+#include "rowwise/cuda/mask.cuh"
+
+namespace warpfuse::cuda {
+
+// The mask tensor of a chunk (chunk.cuh), in shared memory: loaded from global memory by each row
+// for itself, its elements would take longer than all else.
+
+/// The sizes of a launch.
+struct ChunkMaskShape {
+  MaskRuns runs;      // copied in packs; without rows, all is copied by element
+  int row_bytes = 0;  // of the mask
+  int run_bytes = 0;  // in shared memory for the part of a run that a chunk has
+  int bytes = 0;      // for a chunk, and what is loaded behind it
+  FastDivisor by_rows, by_columns;
+
+  /// For chunks of `rows` rows, and `behind` elements that are loaded behind them.
+  static ChunkMaskShape of(const MaskRuns& runs, int rows, int columns, int element_bytes,
+                           int behind) {
+    constexpr int kMinRun = 32;  // shorter ones are faster by element
+    constexpr int kPackBytes = 16;
+    const int row_bytes = columns * element_bytes, behind_bytes = behind * element_bytes + 8;
+    ChunkMaskShape shape{{}, row_bytes, 0, rows * row_bytes, {}, FastDivisor(columns)};
+    if (runs.all || runs.rows >= kMinRun) {
+      const int largest = std::min(runs.rows, rows);
+      const int count = runs.all ? 1 : 1 + (rows + runs.rows - 2) / runs.rows;
+      // Behind each run stands its offset from a pack in global memory, which it keeps.
+      shape.runs = runs;
+      shape.run_bytes = round_up((largest - 1) * runs.step_bytes + row_bytes + kPackBytes - 1 +
+                                     static_cast<int>(sizeof(int)),
+                                 kPackBytes);
+      shape.bytes = count * shape.run_bytes;
+      shape.by_rows = FastDivisor(runs.rows);
+    }
+    shape.bytes = round_up(shape.bytes + behind_bytes, kPackBytes);
+    return shape;
+  }
+
+ private:
+  static int round_up(int value, int to) { return (value + to - 1) / to * to; }
+};
+
+/// The mask of a warp's chunk.
+template <typename KeyMask>
+class ChunkMask {
+ public:
+  using C = typename KeyMask::C;
+
+  /// Starts the copies of `rows` rows from `first` on, done at wait_for_copies().
+  __device__ ChunkMask(const KeyMask& key_mask, const ChunkMaskShape& shape, unsigned char* shared,
+                       int64_t first, int rows, int lane)
+      : key_mask_(key_mask), shape_(shape), shared_(shared) {
+    const int run_rows = shape.runs.rows;
+    if (run_rows == 0) {
+      copy_elements(first, rows, lane);
+      return;
+    }
+    first_in_run_ = shape.runs.all ? 0 : static_cast<int>(first % run_rows);
+    for (int begin = 0, run = 0; begin < rows; ++run) {
+      const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
+      const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first + begin));
+      copy_in(from, reinterpret_cast<uint4*>(shared + run * shape.run_bytes),
+              (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes, lane);
+      if (lane == 0) {
+        *shift_of(run) = pack_shift(from);
+      }
+      begin = end;
+    }
+  }
+
+  /// Column 0 of row `index` of the chunk.
+  __device__ const unsigned char* row(int index) const {
+    if (shape_.runs.rows == 0) {
+      return shared_ + index * shape_.row_bytes;
+    }
+    const int at = first_in_run_ + index, run = shape_.by_rows.quotient(at);
+    const int in_run = at - run * shape_.runs.rows - (run == 0 ? first_in_run_ : 0);
+    return shared_ + run * shape_.run_bytes + *shift_of(run) + in_run * shape_.runs.step_bytes;
+  }
+
+  /// A bit for each of `slots` elements of a boolean mask, a multiple of four of them.
+  template <int kSlots>
+  __device__ unsigned visible(const unsigned char* row, int column, int slots) const {
+    const unsigned address = shared_address(row + column), shift = address % 4;
+    unsigned word = load_shared_word(address - shift), bits = 0;
+#pragma unroll
+    for (int i = 0; i < kSlots; i += 4) {
+      if (i < slots) {
+        const unsigned next = load_shared_word(address - shift + i + 4);
+        bits |= non_zero_bytes(__funnelshift_r(word, next, 8 * shift)) << i;
+        word = next;
+      }
+    }
+    return bits;
+  }
+
+  /// Loads neighbouring elements of an additive mask.
+  template <int kCount>
+  __device__ __forceinline__ void load(const unsigned char* row, int column,
+                                       C (&elements)[kCount]) const {
+    const auto load_as = [&](auto zero) {
+      const auto* const from = reinterpret_cast<const decltype(zero)*>(row) + column;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        elements[i] = static_cast<C>(to_compute(load_shared(from + i)));
+      }
+    };
+    if (key_mask_.element_bytes() == 4) {
+      load_as(float());
+    } else {
+      load_as(typename KeyMask::T());
+    }
+  }
+
+ private:
+  __device__ int* shift_of(int run) const {
+    return reinterpret_cast<int*>(shared_ + (run + 1) * shape_.run_bytes) - 1;
+  }
+
+  __device__ void copy_elements(int64_t first, int rows, int lane) const {
+    constexpr int kAtOnce = 4;
+    const int columns = static_cast<int>(key_mask_.rules.keys), count = rows * columns;
+    for (int begin = lane; begin < count; begin += 32 * kAtOnce) {
+      int64_t from[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = min(begin + 32 * i, count - 1), row = shape_.by_columns.quotient(at);
+        from[i] =
+            key_mask_.offset_of(first + row) + (at - row * columns) * key_mask_.mask.key_stride;
+      }
+      key_mask_.visit_type([&](auto zero) {
+        using M = decltype(zero);
+        M elements[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          elements[i] = static_cast<const M*>(key_mask_.mask.data)[from[i]];
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          reinterpret_cast<M*>(shared_)[min(begin + 32 * i, count - 1)] = elements[i];
+        }
+      });
+    }
+  }
+
+  /// A bit for each byte.
+  __device__ static unsigned non_zero_bytes(unsigned bytes) {
+    const unsigned high_bits = (((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes) >> 7 & 0x01010101u;
+    return high_bits * 0x10204080u >> 28;
+  }
+  __device__ static unsigned load_shared_word(unsigned address) {
+    unsigned word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+    return word;
+  }
+
+  const KeyMask& key_mask_;
+  const ChunkMaskShape& shape_;
+  unsigned char* shared_;
+  int first_in_run_ = 0;
+};
+
+}  // namespace warpfuse::cuda
