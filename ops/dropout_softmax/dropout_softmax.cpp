@@ -141,6 +141,7 @@ WARPFUSE_LIBRARY_IMPL(FuncTorchVmapMode, m) {
 // --- the CPU ----------------------------------------------------------------------------------
 
 Counter dropout_rows("cpu.dropout_rows");
+Counter dropout_transposed("cpu.dropout_transposed");
 Counter dropout_column("cpu.dropout_column");
 
 // Elements of a task that drops or marks them one by one: whole Philox blocks, and cache lines.
@@ -148,7 +149,13 @@ constexpr int64_t kElementGranule = 1024;
 
 template <typename Arguments, typename Kernel>
 void over_rows(const Arguments& arguments, const Kernel& kernel) {
-  (arguments.layout.inner == 1 ? dropout_rows : dropout_column).add();
+  (is_transposed(arguments) ? dropout_transposed : dropout_rows).add();
+  parallel_layout_rows(arguments, kernel);
+}
+
+template <typename Arguments, typename Kernel>
+void over_columns(const Arguments& arguments, const Kernel& kernel) {
+  dropout_column.add();
   parallel_layout_rows(arguments, kernel);
 }
 
@@ -169,8 +176,8 @@ void drop(const void* from, void* to, const Arguments& arguments, bool scaled) {
 
 template <typename Arguments>
 void softmax(const void* from, void* to, const Arguments& arguments, double scale) {
-  over_rows(ScaledSoftmaxArguments{from, to, arguments.dtype, arguments.layout, scale},
-            strided_softmax_cpu);
+  over_columns(ScaledSoftmaxArguments{from, to, arguments.dtype, arguments.layout, scale},
+               strided_softmax_cpu);
 }
 
 }  // namespace
@@ -200,9 +207,9 @@ void launch_cpu(const DropoutSoftmaxBackwardArguments& arguments) {
     DropoutSoftmaxBackwardArguments undropped = arguments;
     undropped.grad_output = dropped.get();
     undropped.saved = arguments.grad_input;
-    over_rows(undropped, strided_softmax_backward_cpu);
+    over_columns(undropped, strided_softmax_backward_cpu);
   } else {
-    over_rows(arguments, strided_softmax_backward_cpu);
+    over_columns(arguments, strided_softmax_backward_cpu);
     drop(arguments.grad_input, arguments.grad_input, arguments, false);
   }
 }

@@ -6,6 +6,7 @@
 #include "common/dropout.h"
 #include "common/dtype.h"
 #include "core/kernel.h"
+#include "rowwise/cpu/limits.h"
 #include "rowwise/layout.h"
 
 namespace warpfuse {
@@ -83,6 +84,16 @@ struct ScaledSoftmaxArguments {
   RowLayout layout;
   double scale;
 };
+
+/// Whether the CPU transposes blocks of rows. The backward is faster without it for float32 rows
+/// that fill a vector of AVX2.
+inline bool is_transposed(const DropoutSoftmaxArguments& in) {
+  return in.layout.inner == 1 && in.layout.columns <= kTransposedColumns;
+}
+inline bool is_transposed(const DropoutSoftmaxBackwardArguments& in) {
+  return in.layout.inner == 1 &&
+         in.layout.columns <= (in.dtype == DType::float32 ? 7 : kTransposedColumns);
+}
 
 // Rows [begin, end) along the last dimension, in one pass.
 WARPFUSE_DECLARE_CPU_KERNEL(dropout_softmax_rows_cpu, DropoutSoftmaxArguments)

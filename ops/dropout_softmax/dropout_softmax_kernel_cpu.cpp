@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "dropout_softmax/dropout_softmax.h"
+#include "dropout_softmax/transposed_rows_cpu.h"
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/dropout.h"
@@ -112,8 +113,12 @@ void dropout_softmax_rows_cpu(const DropoutSoftmaxArguments& arguments, int64_t 
                               int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    arguments.softmax_first ? forward<T, true>(arguments, begin, end)
-                            : forward<T, false>(arguments, begin, end);
+    const bool softmax_first = arguments.softmax_first;
+    const auto rows = is_transposed(arguments) ? softmax_first ? forward_transposed<T, true>
+                                                               : forward_transposed<T, false>
+                      : softmax_first          ? forward<T, true>
+                                               : forward<T, false>;
+    rows(arguments, begin, end);
   });
 }
 
@@ -121,8 +126,12 @@ void dropout_softmax_backward_rows_cpu(const DropoutSoftmaxBackwardArguments& ar
                                        int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    arguments.softmax_first ? softmax_first_backward<T>(arguments, begin, end)
-                            : dropout_first_backward<T>(arguments, begin, end);
+    const bool softmax_first = arguments.softmax_first;
+    const auto rows = is_transposed(arguments) ? softmax_first ? backward_transposed<T, true>
+                                                               : backward_transposed<T, false>
+                      : softmax_first          ? softmax_first_backward<T>
+                                               : dropout_first_backward<T>;
+    rows(arguments, begin, end);
   });
 }
 

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "rowwise/cpu/transposed.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
 namespace warpfuse::WARPFUSE_ISA {
+
+/// The maximum of a row without a key, in the statistics.
+template <typename C>
+constexpr C kNoKey = std::numeric_limits<C>::infinity();
 
 /// A block of short rows of masked scores, transposed, and what the rules and the mask make of each
 /// key.

@@ -4,9 +4,10 @@
 
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/dropout.h"
+#include "rowwise/cpu/dropout_factors.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/mask.h"
-#include "scaled_masked_softmax/dropout_factors_cpu.h"
+#include "scaled_masked_softmax/masked_block_cpu.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 #include "scaled_masked_softmax/transposed_rows_cpu.h"
 

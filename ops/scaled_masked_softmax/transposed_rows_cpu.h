@@ -2,43 +2,11 @@
 
 #include <cstdint>
 
+#include "rowwise/cpu/dropout_factors.h"
 #include "rowwise/cpu/vector.h"
-#include "scaled_masked_softmax/dropout_factors_cpu.h"
 #include "scaled_masked_softmax/masked_block_cpu.h"
 
 namespace warpfuse::WARPFUSE_ISA {
-
-/// DropoutFactors of a block of rows.
-template <typename T, bool kDraws>
-class TransposedFactors {
- public:
-  template <typename Arguments>
-  explicit TransposedFactors(const Arguments& arguments)
-      : keys_(arguments.rules.keys),
-        drawn_(arguments, keys_ * TransposedBlock<T>::kRows),
-        factors_(keys_) {}
-
-  template <typename Arguments>
-  void draw(const Arguments& arguments, int64_t row, int64_t rows) {
-    if constexpr (kDraws) {
-      drawn_.draw(arguments, row * keys_, rows * keys_);
-      factors_.read(drawn_.data(), rows);
-    }
-  }
-
-  C10_ALWAYS_INLINE Pack<T> apply(const Pack<T>& pack, int64_t at) {
-    if constexpr (kDraws) {
-      return pack * Pack<T>::loadu(factors_.data() + at);
-    } else {
-      return pack;
-    }
-  }
-
- private:
-  int64_t keys_;
-  DropoutFactors<T, kDraws> drawn_;
-  TransposedBlock<T, Compute<T>> factors_;
-};
 
 /// The forward of short rows, with or without dropout.
 template <typename T, typename Arguments>
@@ -49,7 +17,7 @@ void forward_transposed(const Arguments& arguments, int64_t begin, int64_t end) 
   constexpr int64_t kRows = TransposedBlock<T>::kRows;
   const int64_t keys = arguments.rules.keys, size = keys * kRows;
   MaskedBlock<T> block(arguments);
-  TransposedFactors<T, kDrops> factors(arguments);
+  TransposedFactors<T, kDrops> factors(arguments, keys);
   TransposedBlock<T> output(keys);
   TransposedBlock<T, C> statistics(2);
   const P zero(C(0));
@@ -94,7 +62,7 @@ void backward_transposed(const Arguments& arguments, int64_t begin, int64_t end)
   constexpr int64_t kRows = TransposedBlock<T>::kRows;
   const int64_t keys = arguments.rules.keys, size = keys * kRows;
   MaskedBlock<T> block(arguments);
-  TransposedFactors<T, kDrops> factors(arguments);
+  TransposedFactors<T, kDrops> factors(arguments, keys);
   TransposedBlock<T> gradients(keys), output(keys);
   TransposedBlock<T, C> statistics(2);
   const P scale(static_cast<C>(arguments.scale)), zero(C(0));

@@ -8,6 +8,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout.h"
 #include "support/errors.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
@@ -182,6 +183,8 @@ TEST_CASE("each CPU branch runs where it should", "[counters][tiers]") {
   }
   CHECK(branch([&] { masked_softmax(x, {}); }) == one("cpu.masked_rows"));
   CHECK(branch([&] { masked_softmax(x.slice(-1, 0, 15), {}); }) == one("cpu.masked_transposed"));
+  CHECK(branch([&] { dropout_softmax(x, {}); }) == one("cpu.dropout_rows"));
+  CHECK(branch([&] { dropout_softmax(x.slice(-1, 0, 15), {}); }) == one("cpu.dropout_transposed"));
 }
 
 TEST_CASE("few long rows of logits are shared by threads", "[counters][logprob]") {

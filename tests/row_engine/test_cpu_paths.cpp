@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/compare.h"
+#include "support/dropout.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
@@ -262,12 +263,16 @@ TEST_CASE("work is shared by the threads, and no result depends on it", "[thread
   };
   const at::Tensor x = random_tensor({2, 3, 100, 130}, at::kFloat);
   const MaskArguments causal{.scale = 0.3, .causal = "upper_left"};
+  const auto dropped = [rng = rng_of(1, 2, at::kCPU)](const at::Tensor& rows) {
+    return std::get<0>(dropout_softmax(rows, {.softmax_first = true}, rng));
+  };
   for (const auto& [name, call] : std::vector<Case>{
            {"rows", [&] { return warpfuse::softmax(x, -1); }},
            {"columns", [&] { return warpfuse::log_softmax(x, 1); }},
            {"short rows", [&] { return warpfuse::softmax(x.view({-1, 3}), -1); }},
            {"short rows, backward",
             [&] { return softmax_backward(x.view({-1, 3}), x.view({-1, 3}), -1); }},
+           {"short rows with dropout", [&] { return dropped(x.view({-1, 3})); }},
            {"rows, backward", [&] { return softmax_backward(x, x, -1); }},
            {"columns, backward", [&] { return log_softmax_backward(x, x, 2); }},
            {"causal rows", [&] { return masked_softmax(x, causal); }},
