@@ -13,6 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import test_operators
+from test_operators import gradients
 
 P = 0.4
 
@@ -47,10 +48,21 @@ def inputs():
 def seeded(function, x, seed=5):
     """Output and gradient of a call after torch.manual_seed."""
     torch.manual_seed(seed)
-    output = function(x)
-    weight = torch.linspace(-1, 1, output.numel(), dtype=x.dtype, device=x.device)
-    (gradient,) = torch.autograd.grad((output * weight.view(output.shape)).sum(), x)
+    output, (gradient,) = gradients(function, (x,))
     return output.detach(), gradient
+
+
+def captured(call):
+    """A call in a CUDA graph, and what it gives."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        return graph, call()
 
 
 class Dropout(unittest.TestCase):
@@ -144,15 +156,7 @@ class Dropout(unittest.TestCase):
         for function in FUNCTIONS:
             with self.subTest(function.__name__):
                 x = inputs().detach()
-                side = torch.cuda.Stream()
-                side.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(side):
-                    for _ in range(3):
-                        function(x)
-                torch.cuda.current_stream().wait_stream(side)
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    outputs = function(x), function(x)
+                graph, outputs = captured(lambda: (function(x), function(x)))
                 # Torch writes seed and offset as a capture begins, on its stream, and a replay
                 # does so on this one.
                 torch.cuda.synchronize()
@@ -179,15 +183,7 @@ class Dropout(unittest.TestCase):
             (gradient,) = torch.autograd.grad(output.square().sum(), x)
             return output, gradient
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output, gradient = step()
+        graph, (output, gradient) = captured(step)
         for _ in range(3):
             graph.replay()
             leaf = x.detach().requires_grad_()

@@ -32,13 +32,18 @@ def operator(name):
     return getattr(torch.ops.warpfuse, name).default
 
 
+def samples_of(name):
+    torch.manual_seed(3)
+    with torch.device(DEVICE):
+        return TENSOR_OPERATORS[name]()
+
+
 def each_sample(differentiable_only=False, one_each=False):
     """(name, operator, sample) of every operator with tensors that is registered; of each the one with most arguments."""
     for name in registered_operators():
         if name not in TENSOR_OPERATORS:
             continue  # test_every_operator_has_samples reports it
-        torch.manual_seed(3)
-        samples = TENSOR_OPERATORS[name](DEVICE)
+        samples = samples_of(name)
         if one_each:
             samples = [max(samples, key=lambda sample: len(sample.args) + len(sample.kwargs))]
         for sample in samples:
