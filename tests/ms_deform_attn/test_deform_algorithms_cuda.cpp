@@ -180,9 +180,7 @@ WARPFUSE_GPU_TEST("tiles of deformable attention", "[sanitize-tiles]") {
     const DeformShape shape{.queries = 9, .channels = 32, .levels = {{3, 4}, {1, 1}}};
     const DeformInputs host(shape, dtype, at::kCPU);
     DeformInputs in = host;
-    for (at::Tensor* tensor : {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights}) {
-      *tensor = tensor->to(device);
-    }
+    move_to(device, {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights});
     for (const std::string& algorithm : kRatios) {
       INFO(dtype << " " << algorithm);
       CHECK(deform_mismatch(attend_by(in, algorithm), host) == "");

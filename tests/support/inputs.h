@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
@@ -44,6 +45,13 @@ inline double finfo_max(at::ScalarType dtype) {
 inline at::Tensor tensor_of(const std::vector<double>& values, at::ScalarType dtype,
                             const at::Device& device = at::kCPU) {
   return at::tensor(values, at::kDouble).to(dtype).to(device);
+}
+
+/// Moves the tensors that are defined into allocations of their own.
+inline void move_to(const at::Device& device, std::initializer_list<at::Tensor*> tensors) {
+  for (at::Tensor* tensor : tensors) {
+    *tensor = tensor->defined() ? tensor->contiguous().to(device) : *tensor;
+  }
 }
 
 /// "Float [2, 3]" for messages.
