@@ -1,5 +1,5 @@
 // cached_attention_softmax: positions outside the cache, infinities and NaN, empty tensors,
-// gradients, autocast, Meta.
+// gradients, autocast. (Meta: tests/python/test_operators.py.)
 
 #include "support/attention_call.h"
 #include "support/autocast.h"
@@ -136,18 +136,6 @@ WARPFUSE_DEVICE_TEST("attention for inference is counted and has no gradient",
   INFO(error);
   CHECK(error.find("warpfuse::cached_attention_softmax") != std::string::npos);
   CHECK(calls() == 1);
-}
-
-TEST_CASE("Meta attention has a shape, and strides", "[cached_attention][meta]") {
-  AttentionCall call = random_attention({.batch = 2, .tokens = 5}, at::kHalf, at::kCPU);
-  const at::Tensor output = call.run();
-  for (at::Tensor* tensor : {&call.query, &call.key, &call.value, &call.cache, &call.positions}) {
-    *tensor = tensor->to(at::kMeta);
-  }
-  const at::Tensor meta = call.run();
-  CHECK(meta.sizes() == output.sizes());
-  CHECK(meta.strides() == output.strides());
-  CHECK(meta.scalar_type() == at::kHalf);
 }
 
 WARPFUSE_DEVICE_TEST("under autocast queries, keys and values take the cache's dtype",

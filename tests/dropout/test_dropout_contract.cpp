@@ -1,5 +1,5 @@
-// The operators with dropout beside their values: bad input, Meta tensors, autocast, counters, and
-// models that are frozen.
+// The operators with dropout beside their values: bad input, autocast, counters, and models that
+// are frozen. (Meta: tests/python/test_operators.py.)
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/irparser.h>
@@ -16,10 +16,6 @@
 namespace {
 
 std::string complaint(const std::string& text) { return "Error: warpfuse::" + text; }
-
-at::Tensor meta(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
-}
 
 at::Tensor attention(const at::Tensor& scores, double p, bool training = true) {
   return warpfuse::scaled_masked_softmax_dropout(scores, 1.0, {}, "none", {}, {}, 0, {}, p,
@@ -142,37 +138,7 @@ WARPFUSE_GPU_TEST("random state on another device", "[errors][dropout]") {
         complaint("linear_dropout_softmax: weight: " + where));
 }
 
-// --- Meta, autocast, counters -------------------------------------------------------------------
-
-TEST_CASE("Meta tensors with dropout get the shapes and dtypes of the results", "[meta][dropout]") {
-  for (const at::ScalarType dtype : kDtypes) {
-    const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor x = meta({2, 3, 5}, dtype).transpose(0, 1);
-    for (const bool softmax_first : {false, true}) {
-      for (const int64_t dim : {0, 2}) {
-        const auto [output, statistics, rng] =
-            dropout_softmax(x, {.dim = dim, .softmax_first = softmax_first});
-        CHECK(output.is_meta());
-        CHECK(output.is_contiguous());
-        CHECK(output.sizes() == x.sizes());
-        CHECK(output.scalar_type() == dtype);
-        const std::vector<int64_t> rows =
-            softmax_first ? std::vector<int64_t>{dim == 0 ? 10 : 6, 2} : std::vector<int64_t>{0};
-        CHECK(statistics.sizes() == at::IntArrayRef(rows));
-        CHECK(statistics.scalar_type() == wide);
-        CHECK(rng.sizes() == at::IntArrayRef({2}));
-        CHECK(rng.scalar_type() == at::kLong);
-        CHECK(dropout_softmax_backward(x, x, statistics, rng,
-                                       {.dim = dim, .softmax_first = softmax_first})
-                  .sizes() == x.sizes());
-      }
-    }
-    CHECK(warpfuse::linear_dropout_softmax(x, meta({7, 5}, dtype), meta({7}, dtype)).sizes() ==
-          at::IntArrayRef({3, 2, 7}));
-    CHECK(attention(x, 0.5).sizes() == x.sizes());
-    CHECK(dropout_mask(x, 0.5, meta({2}, at::kLong)).scalar_type() == at::kBool);
-  }
-}
+// --- autocast, counters -------------------------------------------------------------------------
 
 WARPFUSE_DEVICE_TEST("autocast of the operators with dropout", "[autocast][dropout]") {
   for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {

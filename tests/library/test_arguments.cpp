@@ -1,4 +1,4 @@
-// The dtype argument, Meta tensors, and autocast.
+// The dtype argument, Meta tensors of softmax, and autocast.
 
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -70,31 +70,6 @@ TEST_CASE("Meta tensors get the shape and dtype of the result, contiguous", "[me
     }
   }
   check_meta(masked_softmax(meta({0, 2, 3, 4}, at::kHalf), {}), {0, 2, 3, 4}, at::kHalf);
-}
-
-TEST_CASE("Meta logits get float32 results of the targets' shape", "[meta][logprob]") {
-  for (const at::ScalarType dtype : kDtypes) {
-    const at::ScalarType result = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    for (const at::ScalarType index : {at::kInt, at::kLong}) {
-      const at::Tensor x = meta({2, 7, 3}, dtype).transpose(1, 2);
-      const at::Tensor targets = meta({3, 2}, index).t();
-      for (const std::string& form : kLogprobForms) {
-        const LogprobArguments arguments{.temperature = 0.5, .form = form};
-        for (const at::Tensor& output : logprob(x, targets, arguments, true)) {
-          check_meta(output, {2, 3}, result);
-        }
-        const LogprobResults kept = logprob_with_statistics(x, targets, arguments);
-        check_meta(kept.statistics, {2, 3, 2}, result);
-        CHECK(kept.lse.numel() == (form == "lse" ? 6 : 0));
-        CHECK(kept.entropy.numel() == (form == "entropy" ? 6 : 0));
-        const LogprobGradients gradients{.logprob = kept.logprob};
-        check_meta(logprob_backward(x, targets, kept, gradients, arguments), {2, 3, 7}, dtype);
-        logprob_backward_in_place(x, targets, kept, gradients, arguments);
-      }
-    }
-    check_meta(logprob(meta({7}, dtype), meta({}, at::kLong), {})[0], {}, result);
-    check_meta(logprob(meta({0, 7}, dtype), meta({0}, at::kLong), {})[0], {0}, result);
-  }
 }
 
 WARPFUSE_DEVICE_TEST("autocast gives softmax and log_softmax the dtype that ATen's have",

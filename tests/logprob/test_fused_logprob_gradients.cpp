@@ -1,10 +1,10 @@
 // Gradients of fused_logprob, fused_logprob_lse and fused_logprob_entropy: the backward operator
-// against its formula and against ATen, central differences, and gradients written over the logits.
+// against its formula and against ATen, and gradients written over the logits. (Central
+// differences: tests/python/test_operators.py.)
 
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/errors.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/logprob.h"
 #include "support/logprob_checks.h"
@@ -108,25 +108,6 @@ WARPFUSE_DEVICE_TEST("gradients of logprob, lse and entropy equal those of ATen"
         CHECK(far_apart(gradient(ours), gradient(aten_logprob), 1e-13) == "");
       }
     }
-  }
-}
-
-WARPFUSE_DEVICE_TEST("gradients equal central differences", "[logprob][gradient]") {
-  const at::Tensor x = random_tensor({2, 3, 5}, at::kDouble, device, 1.0);
-  const at::Tensor targets = random_targets({2, 3}, 5, device);
-  targets[1][1].fill_(-100);
-  for (const std::string& form : kLogprobForms) {
-    const LogprobArguments arguments{.temperature = 0.8, .form = form};
-    const Function all = [&](const std::vector<at::Tensor>& in) {
-      return at::stack(logprob(in[0], targets, arguments));
-    };
-    INFO(form);
-    CHECK(gradient_mismatch(all, {x}) == "");
-    const Function padded = [&](const std::vector<at::Tensor>& in) {
-      return at::stack(logprob(in[0].narrow(2, 0, 4).narrow(1, 0, 2),
-                               targets.narrow(1, 0, 2).clamp_max(3), arguments));
-    };
-    CHECK(gradient_mismatch(padded, {x}) == "");
   }
 }
 

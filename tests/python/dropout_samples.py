@@ -45,7 +45,8 @@ def masked_dropout_samples():
 
 def dropout_with_rng_samples():
     x = randn(2, 3, 5)
-    return of_first_order(*((x, dim, 0.3, first, rng()) for dim in (-1, 0) for first in (False, True)))
+    calls = [(x, dim, 0.3, first, rng()) for dim in (-1, 0) for first in (False, True)]
+    return [*of_first_order(*calls), *without_gradients(*((x.half(), *call[1:]) for call in calls))]
 
 
 def dropout_backward_samples():
@@ -69,7 +70,9 @@ def masks_with_dropout():
 
 
 def masked_dropout_with_rng_samples():
-    return [Sample((randn(2, 2, 3, 4),), {**every, "rng": rng()}, second_order=False) for every in masks_with_dropout()]
+    calls = [{**every, "rng": rng()} for every in masks_with_dropout()]
+    samples = [Sample((randn(2, 2, 3, 4),), named, second_order=False) for named in calls]
+    return [*samples, Sample((randn(2, 2, 3, 4).half(),), calls[0], differentiable=False)]
 
 
 def masked_dropout_backward_samples():

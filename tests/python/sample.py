@@ -57,7 +57,7 @@ def mask_arguments():
         {"causal": "lower_right", "window": 2},
         {"attn_mask": visible},
         {"attn_mask": visible, "masked_value": -0.5},
-        {"scale": 0.3, "attn_mask": randn(2, 1, 4)},
+        {"scale": 0.3, "attn_mask": randn(2, 1, 4), "causal": "lower_right"},
         {"query_positions": torch.tensor([[0, 2, -1], [3, 9, 1]])},
         {"key_lengths": torch.tensor([0, 3], dtype=torch.int32)},
     ]

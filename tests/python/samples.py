@@ -74,7 +74,7 @@ def fused_logprob_lse_samples():
 
 def logprob_with_statistics_samples():
     x, targets = logprob_inputs()
-    return without_gradients(*((x, targets, -7, 0.7, False, 0, form) for form in LOGPROB_FORMS))
+    return without_gradients(*((y, targets, -7, 0.7, False, 0, form) for form in LOGPROB_FORMS for y in (x, x.half())))
 
 
 def logprob_backward_samples():
@@ -168,9 +168,10 @@ def gpt2_step_samples():
 
 def cached_attention_samples():
     calls = []
-    for tokens, positions, rest in ((1, [[5], [2]], (0.5,)), (3, [[0, 1, 2], [3, 4, 5]], (0.5, 2))):
-        of_tokens = [floats(2, heads, tokens, 8) for heads in (4, 2, 2)]
-        calls.append((*of_tokens, floats(2, 2, 2, 2, 6, 8), 1, torch.tensor(positions), *rest))
+    for dtype, positions, rest in ((torch.float32, [[5], [2]], (0.5,)), (torch.half, [[0, 1, 2], [3, 4, 5]], (0.5, 2))):
+        of_tokens = [randn(2, heads, len(positions[0]), 8, dtype=dtype) for heads in (4, 2, 2)]
+        cache = randn(2, 2, 2, 2, 6, 8, dtype=dtype)
+        calls.append((*of_tokens, cache, 1, torch.tensor(positions), *rest))
     return without_gradients(*calls)
 
 

@@ -72,22 +72,16 @@ class Dropout(unittest.TestCase):
     def assert_other(self, got, expected):
         self.assertFalse(torch.equal(got, expected))
 
-    def test_a_seed_repeats_output_and_gradient(self):
-        for function in FUNCTIONS:
+    def test_a_seed_repeats_output_and_gradient_and_no_two_calls_are_alike(self):
+        over_dim_0 = lambda softmax_first: lambda x: torch.ops.warpfuse._dropout_softmax(x, 0, P, softmax_first)[0]
+        for function in (*FUNCTIONS, over_dim_0(False), over_dim_0(True)):
             with self.subTest(function.__name__):
                 x = inputs()
-                self.assert_same(seeded(function, x), seeded(function, x))
-                self.assert_other(seeded(function, x)[0], seeded(function, x, seed=6)[0])
-
-    def test_the_mask_is_a_function_of_the_rng_alone(self):
-        x = inputs()
-        for softmax_first in (False, True):
-            output, _, rng = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first)
-            mask = torch.ops.warpfuse._dropout_mask(x, P, rng).double() / (1 - P)
-            expected = x.softmax(-1) * mask if softmax_first else (x * mask).softmax(-1)
-            self.assert_same(output, expected)
-            again = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first, rng)
-            self.assertTrue(torch.equal(again[0], output))
+                first, again = seeded(function, x), seeded(function, x)
+                self.assertTrue(torch.equal(first[0], again[0]))
+                self.assert_same(first[1], again[1])
+                self.assert_other(first[0], seeded(function, x, seed=6)[0])
+                self.assert_other(function(x), function(x))
 
     def test_checkpointing_draws_the_same_mask_again(self):
         for function in FUNCTIONS:

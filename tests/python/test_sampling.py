@@ -68,11 +68,6 @@ class Sampling(unittest.TestCase):
                 spread = (counts - due).abs() / due.clamp(min=1).sqrt()
                 self.assertLess(spread[due.gt(20)].max().item(), 5.5)
 
-    def test_greedy_is_argmax(self):
-        for dtype in (torch.float64, torch.float32):
-            x = logits(9, 5003, dtype)
-            self.assertTrue(torch.equal(sample(x, steps(1), temperature=0.0), x.argmax(-1)))
-
     def test_exported_with_a_dynamic_batch(self):
         class Head(torch.nn.Module):
             def forward(self, x, step, names):

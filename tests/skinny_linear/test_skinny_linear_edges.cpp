@@ -1,5 +1,5 @@
 // norm_linear, linear_residual and linear_argmax: empty tensors, NaN and infinities, gradients,
-// autocast, Meta.
+// autocast. (Meta: tests/python/test_operators.py.)
 
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -178,17 +178,5 @@ WARPFUSE_DEVICE_TEST("autocast gives all tensors of a linear layer its dtype",
         CHECK(each.argmax().equal(tokens));
       }
     }
-  }
-}
-
-TEST_CASE("Meta linear layers have shapes", "[skinny_linear][meta]") {
-  for (const int64_t rows : {3, 30}) {
-    const LinearCall call = random_linear({2, rows}, 8, 5, at::kHalf, at::kMeta, "layer");
-    CHECK(call.run().sizes() == at::IntArrayRef({2, rows, 5}));
-    CHECK(call.run().scalar_type() == at::kHalf);
-    CHECK(call.argmax().sizes() == at::IntArrayRef({2, rows}));
-    CHECK(call.argmax().scalar_type() == at::kLong);
-    CHECK(random_linear({2, rows}, 8, 5, at::kHalf, at::kMeta).run().sizes() ==
-          at::IntArrayRef({2, rows, 5}));
   }
 }
