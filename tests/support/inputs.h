@@ -10,6 +10,9 @@
 inline const std::vector<at::ScalarType> kDtypes = {at::kDouble, at::kFloat, at::kHalf,
                                                     at::kBFloat16};
 
+/// Those of the operators for inference alone.
+inline const std::vector<at::ScalarType> kInferenceDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
+
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
