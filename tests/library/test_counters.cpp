@@ -59,15 +59,24 @@ int64_t dispatches_of(const Call& call) {
 WARPFUSE_DEVICE_TEST("a call without a gradient makes no node and is dispatched once",
                      "[counters]") {
   at::Tensor x = random_tensor({3, 33}, at::kFloat, device);
+  const at::Tensor targets = at::zeros({3}, at::TensorOptions(device).dtype(at::kLong));
   const auto check = [&](int64_t expected) {
-    CHECK(dispatches_of([&] { warpfuse::softmax(x, 1); }) == expected);
-    CHECK(dispatches_of([&] { warpfuse::log_softmax(x, 0, at::kDouble); }) == expected);
-    CHECK(dispatches_of([&] { masked_softmax(x, {.causal = "upper_left"}); }) == expected);
+    std::vector<at::Tensor> results;
+    CHECK(dispatches_of([&] { results = {warpfuse::softmax(x, 1)}; }) == expected);
+    CHECK(dispatches_of([&] { results.push_back(warpfuse::log_softmax(x, 0, at::kDouble)); }) ==
+          expected);
+    CHECK(dispatches_of([&] { results.push_back(masked_softmax(x, {.causal = "upper_left"})); }) ==
+          expected);
+    for (const std::string& form : kLogprobForms) {
+      std::ranges::copy(logprob(x, targets, {.form = form}), std::back_inserter(results));
+    }
+    for (const at::Tensor& result : results) {
+      CHECK((result.grad_fn() != nullptr) == (expected > 1));
+    }
   };
   check(1);
   x.set_requires_grad(true);
   check(2);  // the node's forward is the operator below autograd
-  CHECK(warpfuse::softmax(x, 1).grad_fn() != nullptr);
   const at::NoGradGuard no_grad;
   check(1);
 }

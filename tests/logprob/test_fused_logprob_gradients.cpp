@@ -130,22 +130,6 @@ WARPFUSE_DEVICE_TEST("a second differentiation is an error that says so", "[logp
                      gradient(logprob(x, targets, {})[0])) == "");
 }
 
-WARPFUSE_DEVICE_TEST("fused_logprob keeps nothing where no gradient is asked for",
-                     "[logprob][gradient]") {
-  const at::Tensor x = random_tensor({4, 33}, at::kFloat, device);
-  const at::Tensor targets = random_targets({4}, 33, device);
-  for (const std::string& form : kLogprobForms) {
-    CHECK_FALSE(logprob(x, targets, {.form = form})[0].requires_grad());
-    const at::Tensor variable = x.clone().set_requires_grad(true);
-    const auto results = logprob(variable, targets, {.form = form});
-    for (const at::Tensor& result : results) {
-      CHECK(result.requires_grad());
-    }
-    const c10::AutoGradMode no_grad(false);
-    CHECK_FALSE(logprob(variable, targets, {.form = form})[0].requires_grad());
-  }
-}
-
 // --- gradients written over the logits --------------------------------------------------------
 
 WARPFUSE_DEVICE_TEST("gradients in place have the bits of those beside the logits",

@@ -93,17 +93,6 @@ WARPFUSE_DEVICE_TEST("a gradient passes through the dtype argument", "[softmax][
   }
 }
 
-WARPFUSE_DEVICE_TEST("no gradient is recorded where none is asked for", "[softmax][gradient]") {
-  const at::Tensor x = random_tensor({4, 33}, at::kFloat, device);
-  for (const SoftmaxOperator& op : kSoftmaxOperators) {
-    CHECK_FALSE(op(x, 1).requires_grad());
-    const at::Tensor variable = x.clone().set_requires_grad(true);
-    CHECK(op(variable, 1).requires_grad());
-    const c10::AutoGradMode no_grad(false);
-    CHECK_FALSE(op(variable, 1).requires_grad());
-  }
-}
-
 WARPFUSE_DEVICE_TEST("differentiating _softmax_algorithm is an error, not silence",
                      "[softmax][gradient]") {
   const at::Tensor x = random_tensor({4, 33}, at::kFloat, device).set_requires_grad(true);
