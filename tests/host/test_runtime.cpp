@@ -1,5 +1,6 @@
 // The small parts: error texts, cache buckets, differences, plugin versions.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <sys/wait.h>
