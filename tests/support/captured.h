@@ -1,9 +1,10 @@
 #pragma once
 
-// A call in a CUDA graph.
+// Calls in CUDA graphs and on streams.
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "catch.h"
@@ -52,4 +53,24 @@ void check_in_a_graph_and_on_two_streams(const Call& call, const at::Tensor& exp
   two.synchronize();
   CHECK(at::equal(replayed, expected));
   CHECK(at::equal(other, expected));
+}
+
+/// What `call` gives on a side stream where `input` gets its values late: the call waits for them,
+/// and the host for nothing.
+template <typename Call>
+at::Tensor run_late(const at::Tensor& input, const Call& call) {
+  const at::Tensor values = input.clone();
+  input.zero_();
+  c10::cuda::getDefaultCUDAStream().synchronize();
+  const auto side = c10::cuda::getStreamFromPool();
+  at::Tensor output;
+  {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    at::cuda::sleep(200'000'000);  // about 0.1 s
+    input.copy_(values);
+    output = call();
+    CHECK(!side.query());
+  }
+  side.synchronize();
+  return output;
 }
