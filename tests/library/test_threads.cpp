@@ -13,7 +13,7 @@
 #include "support/threads.h"
 
 WARPFUSE_DEVICE_TEST("eight threads, each with calls of its own", "[threads]") {
-  constexpr int kThreads = 8, kCallsPerThread = 50;
+  constexpr int kThreads = 8, kCallsPerThread = 20;
   struct Work {
     at::Tensor x;
     std::vector<Operation> calls;
