@@ -17,9 +17,10 @@ from pathlib import Path
 
 from report import losses
 from report.generation import decode_runs, decode_table
+from report.merging import merge
 from report.ncu import measure_traffic
 from report.pages import page
-from report.run import Bench, Generation, ReportError, file_name, merge, reading, write
+from report.run import Bench, Generation, ReportError, file_name, reading, write
 from report.serving import block, runs
 from report.targets import Peers
 from report.text import with_block

@@ -23,14 +23,7 @@ from tokenizer_files import byte_tokenizer
 from tracing import deserialize, foreign_operators
 
 HERE = Path(__file__).resolve().parent
-TINY = {
-    "model_type": "gpt2",
-    "vocab_size": 300,
-    "n_positions": 40,
-    "n_embd": 24,
-    "n_layer": 2,
-    "n_head": 3,
-}
+TINY = {"model_type": "gpt2", "vocab_size": 300, "n_positions": 40, "n_embd": 24, "n_layer": 2, "n_head": 3}
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
@@ -63,6 +56,18 @@ class Bundles(Case):
         self.assertEqual((code, err), (0, said))
         return {Path(line).name: Path(line) for line in out.splitlines()}
 
+    def modules(self, source: str, *options: object) -> dict[str, tuple[dict, torch.nn.Module, torch.Tensor]]:
+        """Description, module and the same input of each bundle, by variant."""
+        found = {}
+        for name, folder in self.export(source, "--plugin", require_plugin(), *options).items():
+            description = json.loads((folder / "bundle.json").read_text())
+            self.assertEqual(description["kind"], "module")
+            (entry,) = description["inputs"]
+            torch.manual_seed(1)
+            x = torch.randn(entry["shape"]) * entry["std"]
+            found[name.removesuffix("-float32")] = description, deserialize((folder / "model.pt").read_bytes()), x
+        return found
+
     def test_every_variant_and_dtype(self) -> None:
         plugin = require_plugin()
         dtypes = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -81,16 +86,8 @@ class Bundles(Case):
             )
             data = (folder / "model.pt").read_bytes()
             expected = {
-                "format": 2,
-                "kind": "causal_lm",
-                "model": "tiny",
-                "variant": variant,
-                "dtype": dtype,
-                "context": 40,
-                "layers": 2,
-                "heads": 3,
-                "head_dim": 8,
-                "vocab_size": 300,
+                **{"format": 2, "kind": "causal_lm", "model": "tiny", "variant": variant, "dtype": dtype},
+                **{"context": 40, "layers": 2, "heads": 3, "head_dim": 8, "vocab_size": 300},
                 "schema_version": 1,
                 "operators": OPERATORS.get(variant, []),
                 "methods": [*methods, "next"] if variant == "steps" else methods,
@@ -139,72 +136,39 @@ class Bundles(Case):
         self.assertEqual(tokens, {"<one>": 257, "<two>": 258, "!": 0})
 
     def test_softmax_module(self) -> None:
-        bundles = self.export("module:softmax", "--plugin", require_plugin())
-        self.assertEqual(set(bundles), {"baseline-float32", "fused-float32"})
-        results = []
-        for name, folder in bundles.items():
-            description = json.loads((folder / "bundle.json").read_text())
-            self.assertEqual(description["kind"], "module")
-            operators = ["warpfuse::softmax"] if name.startswith("fused") else []
-            self.assertEqual(description["operators"], operators)
-            (entry,) = description["inputs"]
-            torch.manual_seed(1)
-            x = torch.randn(entry["shape"]) * entry["std"]
-            results.append(deserialize((folder / "model.pt").read_bytes())(x))
-        torch.testing.assert_close(*results, rtol=0, atol=1e-6)
+        modules = self.modules("module:softmax")
+        operators = {name: description["operators"] for name, (description, _, _) in modules.items()}
+        self.assertEqual(operators, {"baseline": [], "fused": ["warpfuse::softmax"]})
+        torch.testing.assert_close(*(module(x) for _, module, x in modules.values()), rtol=0, atol=1e-6)
 
     def test_linear_dropout_softmax_module(self) -> None:
-        bundles = self.export("module:linear-dropout-softmax", "--plugin", require_plugin())
         results = {}
-        for name, folder in bundles.items():
-            description = json.loads((folder / "bundle.json").read_text())
-            self.assertEqual(description["kind"], "module")
-            (entry,) = description["inputs"]
-            torch.manual_seed(1)
-            x = torch.randn(entry["shape"]) * entry["std"]
-            module = deserialize((folder / "model.pt").read_bytes())
-            calls = []
+        for name, (_, module, x) in self.modules("module:linear-dropout-softmax").items():
+            calls = results[name] = []
             for seed in (1, 1, 2):
                 torch.manual_seed(seed)
                 calls.append(module(x))
-            results[name.removesuffix("-float32")] = calls
             # In training a seed repeats a call, and another seed drops other elements.
             self.assertTrue(torch.equal(calls[0], calls[1]))
             self.assertEqual(torch.equal(calls[0], calls[2]), "train" not in name)
         self.assertEqual(set(results), {"baseline", "fused", "baseline-train", "fused-train"})
         for mode in ("", "-train"):
-            torch.testing.assert_close(
-                results["fused" + mode], results["baseline" + mode], rtol=1e-5, atol=1e-8
-            )
+            torch.testing.assert_close(results["fused" + mode], results["baseline" + mode], rtol=1e-5, atol=1e-8)
         self.assertFalse(torch.allclose(results["fused"][0], results["fused-train"][0], rtol=1e-2))
 
     def test_sizes_of_the_linear_layer(self) -> None:
         sizes = ("--in-features", "48", "--out-features", "72")
-        bundles = self.export(
-            "module:linear-dropout-softmax", "--plugin", require_plugin(), "--variants", "fused", *sizes
-        )
-        (folder,) = bundles.values()
-        (entry,) = json.loads((folder / "bundle.json").read_text())["inputs"]
-        self.assertEqual(entry["shape"], [128, 48])
-        module = deserialize((folder / "model.pt").read_bytes())
-        self.assertEqual(module(torch.randn(3, 48)).shape, (3, 72))
+        ((_, module, x),) = self.modules("module:linear-dropout-softmax", "--variants", "fused", *sizes).values()
+        self.assertEqual((x.shape, module(x[:3]).shape), ((128, 48), (3, 72)))
 
     def test_deformable_detr_module(self) -> None:
         """Both variants agree, and other features give another result."""
-        bundles = self.export("module:deformable-detr", "--plugin", require_plugin())
         results = {}
-        for name, folder in bundles.items():
-            description = json.loads((folder / "bundle.json").read_text())
+        for name, (description, module, x) in self.modules("module:deformable-detr").items():
             self.assertEqual(description["softmax_calls_per_step"], 4)
-            (entry,) = description["inputs"]
-            torch.manual_seed(1)
-            x = torch.randn(entry["shape"])
-            module = deserialize((folder / "model.pt").read_bytes())
             results[name] = module(x)
             self.assertFalse(torch.equal(module(x.roll(1, dims=1)), results[name]))
-        torch.testing.assert_close(
-            results["fused-float32"], results["baseline-float32"], rtol=1e-4, atol=1e-5
-        )
+        torch.testing.assert_close(results["fused"], results["baseline"], rtol=1e-4, atol=1e-5)
 
     def test_the_seed_decides_random_weights(self) -> None:
         models = []

@@ -1,4 +1,4 @@
-"""Runs of `warpfuse bench`, `bench generate` and of their peers: the JSON, as objects and as merged files."""
+"""Runs of `warpfuse bench`, `bench generate` and of their peers: the JSON, as objects and as files."""
 
 import json
 import re
@@ -256,35 +256,6 @@ class Generation(Run):
 
 
 # --- files ------------------------------------------------------------------------------------
-
-
-def merge(parts: list[tuple[str, Path]]) -> dict[str, Any]:
-    """Runs of one machine, (preset, file) each, under the first one's header.
-
-    A row that several presets hold is kept once, as the first measured it, and names them all. Its
-    floor is that of its own run's large copy; "runs" keeps every run's. Runs of generation have no
-    presets.
-    """
-    operators = bool(parts[0][0])
-    runs = [Run(path, BENCH if operators else GENERATE) for _, path in parts]
-    first = runs[0].raw
-    for run in runs:
-        for name in ("versions", "device", "tuning"):
-            if run.raw.get(name) != first.get(name):
-                raise ReportError(f"{run.path}: {name}: not that of {runs[0].path}")
-    rows = [run.objects("rows", Row if operators else Generated) for run in runs]
-    merged = first | {"command": "; ".join(run.raw.get("command", "") for run in runs)}
-    merged |= {name: [entry for run in runs for entry in run.raw.get(name, [])] for name in LISTS if name in first}
-    merged["complete"] = True
-    if operators:
-        kept: dict[str, dict[str, Any]] = {}
-        for (preset, _), measured in zip(parts, rows, strict=True):
-            for row in measured:
-                raw = kept.setdefault(row.name, row.raw)
-                raw["presets"] = [*raw.get("presets", []), preset]
-        copies = [{"preset": preset, "large_copy": run.raw["large_copy"]} for (preset, _), run in zip(parts, runs)]
-        merged |= {"rows": list(kept.values()), "runs": [*first.get("runs", []), *copies]}
-    return merged
 
 
 def file_name(raw: dict[str, Any]) -> str:

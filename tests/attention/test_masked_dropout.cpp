@@ -4,7 +4,6 @@
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/dropout_checks.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
@@ -131,28 +130,6 @@ WARPFUSE_DEVICE_TEST("a row without a visible key is zero, whatever an additive 
   }
 }
 
-WARPFUSE_DEVICE_TEST("gradients of scores and of an additive mask",
-                     "[masked][dropout][gradient][portable]") {
-  const at::Tensor rng = rng_of(17, 4, device);
-  const double p = 0.3;
-  for (const MaskArguments& arguments : rule_sets({2, 2, 3, 5}, at::kDouble, device)) {
-    const bool additive = arguments.attn_mask && arguments.attn_mask->scalar_type() == at::kDouble;
-    std::vector<at::Tensor> inputs = {random_tensor({2, 2, 3, 5}, at::kDouble, device, 1.0)};
-    if (additive) {
-      inputs.push_back(*arguments.attn_mask);
-    }
-    const Function function = [&](const std::vector<at::Tensor>& in) {
-      MaskArguments given = arguments;
-      if (additive) {
-        given.attn_mask = in[1];
-      }
-      return std::get<0>(masked_dropout(in[0], given, p, rng));
-    };
-    INFO(describe(arguments));
-    CHECK(gradient_mismatch(function, inputs) == "");
-  }
-}
-
 WARPFUSE_DEVICE_TEST("the gradient of an additive mask is summed before it is rounded",
                      "[masked][dropout][gradient][portable]") {
   const double p = 0.3;
@@ -181,16 +158,4 @@ WARPFUSE_DEVICE_TEST("the gradient of an additive mask is summed before it is ro
       }
     }
   }
-}
-
-WARPFUSE_DEVICE_TEST("attention with dropout repeats with a seed, and only then",
-                     "[masked][dropout][portable]") {
-  const at::Tensor scores = random_tensor({2, 2, 16, 64}, at::kFloat, device);
-  const MaskArguments causal{.causal = "upper_left"};
-  at::manual_seed(9);
-  const at::Tensor first = public_call(scores, causal, 0.5, true);
-  const at::Tensor second = public_call(scores, causal, 0.5, true);
-  at::manual_seed(9);
-  CHECK(bit_mismatch(public_call(scores, causal, 0.5, true), first) == "");
-  CHECK(!second.equal(first));
 }

@@ -1,9 +1,9 @@
 // scaled_masked_softmax: the backward operator against its formula, and autograd against ATen's
-// chain and central differences, for the scores and for an additive mask.
+// chain, for the scores and for an additive mask. (Central differences:
+// tests/python/test_operators.py.)
 
 #include "support/compare.h"
 #include "support/devices.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
@@ -69,32 +69,23 @@ WARPFUSE_DEVICE_TEST("the backward operator with any strides", "[masked][gradien
   }
 }
 
-WARPFUSE_DEVICE_TEST("gradients of the scores equal those of ATen's chain", "[masked][gradient]") {
+WARPFUSE_DEVICE_TEST("gradients of the scores and their gradients equal those of ATen's chain",
+                     "[masked][gradient]") {
   const at::Tensor values = random_tensor({2, 3, 4, 33}, at::kDouble, device);
   const at::Tensor grad = random_tensor({2, 3, 4, 33}, at::kDouble, device);
   for (const MaskArguments& arguments : rule_sets({2, 3, 4, 33}, device)) {
     const auto gradient = [&](const auto& function) {
       const at::Tensor x = values.clone().set_requires_grad(true);
-      return torch::autograd::grad({function(x, arguments)}, {x}, {grad})[0];
+      const at::Tensor first =
+          torch::autograd::grad({function(x, arguments)}, {x}, {grad}, /*retain_graph=*/true,
+                                /*create_graph=*/true)[0];
+      return at::stack({first, torch::autograd::grad({first.square().sum()}, {x})[0]}).detach();
     };
     INFO(describe(arguments));
     // A row without a visible key has no gradient; ATen's is NaN there.
     const at::Tensor chain = gradient(aten_masked_softmax);
     const at::Tensor shut = visible_keys(values, arguments).any(-1, true).logical_not().to(device);
     CHECK(far_apart(gradient(masked_softmax), chain.masked_fill(shut, 0), 1e-13) == "");
-  }
-}
-
-WARPFUSE_DEVICE_TEST("gradients and their gradients equal central differences, for each rule",
-                     "[masked][gradient]") {
-  const at::Tensor scores = random_tensor({2, 1, 2, 4}, at::kDouble, device, 1.0);
-  for (const MaskArguments& arguments : rule_sets({2, 1, 2, 4}, device)) {
-    const Function function = [&](const std::vector<at::Tensor>& in) {
-      return masked_softmax(in[0], arguments);
-    };
-    INFO(describe(arguments));
-    CHECK(gradient_mismatch(function, {scores}) == "");
-    CHECK(second_gradient_mismatch(function, {scores}) == "");
   }
 }
 
@@ -119,29 +110,15 @@ WARPFUSE_DEVICE_TEST("the gradient of an additive mask of every broadcast shape"
       CHECK(far_apart(got[0], aten[0], 1e-13) == "");
       CHECK(got[1].scalar_type() == type);
       CHECK(got[1].sizes() == at::IntArrayRef(shape));
-      CHECK(far_apart(got[1], aten[1], type == at::kDouble ? 1e-13 : 1e-7) == "");
+      const at::Tensor mask = mask_values.clone().set_requires_grad(true);
+      const at::Tensor output =
+          masked_softmax(values, {.scale = 0.3, .attn_mask = mask, .causal = "lower_right"});
+      const at::Tensor alone = torch::autograd::grad({output}, {mask}, {grad})[0];
+      for (const at::Tensor& of_mask : {got[1], alone}) {
+        CHECK(far_apart(of_mask, aten[1], type == at::kDouble ? 1e-13 : 1e-7) == "");
+      }
     }
   }
-}
-
-WARPFUSE_DEVICE_TEST("the gradient of the mask alone, and of the scores alone",
-                     "[masked][gradient]") {
-  const at::Tensor scores = random_tensor({1, 2, 3, 4}, at::kDouble, device);
-  const at::Tensor mask = random_tensor({3, 4}, at::kDouble, device);
-  const Function of_mask = [&](const std::vector<at::Tensor>& in) {
-    return masked_softmax(scores, {.scale = 0.3, .attn_mask = in[0]});
-  };
-  const Function of_scores = [&](const std::vector<at::Tensor>& in) {
-    return masked_softmax(in[0], {.scale = 0.3, .attn_mask = mask});
-  };
-  const Function of_both = [&](const std::vector<at::Tensor>& in) {
-    return masked_softmax(in[0], {.scale = 0.3, .attn_mask = in[1], .causal = "lower_right"});
-  };
-  CHECK(gradient_mismatch(of_mask, {mask}) == "");
-  CHECK(second_gradient_mismatch(of_mask, {mask}) == "");
-  CHECK(gradient_mismatch(of_scores, {scores}) == "");
-  CHECK(gradient_mismatch(of_both, {scores, mask}) == "");
-  CHECK(second_gradient_mismatch(of_both, {scores, mask}) == "");
 }
 
 WARPFUSE_DEVICE_TEST("a float32 mask of half scores has a float32 gradient", "[masked][gradient]") {

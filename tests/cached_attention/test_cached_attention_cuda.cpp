@@ -16,15 +16,9 @@
 
 #include "support/captured.h"
 
-namespace {
-
-const std::vector<at::ScalarType> kAttendGpuDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
-}  // namespace
-
 WARPFUSE_GPU_TEST("one token is one kernel, a prompt two",
                   "[cached_attention][launches][portable]") {
-  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       const CounterDelta attended("tier.span"), written("tier.elements");
       AttentionCall call = random_attention(
@@ -39,7 +33,7 @@ WARPFUSE_GPU_TEST("one token is one kernel, a prompt two",
 }
 
 WARPFUSE_GPU_TEST("every size of cluster attends alike", "[cached_attention][launches][portable]") {
-  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t blocks : {1, 2, 4, 8}) {
       const TuningInUse limited(tuning_from(c10::str("cluster_blocks=", blocks)));
       for (const int64_t slots : {1, 100, 1100, 5000}) {
@@ -57,7 +51,7 @@ WARPFUSE_GPU_TEST("every size of cluster attends alike", "[cached_attention][lau
 WARPFUSE_GPU_TEST("a graph whose positions advance in it writes slot after slot",
                   "[cached_attention][portable]") {
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
-  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall call =
         random_attention({.batch = 2, .heads = 4, .slots = 300, .head_dim = 64}, dtype, device, 0);
     Captured captured([&] {
@@ -83,7 +77,7 @@ WARPFUSE_GPU_TEST("a graph whose positions advance in it writes slot after slot"
 }
 
 WARPFUSE_GPU_TEST("two calls on one cache follow each other", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendGpuDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       AttentionCall first = random_attention(
           {.heads = 12, .key_heads = 12, .tokens = tokens, .slots = 900, .head_dim = 64}, dtype,
@@ -107,19 +101,6 @@ WARPFUSE_GPU_TEST("two calls on one cache follow each other", "[cached_attention
 WARPFUSE_GPU_TEST("attention waits for its stream, and only that", "[cached_attention][portable]") {
   AttentionCall call = random_attention({.slots = 500, .head_dim = 64}, at::kHalf, device);
   const Expected expected = expected_attention(call);
-  const at::Tensor positions = call.positions.clone();
-  call.positions.zero_();
-  at::cuda::getDefaultCUDAStream().synchronize();
-  const auto side = at::cuda::getStreamFromPool();
-  at::Tensor output;
-  {
-    const c10::cuda::CUDAStreamGuard guard(side);
-    at::cuda::sleep(200'000'000);
-    call.positions.copy_(positions);
-    output = call.run();
-    CHECK(!side.query());  // the host did not wait
-  }
-  side.synchronize();
-  CHECK(mismatch(output, expected) == "");
+  CHECK(mismatch(run_late(call.positions, [&] { return call.run(); }), expected) == "");
 }
 #endif

@@ -1,5 +1,5 @@
 // cached_attention_softmax: positions outside the cache, infinities and NaN, empty tensors,
-// gradients, autocast, Meta.
+// gradients, autocast. (Meta: tests/python/test_operators.py.)
 
 #include "support/attention_call.h"
 #include "support/autocast.h"
@@ -10,15 +10,9 @@
 #include "support/operators.h"
 #include "support/pch.h"
 
-namespace {
-
-const std::vector<at::ScalarType> kCacheDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
-}  // namespace
-
 WARPFUSE_DEVICE_TEST("a negative position sees nothing and writes nothing",
                      "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       for (const int64_t negative : {int64_t{-1}, int64_t{-7}, int64_t{-1} << 40}) {
         AttentionCall call =
@@ -36,7 +30,7 @@ WARPFUSE_DEVICE_TEST("a negative position sees nothing and writes nothing",
 }
 
 WARPFUSE_DEVICE_TEST("a position past the cache", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       for (const int64_t position : {int64_t{24}, int64_t{25}, int64_t{1} << 40}) {
         AttentionCall call =
@@ -63,7 +57,7 @@ WARPFUSE_DEVICE_TEST("a position past the cache", "[cached_attention][portable]"
 }
 
 WARPFUSE_DEVICE_TEST("position 0 has its own value", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall call = random_attention({.batch = 2, .slots = 24, .head_dim = 64}, dtype, device);
     call.cache.fill_(kNaN);
     call.positions.zero_();
@@ -72,7 +66,7 @@ WARPFUSE_DEVICE_TEST("position 0 has its own value", "[cached_attention][portabl
 }
 
 WARPFUSE_DEVICE_TEST("NaN and infinities that a query sees", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       const AttentionCall plain = random_attention(
           {.batch = 2, .tokens = tokens, .slots = 24, .head_dim = 64}, dtype, device);
@@ -99,14 +93,14 @@ WARPFUSE_DEVICE_TEST("NaN and infinities that a query sees", "[cached_attention]
 }
 
 WARPFUSE_DEVICE_TEST("scores far apart, and scales of any sign", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const double scale : {-1.0, 0.0, 1e-30, 30.0}) {
-      for (const int64_t tokens : {1, 5}) {
+      for (const auto& [tokens, head_dim] :
+           std::vector<std::pair<int64_t, int64_t>>{{1, 64}, {5, 64}, {70, 24}}) {
         AttentionCall call = random_attention(
-            {.batch = 2, .tokens = tokens, .slots = 200, .head_dim = 64}, dtype, device);
+            {.batch = 2, .tokens = tokens, .slots = 200, .head_dim = head_dim}, dtype, device);
         call.scale = scale;
-        const Expected expected = expected_attention(call);
-        CHECK(mismatch(call.run(), expected) == "");
+        check_attention(call);
       }
     }
   }
@@ -138,21 +132,9 @@ WARPFUSE_DEVICE_TEST("attention for inference is counted and has no gradient",
   CHECK(calls() == 1);
 }
 
-TEST_CASE("Meta attention has a shape, and strides", "[cached_attention][meta]") {
-  AttentionCall call = random_attention({.batch = 2, .tokens = 5}, at::kHalf, at::kCPU);
-  const at::Tensor output = call.run();
-  for (at::Tensor* tensor : {&call.query, &call.key, &call.value, &call.cache, &call.positions}) {
-    *tensor = tensor->to(at::kMeta);
-  }
-  const at::Tensor meta = call.run();
-  CHECK(meta.sizes() == output.sizes());
-  CHECK(meta.strides() == output.strides());
-  CHECK(meta.scalar_type() == at::kHalf);
-}
-
 WARPFUSE_DEVICE_TEST("under autocast queries, keys and values take the cache's dtype",
                      "[autocast][cached_attention]") {
-  for (const at::ScalarType dtype : kCacheDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     const AttentionCall call =
         random_attention({.batch = 2, .tokens = 3, .slots = 24}, dtype, device);
     AttentionCall before = call, mixed = call;

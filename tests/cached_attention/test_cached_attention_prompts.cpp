@@ -17,19 +17,6 @@
 
 namespace {
 
-const std::vector<at::ScalarType> kPromptDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
-void check_prompt(AttentionCall call) {
-  INFO(describe(call));
-  const Expected expected = expected_attention(call);
-  const at::Tensor cache = expected_cache(call);
-  const Poison poison;
-  const at::Tensor output = call.run();
-  CHECK(output.transpose(1, 2).is_contiguous());
-  CHECK(mismatch(output, expected) == "");
-  CHECK(bit_mismatch(call.cache.cpu(), cache) == "");
-}
-
 AttentionCall prompt_of(const at::ScalarType dtype, const at::Device& device, int64_t tokens,
                         int64_t slots, int64_t apart = 3, int64_t head_dim = 64) {
   return random_attention({.batch = 2, .tokens = tokens, .slots = slots, .head_dim = head_dim},
@@ -39,26 +26,26 @@ AttentionCall prompt_of(const at::ScalarType dtype, const at::Device& device, in
 }  // namespace
 
 WARPFUSE_DEVICE_TEST("prompts around the sizes of tiles", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {16, 63, 65, 128, 200}) {
       for (const int64_t before : {0, 1, 100}) {
-        check_prompt(prompt_of(dtype, device, tokens, tokens + before));
+        check_attention(prompt_of(dtype, device, tokens, tokens + before));
       }
     }
   }
 }
 
 WARPFUSE_DEVICE_TEST("prompts of heads of any size", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t head_dim : {8, 33, 40, 80, 128, dtype == at::kFloat ? 128 : 256}) {
       for (const int64_t key_heads : {1, 3}) {
-        check_prompt(random_attention({.batch = 2,
-                                       .heads = 3,
-                                       .key_heads = key_heads,
-                                       .tokens = 70,
-                                       .slots = 150,
-                                       .head_dim = head_dim},
-                                      dtype, device));
+        check_attention(random_attention({.batch = 2,
+                                          .heads = 3,
+                                          .key_heads = key_heads,
+                                          .tokens = 70,
+                                          .slots = 150,
+                                          .head_dim = head_dim},
+                                         dtype, device));
       }
     }
   }
@@ -66,7 +53,7 @@ WARPFUSE_DEVICE_TEST("prompts of heads of any size", "[cached_attention][prompt]
 
 WARPFUSE_DEVICE_TEST("prompts of different lengths behind texts of different lengths",
                      "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const bool padded_left : {false, true}) {
       AttentionCall call = random_attention(
           {.batch = 4, .heads = 4, .tokens = 140, .slots = 300, .head_dim = 64}, dtype, device, 47);
@@ -84,13 +71,13 @@ WARPFUSE_DEVICE_TEST("prompts of different lengths behind texts of different len
               .fill_(kNaN);
         }
       }
-      check_prompt(call);
+      check_attention(call);
     }
   }
 }
 
 WARPFUSE_DEVICE_TEST("prompts with a window", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t window : {1, 5, 64, 100, 5000}) {
       AttentionCall call = prompt_of(dtype, device, 150, 400, 3, 24);
       call.window = window;
@@ -98,13 +85,13 @@ WARPFUSE_DEVICE_TEST("prompts with a window", "[cached_attention][prompt][portab
       if (hidden > 0) {
         call.cache.select(2, 0).narrow(3, 0, hidden).fill_(kNaN);
       }
-      check_prompt(call);
+      check_attention(call);
     }
   }
 }
 
 WARPFUSE_DEVICE_TEST("positions of a prompt in any order", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t window : {0, 7, 90}) {
       const AttentionCall plain = prompt_of(dtype, device, 130, 320, 3, 16);
       const auto with = [&](const at::Tensor& positions) {
@@ -121,7 +108,7 @@ WARPFUSE_DEVICE_TEST("positions of a prompt in any order", "[cached_attention][p
         const at::Tensor hidden = seen.any(1).logical_not().view({2, 1, 320, 1});
         call.cache =
             random_tensor(plain.cache.sizes(), dtype, device, 1.0).masked_fill(hidden, kNaN);
-        check_prompt(call);
+        check_attention(call);
       };
       with(plain.positions.flip({1}));
       with(plain.positions.to(at::kInt).t().contiguous().t());
@@ -140,12 +127,12 @@ WARPFUSE_DEVICE_TEST("positions of a prompt in any order", "[cached_attention][p
 
 WARPFUSE_DEVICE_TEST("a prompt by pieces is the whole prompt",
                      "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall whole = prompt_of(dtype, device, 300, 300, 0);
     whole.cache.fill_(kNaN);
     AttentionCall piece = whole;
     piece.cache = whole.cache.clone();
-    check_prompt(whole);
+    check_attention(whole);
     const at::Tensor output = whole.run();
     for (int64_t first = 0; first < 300; first += 128) {
       const int64_t count = std::min<int64_t>(128, 300 - first);
@@ -156,7 +143,7 @@ WARPFUSE_DEVICE_TEST("a prompt by pieces is the whole prompt",
       piece.key = part(whole.key, 2);
       piece.value = part(whole.value, 2);
       piece.positions = part(whole.positions, 1);
-      check_prompt(piece);
+      check_attention(piece);
       CHECK(aten_mismatch(piece.run(), part(output, 2)) == "");
     }
     CHECK(bit_mismatch(piece.cache, whole.cache) == "");
@@ -164,33 +151,22 @@ WARPFUSE_DEVICE_TEST("a prompt by pieces is the whole prompt",
 }
 
 WARPFUSE_DEVICE_TEST("a prompt in a bucket of a cache", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall call = prompt_of(dtype, device, 90, 128);
     const at::Tensor whole = at::full({3, 2, 4, 2, 512, 64}, kNaN, call.cache.options());
     const at::Tensor part = whole.narrow(0, 1, 2).narrow(2, 1, 2).narrow(4, 0, 128);
     call.cache = part.copy_(call.cache);
     const at::Tensor written = expected_cache(call).to(device);
-    check_prompt(call);
+    check_attention(call);
     const at::Tensor expected = at::full_like(whole, kNaN);
     expected.narrow(0, 1, 2).narrow(2, 1, 2).narrow(4, 0, 128).copy_(written);
     CHECK(bit_mismatch(whole, expected) == "");
   }
 }
 
-WARPFUSE_DEVICE_TEST("scores of prompts far apart, and scales of any sign",
-                     "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
-    for (const double scale : {-1.0, 0.0, 1e-30, 30.0}) {
-      AttentionCall call = prompt_of(dtype, device, 70, 200, 3, 24);
-      call.scale = scale;
-      check_prompt(call);
-    }
-  }
-}
-
 WARPFUSE_DEVICE_TEST("a NaN that the queries of a prompt see",
                      "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     const AttentionCall plain = prompt_of(dtype, device, 40, 64);
     for (const int64_t of_two : {0, 1}) {
       AttentionCall call = plain, clean = plain;
@@ -208,8 +184,8 @@ WARPFUSE_DEVICE_TEST("a NaN that the queries of a prompt see",
 
 #ifdef WARPFUSE_WITH_CUDA
 WARPFUSE_GPU_TEST("a long prompt", "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
-    check_prompt(random_attention(
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    check_attention(random_attention(
         {.batch = 1, .heads = 2, .key_heads = 1, .tokens = 1024, .slots = 1100, .head_dim = 64},
         dtype, device));
   }
@@ -217,21 +193,21 @@ WARPFUSE_GPU_TEST("a long prompt", "[cached_attention][prompt][portable]") {
 
 WARPFUSE_GPU_TEST("tokens of a prompt past the cache see all slots and are not written",
                   "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t window : {0, 20, 90}) {
       AttentionCall call = prompt_of(dtype, device, 80, 100, 0);
       call.window = window;
       call.positions.add_(30);
       call.positions[1][79].fill_(int64_t{1} << 40);
       call.cache = random_tensor(call.cache.sizes(), dtype, device, 1.0);
-      check_prompt(call);
+      check_attention(call);
     }
   }
 }
 
 WARPFUSE_GPU_TEST("a prompt is one kernel by tiles",
                   "[cached_attention][prompt][launches][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {16, 1024}) {
       const CounterDelta tiles("tier.tile");
       AttentionCall call = prompt_of(dtype, device, tokens, 1024);
@@ -244,7 +220,7 @@ WARPFUSE_GPU_TEST("a prompt is one kernel by tiles",
 
 WARPFUSE_GPU_TEST("prompts on one cache follow each other",
                   "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kPromptDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall first = prompt_of(dtype, device, 200, 300);
     AttentionCall second = first;  // writes the same slots with other values
     second.value = first.value.neg();

@@ -9,26 +9,8 @@
 #include "support/poison.h"
 #include "support/threads.h"
 
-namespace {
-
-const std::vector<at::ScalarType> kAttendDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
-void check_attention(AttentionCall call) {
-  INFO(describe(call));
-  const Expected expected = expected_attention(call);
-  const at::Tensor cache = expected_cache(call);
-  const Poison poison;
-  const at::Tensor output = call.run();
-  CHECK(output.sizes() == call.query.sizes());
-  CHECK(output.transpose(1, 2).is_contiguous());
-  CHECK(mismatch(output, expected) == "");
-  CHECK(bit_mismatch(call.cache.cpu(), cache) == "");
-}
-
-}  // namespace
-
 WARPFUSE_DEVICE_TEST("one token per sequence", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t head_dim : {1, 33, 40, 64, 80, 128}) {
       for (const int64_t slots : {1, 2, 17, 130, 1100}) {
         for (const int64_t batch : {1, 3}) {
@@ -42,7 +24,7 @@ WARPFUSE_DEVICE_TEST("one token per sequence", "[cached_attention][portable]") {
 
 WARPFUSE_DEVICE_TEST("prompts, from an empty cache and behind a text",
                      "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t head_dim : {33, 64, 80}) {
       for (const int64_t tokens : {2, 5, 33}) {
         for (const int64_t before : {0, 1, 100}) {
@@ -56,7 +38,7 @@ WARPFUSE_DEVICE_TEST("prompts, from an empty cache and behind a text",
 }
 
 WARPFUSE_DEVICE_TEST("heads that share keys", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const auto& [heads, key_heads] :
          std::vector<std::pair<int64_t, int64_t>>{{12, 4}, {12, 1}, {3, 3}}) {
       for (const int64_t tokens : {1, 5}) {
@@ -73,7 +55,7 @@ WARPFUSE_DEVICE_TEST("heads that share keys", "[cached_attention][portable]") {
 }
 
 WARPFUSE_DEVICE_TEST("a window of the last tokens", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t window : {1, 2, 5, 64, 500, 5000}) {
       for (const int64_t tokens : {1, 5, 33}) {
         AttentionCall call = random_attention(
@@ -92,7 +74,7 @@ WARPFUSE_DEVICE_TEST("a window of the last tokens", "[cached_attention][portable
 
 WARPFUSE_DEVICE_TEST("positions of int32, of any stride and order",
                      "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       const AttentionCall plain = random_attention(
           {.batch = 3, .tokens = tokens, .slots = 40, .head_dim = 64}, dtype, device);
@@ -111,7 +93,7 @@ WARPFUSE_DEVICE_TEST("positions of int32, of any stride and order",
 }
 
 WARPFUSE_DEVICE_TEST("a cache that is a part of a larger one", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t head_dim : {40, 33}) {
       for (const int64_t tokens : {1, 5}) {
         AttentionCall call = random_attention(
@@ -140,7 +122,7 @@ WARPFUSE_DEVICE_TEST("a cache that is a part of a larger one", "[cached_attentio
 
 WARPFUSE_DEVICE_TEST("strides and alignments of queries, keys and values",
                      "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t tokens : {1, 5}) {
       const AttentionCall plain = random_attention(
           {.batch = 2, .tokens = tokens, .slots = 24, .head_dim = 64}, dtype, device);
@@ -168,7 +150,7 @@ WARPFUSE_DEVICE_TEST("strides and alignments of queries, keys and values",
 }
 
 WARPFUSE_DEVICE_TEST("a prompt, then token after token", "[cached_attention][portable]") {
-  for (const at::ScalarType dtype : kAttendDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     const AttentionShape shape{.batch = 2, .heads = 4, .slots = 48, .head_dim = 64};
     AttentionShape prompt = shape;
     prompt.tokens = 40;
@@ -189,7 +171,7 @@ WARPFUSE_DEVICE_TEST("a prompt, then token after token", "[cached_attention][por
 TEST_CASE("threads share the queries of attention", "[cached_attention]") {
   for (const int count : {1, 3, 16}) {
     const Threads threads(count);
-    for (const at::ScalarType dtype : kAttendDtypes) {
+    for (const at::ScalarType dtype : kInferenceDtypes) {
       check_attention(random_attention({.heads = 12, .key_heads = 12, .slots = 300, .head_dim = 64},
                                        dtype, at::kCPU));
       check_attention(random_attention(

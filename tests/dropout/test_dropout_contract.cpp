@@ -1,8 +1,5 @@
-// The operators with dropout beside their values: bad input, Meta tensors, autocast, counters, and
-// models that are frozen.
-
-#include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/ir/irparser.h>
+// The operators with dropout beside their values: bad input and autocast. (Meta:
+// tests/python/test_operators.py.)
 
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -16,10 +13,6 @@
 namespace {
 
 std::string complaint(const std::string& text) { return "Error: warpfuse::" + text; }
-
-at::Tensor meta(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
-}
 
 at::Tensor attention(const at::Tensor& scores, double p, bool training = true) {
   return warpfuse::scaled_masked_softmax_dropout(scores, 1.0, {}, "none", {}, {}, 0, {}, p,
@@ -142,37 +135,7 @@ WARPFUSE_GPU_TEST("random state on another device", "[errors][dropout]") {
         complaint("linear_dropout_softmax: weight: " + where));
 }
 
-// --- Meta, autocast, counters -------------------------------------------------------------------
-
-TEST_CASE("Meta tensors with dropout get the shapes and dtypes of the results", "[meta][dropout]") {
-  for (const at::ScalarType dtype : kDtypes) {
-    const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor x = meta({2, 3, 5}, dtype).transpose(0, 1);
-    for (const bool softmax_first : {false, true}) {
-      for (const int64_t dim : {0, 2}) {
-        const auto [output, statistics, rng] =
-            dropout_softmax(x, {.dim = dim, .softmax_first = softmax_first});
-        CHECK(output.is_meta());
-        CHECK(output.is_contiguous());
-        CHECK(output.sizes() == x.sizes());
-        CHECK(output.scalar_type() == dtype);
-        const std::vector<int64_t> rows =
-            softmax_first ? std::vector<int64_t>{dim == 0 ? 10 : 6, 2} : std::vector<int64_t>{0};
-        CHECK(statistics.sizes() == at::IntArrayRef(rows));
-        CHECK(statistics.scalar_type() == wide);
-        CHECK(rng.sizes() == at::IntArrayRef({2}));
-        CHECK(rng.scalar_type() == at::kLong);
-        CHECK(dropout_softmax_backward(x, x, statistics, rng,
-                                       {.dim = dim, .softmax_first = softmax_first})
-                  .sizes() == x.sizes());
-      }
-    }
-    CHECK(warpfuse::linear_dropout_softmax(x, meta({7, 5}, dtype), meta({7}, dtype)).sizes() ==
-          at::IntArrayRef({3, 2, 7}));
-    CHECK(attention(x, 0.5).sizes() == x.sizes());
-    CHECK(dropout_mask(x, 0.5, meta({2}, at::kLong)).scalar_type() == at::kBool);
-  }
-}
+// --- autocast -------------------------------------------------------------------------
 
 WARPFUSE_DEVICE_TEST("autocast of the operators with dropout", "[autocast][dropout]") {
   for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {
@@ -194,85 +157,6 @@ WARPFUSE_DEVICE_TEST("autocast of the operators with dropout", "[autocast][dropo
           CHECK(grad.scalar_type() == from);
         }
       }
-    }
-  }
-}
-
-WARPFUSE_DEVICE_TEST("calls with dropout are counted", "[counters][dropout]") {
-  const std::string backend = "." + backend_name(device);
-  const at::Tensor x = random_tensor({3, 33}, at::kFloat, device).set_requires_grad(true);
-  const CounterDelta forward("dropout_softmax" + backend);
-  const CounterDelta backward("dropout_softmax_backward" + backend);
-  const CounterDelta linear("linear_dropout_softmax" + backend);
-  const CounterDelta masked("scaled_masked_softmax_dropout" + backend);
-  const CounterDelta masked_backward("scaled_masked_softmax_dropout_backward" + backend);
-  const CounterDelta mask("dropout_mask" + backend);
-  warpfuse::dropout_softmax(x, 1).sum().backward();
-  warpfuse::softmax_dropout(x, 0).sum().backward();
-  CHECK(forward() == 2);
-  CHECK(backward() == 2);
-  warpfuse::linear_dropout_softmax(x, x).sum().backward();
-  CHECK(linear() == 1);
-  CHECK(backward() == 3);
-  attention(x, 0.5).sum().backward();
-  CHECK(masked() == 1);
-  CHECK(masked_backward() == 1);
-  dropout_mask(x, 0.5, rng_of(0, 0, device));
-  CHECK(mask() == 1);
-  CHECK(forward() == 2);
-}
-
-// --- frozen models ------------------------------------------------------------------------------
-
-namespace {
-
-/// A module in evaluation mode whose forward calls `call` on a constant %x.
-torch::jit::Module module_of(const std::string& call, const at::Tensor& x) {
-  auto graph = std::make_shared<torch::jit::Graph>();
-  torch::jit::parseIR(R"IR(
-graph(%x : Tensor, %p : float, %dim : int, %on : bool, %off : bool, %none : NoneType):
-  %y : Tensor = )IR" + call +
-                          R"IR(
-  return (%y))IR",
-                      graph.get());
-  const std::vector<c10::IValue> values = {x, 0.5, 1, true, false, c10::IValue()};
-  torch::jit::WithInsertPoint guard(*graph->nodes().begin());
-  for (size_t i = 0; i < values.size(); ++i) {
-    graph->inputs()[i]->replaceAllUsesWith(graph->insertConstant(values[i]));
-  }
-  for (size_t i = values.size(); i-- > 0;) {
-    graph->eraseInput(i);
-  }
-  torch::jit::Module module("__torch__.Dropping");
-  module.register_attribute("training", c10::BoolType::get(), false);
-  graph->insertInput(0, "self")->setType(module.type());
-  module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(
-      c10::QualifiedName(*module.type()->name(), "forward"), graph));
-  return module;
-}
-
-}  // namespace
-
-WARPFUSE_DEVICE_TEST("freezing does not bake a mask into a module", "[freeze][dropout]") {
-  const at::Tensor x = random_tensor({8, 100}, at::kFloat, device);
-  for (const std::string call :
-       {"warpfuse::dropout_softmax(%x, %dim, %p, %on)",
-        "warpfuse::softmax_dropout(%x, %dim, %p, %on)",
-        "warpfuse::linear_dropout_softmax(%x, %x, %none, %p, %on, %off)"}) {
-    INFO(call);
-    const torch::jit::Module module = module_of(call, x);
-    for (torch::jit::Module form : {module, torch::jit::freeze(module)}) {
-      std::vector<at::Tensor> outputs;
-      for (int run = 0; run < 4; ++run) {
-        outputs.push_back(form.forward({}).toTensor());
-        for (int before = 0; before < run; ++before) {
-          CHECK(!outputs[run].equal(outputs[before]));
-        }
-      }
-      at::manual_seed(1);
-      const at::Tensor seeded = form.forward({}).toTensor();
-      at::manual_seed(1);
-      CHECK(form.forward({}).toTensor().equal(seeded));
     }
   }
 }

@@ -1,5 +1,5 @@
 // Dropout in each tier of the GPU's row engine: what is dropped does not depend on where a row
-// lives.
+// lives. (CUDA graphs: tests/python/test_dropout.py.)
 
 #include <cmath>
 #include <set>
@@ -8,12 +8,6 @@
 #include "support/dropout_checks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
-#endif
 
 namespace {
 
@@ -109,30 +103,4 @@ WARPFUSE_GPU_TEST("the GPU drops what the CPU drops, in each tier", "[dropout][p
       }
     }
   }
-}
-
-WARPFUSE_GPU_TEST("a call captured in a graph takes its seed and offset at each replay",
-                  "[dropout][portable]") {
-#ifdef WARPFUSE_WITH_CUDA
-  const at::Tensor x = random_tensor({4, 1000}, at::kFloat, device);
-  const auto capture = at::cuda::getStreamFromPool();
-  const c10::cuda::CUDAStreamGuard stream(capture);
-  dropout_softmax(x, {});
-  at::cuda::CUDAGraph graph;
-  DropoutResult first, second;
-  graph.capture_begin();
-  first = dropout_softmax(x, {.softmax_first = true});
-  second = dropout_softmax(x, {.softmax_first = true});
-  graph.capture_end();
-  std::set<std::pair<int64_t, int64_t>> seen;
-  for (int replay = 0; replay < 3; ++replay) {
-    graph.replay();
-    for (const DropoutResult& result : {first, second}) {
-      const auto& [output, statistics, rng] = result;
-      CHECK((output != 0).equal(dropout_mask(x, 0.5, rng)));
-      seen.emplace(rng[0].item<int64_t>(), rng[1].item<int64_t>());
-    }
-  }
-  CHECK(seen.size() == 6);
-#endif
 }

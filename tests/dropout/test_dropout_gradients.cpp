@@ -1,38 +1,15 @@
-// Gradients of the operators with dropout: central differences with a fixed mask, autograd through
-// ATen with the mask that was drawn, and second derivatives, which there are none of.
+// Gradients of the operators with dropout: autograd through ATen with the mask that was drawn, and
+// second derivatives, which there are none of. (Central differences:
+// tests/python/test_operators.py.)
 
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/dropout.h"
 #include "support/errors.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
 #include "support/pch.h"
-
-WARPFUSE_DEVICE_TEST("central differences with a fixed mask", "[dropout][gradient]") {
-  const at::Tensor rng = rng_of(17, 4, device);
-  for (const bool softmax_first : {false, true}) {
-    for (const double p : {0.3, 0.7}) {
-      for (const auto& [shape, dim] : std::vector<std::pair<std::vector<int64_t>, int64_t>>{
-               {{3, 7}, -1}, {{3, 7}, 0}, {{2, 5, 3}, 1}, {{2, 33}, 1}, {{6}, 0}}) {
-        const DropoutCall call{.dim = dim, .p = p, .softmax_first = softmax_first};
-        const Function function = [&](const std::vector<at::Tensor>& in) {
-          return std::get<0>(dropout_softmax(in[0], call, rng));
-        };
-        INFO(describe(call));
-        CHECK(gradient_mismatch(function, {random_tensor(shape, at::kDouble, device, 1.0)}) == "");
-      }
-    }
-  }
-  const Function linear = [&](const std::vector<at::Tensor>& in) {
-    return std::get<0>(linear_dropout_softmax(in[0], in[1], in[2], 0.3, rng));
-  };
-  CHECK(gradient_mismatch(linear, {random_tensor({2, 3, 4}, at::kDouble, device, 1.0),
-                                   random_tensor({5, 4}, at::kDouble, device, 1.0),
-                                   random_tensor({5}, at::kDouble, device, 1.0)}) == "");
-}
 
 WARPFUSE_DEVICE_TEST("the backward of a call that drew its own mask", "[dropout][gradient]") {
   // Against autograd through ATen's operators with the mask that was drawn.

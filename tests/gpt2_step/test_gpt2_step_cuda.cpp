@@ -36,7 +36,7 @@ WARPFUSE_GPU_TEST("up to 4 sequences are one kernel, others the operators'",
     INFO(describe(call));
     CHECK((tiles(call) == 1) == one);
   };
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     check({.batch = 1}, dtype, true);
     check({.batch = 4}, dtype, true);
     check({.batch = 5}, dtype, false);
@@ -84,7 +84,7 @@ WARPFUSE_GPU_TEST("ids and positions outside their tables", "[gpt2_step]") {
 }
 
 WARPFUSE_GPU_TEST("replays of a step have the bits of calls, on any stream", "[gpt2_step]") {
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     StepCall call =
         random_step({.batch = 3, .layers = 4, .vocabulary = 5000, .slots = 200}, dtype, device);
     const at::Tensor cache = call.cache.clone();

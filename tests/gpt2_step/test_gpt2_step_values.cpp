@@ -10,8 +10,6 @@
 
 namespace {
 
-const std::vector<at::ScalarType> kStepDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
 /// A bound of values of the order of 1, through a few layers.
 double tolerance(at::ScalarType dtype) {
   return dtype == at::kFloat ? 2e-5 : dtype == at::kHalf ? 0.02 : 0.15;
@@ -41,7 +39,7 @@ void check_step(StepCall call) {
 }  // namespace
 
 WARPFUSE_DEVICE_TEST("a step of a small GPT-2", "[gpt2_step][portable]") {
-  for (const at::ScalarType dtype : kStepDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t batch : {1, 2, 3, 4, 5, 17}) {
       check_step(random_step({.batch = batch, .slots = 60}, dtype, device));
     }
@@ -58,7 +56,7 @@ WARPFUSE_DEVICE_TEST("a step of a small GPT-2", "[gpt2_step][portable]") {
 }
 
 WARPFUSE_DEVICE_TEST("a step at GPT-2's widths", "[gpt2_step][portable]") {
-  for (const at::ScalarType dtype : kStepDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t batch : {1, 4}) {
       check_step(random_step({.batch = batch,
                               .heads = 12,

@@ -89,6 +89,13 @@ class HostTestCase(unittest.TestCase):
             with self.subTest(arguments):
                 self.assert_fails(call(*arguments), code, message)
 
+    def assert_head(self, document, form):
+        """What is around the rows of a benchmark that ended, on one thread of the CPU."""
+        self.assertEqual((document["format"], document["complete"]), (form, True))
+        self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\d$")
+        self.assertEqual((document["device"]["type"], document["device"]["threads"]), ("cpu", 1))
+        self.assertTrue(all(document["versions"][name] for name in ("warpfuse", "commit", "libtorch")))
+
     def assert_check_fails(self, result):
         self.assertEqual(result.returncode, CHECK_FAILED, result.stderr.decode())
         return result.stdout.decode()

@@ -7,8 +7,7 @@
 #include "temporary_folder.h"
 
 using nlohmann::json;
-using warpfuse::host::Bundle;
-using warpfuse::host::read_bundle;
+using namespace warpfuse::host;
 
 namespace {
 

@@ -8,6 +8,7 @@ import unittest
 
 import torch
 
+import toy_bundles
 from host_program import DEVICE, PLUGIN, ROOT, HostTestCase, bundles_or_skip, folder, main, results, run, run_with_plugin
 
 VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
@@ -126,18 +127,8 @@ class Bundles(HostTestCase):
         text.write_bytes(VALID.read_bytes()[:20_000])
         window, stride = 512, 384
         ids = self.token_ids(text)
-        model = torch.jit.load(str(bundles / "baseline-float32" / "model.pt"))
-        sizes = results(bundles / "baseline-float32" / "bundle.json")
-        scored = {}
-        for begin in range(0, len(ids), stride):
-            inputs = torch.tensor([ids[begin : begin + window]])
-            shape = (sizes["layers"], 2, 1, sizes["heads"], inputs.shape[1], sizes["head_dim"])
-            with torch.no_grad():
-                logits = model.forward(inputs, torch.arange(inputs.shape[1])[None], torch.zeros(shape))
-            log_probs = logits[0].double().log_softmax(-1)
-            for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
-                scored.setdefault(begin + 1 + i, log_probs[i, target].item())
-        expected = math.exp(-sum(scored.values()) / len(scored))
+        nll = toy_bundles.expected_nll(bundles / "baseline-float32", ids, window, stride)
+        expected = math.exp(nll / (len(ids) - 1))
         for variant in VARIANTS:
             with self.subTest(variant):
                 options = ("--text", text, "--window", window, "--stride", stride, "--json")

@@ -67,12 +67,8 @@ class Measuring(HostTestCase):
 
     def test_document(self):
         document = self.document
-        self.assertEqual(document["format"], "warpfuse-generate-1")
-        self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\d$")
+        self.assert_head(document, "warpfuse-generate-1")
         self.assertTrue(document["command"].startswith("warpfuse bench generate --device cpu -m "), document["command"])
-        self.assertEqual((document["device"]["type"], document["device"]["threads"]), ("cpu", 1))
-        for name in ("warpfuse", "commit", "libtorch"):
-            self.assertTrue(document["versions"][name])
         self.assertGreater(document["read_gb_per_s"], 0)
 
     def test_rows_of_what_fits_the_context_and_without_graphs(self):
@@ -108,7 +104,6 @@ class Measuring(HostTestCase):
             self.assert_ordered(row["ms"], "min", "p50", "max")
 
     def test_accuracy(self):
-        self.assertTrue(self.document["complete"])
         self.assertEqual(len(self.document["accuracy"]), 1)
         row = self.document["accuracy"][0]
         names = ("model", "variant", "dtype", "first_divergence", "tokens_compared")
@@ -223,11 +218,6 @@ class Errors(HostTestCase):
     def test_folders_without_bundles(self):
         result = bench("-m", toy, "-m", folder / "absent")
         self.assert_fails(result, MODEL, "absent: has no folders with bundles of a language model")
-
-    def test_help(self):
-        text = self.said(bench("--help"))
-        for part in ("--batch", "--prompts", "--prompt-ids", "--prefill", "--rounds", "Examples:"):
-            self.assertIn(part, text)
 
 
 class Interrupting(HostTestCase):

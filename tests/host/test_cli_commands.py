@@ -3,6 +3,8 @@
 import importlib
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -18,14 +20,25 @@ class Help(HostTestCase):
     def test_help_prints_examples_and_the_exit_codes(self):
         text = self.said(run("--help"))
         self.assertIn("Examples:", text)
-        for code in range(7):
+        for code in (*range(7), 130):
             self.assertRegex(text, rf"(?m)^  {code}  \w")
 
-    def test_each_command_has_help_with_examples(self):
-        for command in ("generate", "perplexity", "tokenize", "verify", "info"):
-            text = self.said(run(command, "--help"))
-            self.assertIn(f"warpfuse {command}", text)
-            self.assertIn("Examples:", text)
+    def test_each_command_ends_with_examples_whose_options_there_are(self):
+        commands = re.findall(r"(?m)^  ([a-z]+) +[A-Za-z]", self.said(run("--help")).split("\nExamples:\n")[0])
+        benches = re.findall(r"`(bench\s\w+)\s+--help`", self.said(run("bench", "--help")))
+        names = [*commands, *(" ".join(name.split()) for name in benches)]
+        self.assertEqual(len(names), 13, names)
+        for name in names:
+            examples = self.said(run(*name.split(), "--help")).split("\nExamples:\n")[1]
+            self.assertIn(f"warpfuse {name}", examples)
+            for words in re.findall(r"warpfuse ([^|>\n]+)", examples):
+                with self.subTest(words):
+                    self.assert_ok(run(*shlex.split(words), "--help"))
+
+    def test_help_of_bench_lists_operators_and_presets(self):
+        text = self.said(run("bench", "--help"))
+        for part in (r"\nOperators:\n  softmax\n", r"\n  linear_dropout_softmax\n", r"\nPresets of --shapes:\n", r"\n  sweep "):
+            self.assertRegex(text, part)
 
     def test_version(self):
         self.assertRegex(self.said(run("--version")), r"^warpfuse \d+\.\d+\.\d+ ")

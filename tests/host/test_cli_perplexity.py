@@ -19,23 +19,6 @@ def perplexity(bundle, text, *arguments, **options):
     return run_with_plugin("perplexity", "-m", bundle, "--text", text, *arguments, **options)
 
 
-def expected_nll(bundle, ids, window, stride):
-    """The sum in double of -log p by ATen, one window at a time; a token that was scored stays scored."""
-    model = torch.jit.load(str(bundle / "model.pt"))
-    scored = {}
-    for begin in range(0, len(ids), stride):
-        inputs = torch.tensor([ids[begin : begin + window]])
-        length = inputs.shape[1]
-        cache = toy_bundles.new_cache(length)
-        with torch.no_grad():
-            logits = model.forward(inputs, torch.arange(length)[None], cache)
-        log_probs = logits[0].double().log_softmax(-1)
-        for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
-            scored.setdefault(begin + 1 + i, -log_probs[i, target].item())
-    assert len(scored) == len(ids) - 1
-    return sum(scored.values())
-
-
 class Figures(HostTestCase):
     def score(self, *arguments, **options):
         return self.json_of(perplexity(*arguments, "--json", **options))
@@ -45,7 +28,7 @@ class Figures(HostTestCase):
         ids = list(TEXT)  # the toy's tokens are the bytes
         for window, stride in ((None, None), (256, 256), (64, 64), (64, 7), (100, 1), (2, 1)):
             options = [] if window is None else ["--window", window, "--stride", stride]
-            nll = expected_nll(baseline, ids, window or CONTEXT, stride or CONTEXT // 2)
+            nll = toy_bundles.expected_nll(baseline, ids, window or CONTEXT, stride or CONTEXT // 2)
             for bundle in (baseline, half, fused):
                 with self.subTest(window=window, stride=stride, bundle=bundle.name):
                     result = self.score(bundle, text, *options)
@@ -87,7 +70,7 @@ class Figures(HostTestCase):
     def test_short_texts(self):
         result = self.score(baseline, write("two", b"ab"))
         self.assertEqual((result["tokens"], result["bytes"]), (1, 1))
-        nll = expected_nll(baseline, list(b"ab"), CONTEXT, CONTEXT // 2)
+        nll = toy_bundles.expected_nll(baseline, list(b"ab"), CONTEXT, CONTEXT // 2)
         self.assertAlmostEqual(result["mean_nll_nats"] / nll, 1, delta=1e-5)
 
     def test_the_special_token_counts_its_bytes(self):

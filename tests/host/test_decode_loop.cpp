@@ -9,16 +9,14 @@
 #include "runtime/decode/generation.h"
 #include "support/catch.h"
 
-using warpfuse::host::Choice;
-using warpfuse::host::DecodeLoop;
-using warpfuse::host::FinishReason;
+using namespace warpfuse::host;
 
 namespace {
 
 constexpr int64_t kVocabulary = 50;
 
 DecodeLoop loop_of(int64_t rows, FakeRuntime* runtime,
-                   const warpfuse::host::LanguageModel& model = counting_model(kVocabulary, 64)) {
+                   const LanguageModel& model = counting_model(kVocabulary, 64)) {
   return {model, {.rows = rows, .sampling = {}, .top_logprobs = {}}, runtime};
 }
 
@@ -35,7 +33,7 @@ std::vector<int64_t> continuation(DecodeLoop& loop, const std::vector<int64_t>& 
 const std::vector<int64_t> kPrompt{3, 4};
 const std::vector<int64_t> kSaid{5, 6, 7, 8, 9, 10};
 
-class Collector : public warpfuse::host::TokenSink {
+class Collector : public TokenSink {
  public:
   explicit Collector(size_t prompts) : ids(prompts), reasons(prompts) {}
   bool on_token(size_t prompt, const Choice& choice, bool is_end) override {

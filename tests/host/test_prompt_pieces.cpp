@@ -13,9 +13,7 @@
 #include "runtime/decode/decode_loop.h"
 #include "support/catch.h"
 
-using warpfuse::host::DecodeLoop;
-using warpfuse::host::DecodeOptions;
-using warpfuse::host::SequenceToken;
+using namespace warpfuse::host;
 
 namespace {
 

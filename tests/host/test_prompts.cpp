@@ -9,8 +9,7 @@
 #include "support/catch.h"
 #include "temporary_folder.h"
 
-using warpfuse::host::Prompt;
-using warpfuse::host::read_prompt;
+using namespace warpfuse::host;
 
 namespace {
 
@@ -18,7 +17,7 @@ using Prompts = std::vector<std::string>;
 
 Prompts texts_of(const std::filesystem::path& file) {
   Prompts texts;
-  for (const Prompt& prompt : warpfuse::host::read_prompts(file)) {
+  for (const Prompt& prompt : read_prompts(file)) {
     texts.push_back(prompt.text);
   }
   return texts;
@@ -66,7 +65,7 @@ TEST_CASE("a byte order mark and CRLF are no part of a prompt", "[prompts]") {
 TEST_CASE("a prompt knows the line that it is from", "[prompts]") {
   const TemporaryFolder folder;
   folder.write("prompts.txt", "one\n\nthree\n");
-  const std::vector<Prompt> prompts = warpfuse::host::read_prompts(folder.path() / "prompts.txt");
+  const std::vector<Prompt> prompts = read_prompts(folder.path() / "prompts.txt");
   REQUIRE(prompts.size() == 2);
   CHECK(prompts[1].source == (folder.path() / "prompts.txt").string() + " line 3");
 }

@@ -1,5 +1,6 @@
 // The small parts: error texts, cache buckets, differences, plugin versions.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <sys/wait.h>
@@ -19,13 +20,7 @@
 #include "runtime/score/verification.h"
 #include "support/catch.h"
 
-using warpfuse::host::argmax;
-using warpfuse::host::cache_bucket;
-using warpfuse::host::describe;
-using warpfuse::host::Difference;
-using warpfuse::host::difference_between;
-using warpfuse::host::ExitCode;
-using warpfuse::host::one_line;
+using namespace warpfuse::host;
 
 namespace {
 
@@ -78,10 +73,10 @@ TEST_CASE("one line says what went wrong", "[errors]") {
 TEST_CASE("exceptions map to exit codes", "[errors]") {
   CHECK(code_of(std::runtime_error("odd")) == ExitCode::model);
   CHECK(code_of(std::runtime_error("CUDA error: out of memory")) == ExitCode::device);
-  CHECK(code_of(warpfuse::host::Error(ExitCode::plugin, "p")) == ExitCode::plugin);
+  CHECK(code_of(Error(ExitCode::plugin, "p")) == ExitCode::plugin);
   const auto expected_dimension = [] { TORCH_CHECK(false, "expected 2 dimensions"); };
   const auto translated = [&] {
-    warpfuse::host::translating_errors(ExitCode::model, "model.pt", expected_dimension);
+    translating_errors(ExitCode::model, "model.pt", expected_dimension);
   };
   CHECK(failure_of(translated) == "3: model.pt: expected 2 dimensions");
 }
@@ -148,16 +143,14 @@ TEST_CASE("a difference counts beside what its row holds", "[difference]") {
 }
 
 TEST_CASE("the part of a version that binaries depend on", "[plugin]") {
-  CHECK(warpfuse::host::major_minor("2.11.0+cu130") == "2.11");
-  CHECK(warpfuse::host::major_minor("2.11") == "2.11");
-  CHECK(warpfuse::host::running_libtorch().starts_with(
-      warpfuse::host::major_minor(warpfuse::host::kBuiltLibtorch)));
+  CHECK(major_minor("2.11.0+cu130") == "2.11");
+  CHECK(major_minor("2.11") == "2.11");
+  CHECK(running_libtorch().starts_with(major_minor(kBuiltLibtorch)));
 }
 
 TEST_CASE("a CUDA module that cannot be opened is an error of the device", "[cuda_runtime]") {
   const auto opening = [](const std::string& path) {
-    return failure_in_child(
-        [&] { warpfuse::host::open_cuda_runtime(c10::Device("cuda:0"), path); });
+    return failure_in_child([&] { open_cuda_runtime(c10::Device("cuda:0"), path); });
   };
   const std::string module = WARPFUSE_TEST_THROWING_MODULE;
   CHECK(opening(module) == "5: module " + module + ": this library throws");

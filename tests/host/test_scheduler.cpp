@@ -13,13 +13,7 @@
 #include "temporary_folder.h"
 #include "toy_vocabulary.h"
 
-using warpfuse::host::CompletionRequest;
-using warpfuse::host::DecodeLoop;
-using warpfuse::host::Event;
-using warpfuse::host::FinishReason;
-using warpfuse::host::Job;
-using warpfuse::host::Scheduler;
-using warpfuse::host::Tokenizer;
+using namespace warpfuse::host;
 
 namespace {
 
@@ -65,7 +59,7 @@ class Served {
   }
   // The text of a job's only choice, and why it ended.
   std::pair<std::string, FinishReason> read(Job& job) const {
-    warpfuse::host::ChoiceTexts texts(job, tokenizer);
+    ChoiceTexts texts(job, tokenizer);
     std::string text;
     while (true) {
       for (Event& event : job.take(kPatience)) {
@@ -86,7 +80,7 @@ class Served {
   double cpu_seconds = 0;  // of the model's thread, once it has ended
 
  private:
-  const warpfuse::host::LanguageModel model_ = counting_model(257, kServedContext);
+  const LanguageModel model_ = counting_model(257, kServedContext);
   DecodeLoop loop_;
 
  public:

@@ -13,9 +13,7 @@
 #include "runtime/softmax_call_counter.h"
 #include "support/catch.h"
 
-using warpfuse::host::softmax_kind;
-using warpfuse::host::SoftmaxCallCounter;
-using warpfuse::host::SoftmaxKind;
+using namespace warpfuse::host;
 
 namespace {
 

@@ -6,10 +6,7 @@
 #include "runtime/decode/step_state.h"
 #include "support/catch.h"
 
-using warpfuse::host::advance;
-using warpfuse::host::begin;
-using warpfuse::host::kRingSteps;
-using warpfuse::host::StepState;
+using namespace warpfuse::host;
 
 TEST_CASE("a step moves the rows on, and first tokens are published as its tokens are",
           "[decode]") {
@@ -41,11 +38,11 @@ TEST_CASE("a step moves the rows on, and first tokens are published as its token
   CHECK(*last == 11);
 
   const std::vector<int64_t> rows{1, 0}, at{20, 0}, named{8, 9}, tokens{31, -1};
-  warpfuse::host::FirstTokens first{.count = 2,
-                                    .rows = rows.data(),
-                                    .positions = at.data(),
-                                    .names = named.data(),
-                                    .tokens = tokens.data()};
+  FirstTokens first{.count = 2,
+                    .rows = rows.data(),
+                    .positions = at.data(),
+                    .names = named.data(),
+                    .tokens = tokens.data()};
   begin(state, first);  // not published
   CHECK(published == kRingSteps + 1);
   first.published = true;

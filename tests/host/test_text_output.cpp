@@ -7,9 +7,7 @@
 #include "runtime/text/text_output.h"
 #include "support/catch.h"
 
-using warpfuse::host::StopTexts;
-using warpfuse::host::TextOutput;
-using warpfuse::host::unescape;
+using namespace warpfuse::host;
 
 namespace {
 

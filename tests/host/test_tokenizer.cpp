@@ -9,8 +9,7 @@
 #include "temporary_folder.h"
 #include "toy_vocabulary.h"
 
-using warpfuse::host::split_pieces;
-using warpfuse::host::Tokenizer;
+using namespace warpfuse::host;
 
 namespace {
 

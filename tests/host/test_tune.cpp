@@ -31,18 +31,12 @@ const std::vector<Function> kAllFunctions{Function::softmax, Function::attention
 // A table without a line of its own.
 Tuning stripped() { return table_of(""); }
 
-TuningEntry run_of(const std::string& line) {
-  const Tuning table = table_of(line + "\n");
-  const size_t space = line.find(' ');
-  return table
-      .lines(line.starts_with("forward") ? warpfuse::Direction::forward
-                                         : warpfuse::Direction::backward,
-             std::stoi(line.substr(space + 1)))
-      .front();
+TuningEntry run_of(const std::string& run) {
+  return table_of("forward 4 * * " + run + "\n").lines(warpfuse::Direction::forward, 4).front();
 }
 
 Win win(Function function, Range packs, Range rows, const std::string& run) {
-  TuningEntry entry = run_of("forward 4 * * " + run);
+  TuningEntry entry = run_of(run);
   entry.functions = suffix_of(function);
   return {{function, warpfuse::Direction::forward, 4, packs, rows}, entry};
 }
@@ -160,39 +154,28 @@ TEST_CASE("probes lie in their class, aligned and not, with the masks of attenti
   }
 }
 
-TEST_CASE("candidates are compiled, hold their rows, and suit the GPU", "[tune]") {
-  size_t most = 0;
-  for (const RowClass& c : classes_of(warpfuse::default_tuning(), kHopper, kAllFunctions)) {
-    const std::vector<TuningEntry> candidates = candidates_of(c, kHopper);
-    INFO(c.text());
-    CHECK_FALSE(candidates.empty());
-    most = std::max(most, candidates.size());
-    for (const TuningEntry& run : candidates) {
-      INFO(run_text(run));
-      const Tuning table = parse_tuning(table_of(run, stripped()));  // throws where none is built
-      CHECK(table.entries.size() == 13);
-      CHECK(table.lines(c.direction, c.element_bytes).front() == run);
-    }
-    for (const TuningEntry& run : candidates_of(c, kAmpere)) {
-      CHECK(run.blocks <= 1);
-    }
-  }
-  CHECK(most < 45);
-}
-
-TEST_CASE("the parser takes the lines of every candidate", "[tune]") {
+TEST_CASE("candidates suit the GPU, and the parser takes their lines, which have kernels",
+          "[tune]") {
   std::set<std::tuple<Function, warpfuse::Direction, int, std::string>> seen;
   for (const Tuning& start : {warpfuse::default_tuning(), stripped()}) {
     for (const RowClass& c : classes_of(start, kHopper, kAllFunctions)) {
-      for (const TuningEntry& run : candidates_of(c, kHopper)) {
+      const std::vector<TuningEntry> candidates = candidates_of(c, kHopper);
+      INFO(c.text());
+      CHECK_FALSE(candidates.empty());
+      CHECK(candidates.size() < 45);
+      for (const TuningEntry& run : candidates) {
         if (seen.insert({c.function, c.direction, c.element_bytes, run_text(run)}).second) {
-          INFO(c.text() << ": " << run_text(run));
+          INFO(run_text(run));
+          const Tuning measured = parse_tuning(table_of(run, stripped()));
+          CHECK(measured.lines(c.direction, c.element_bytes).front() == run);
           const Tuning tuned = with_wins(stripped(), {{c, run}}, kHopper);
           CHECK(run.functions == suffix_of(c.function));
           CHECK(std::ranges::count(tuned.entries, run_text(run), run_text) > 0);
           CHECK(parse_tuning(tuned.to_string()) == tuned);
         }
       }
+      CHECK(std::ranges::all_of(candidates_of(c, kAmpere),
+                                [](const TuningEntry& run) { return run.blocks <= 1; }));
     }
   }
   CHECK(seen.size() > 500);
@@ -297,7 +280,7 @@ TEST_CASE("neighbours that run alike are one line", "[tune]") {
 }
 
 TEST_CASE("wins of columns are lines of their tier", "[tune]") {
-  const TuningEntry run = run_of("forward 4 * * column 512 16 2 1");
+  const TuningEntry run = run_of("column 512 16 2 1");
   const Win found{{Function::columns, warpfuse::Direction::forward, 4, {512, 1024}, {512, kAny}},
                   run};
   const Tuning tuned = with_wins(stripped(), {found}, kHopper);

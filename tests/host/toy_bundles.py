@@ -95,6 +95,23 @@ def new_cache(slots, batch=1):
     return torch.zeros(LAYERS, 2, batch, HEADS, slots, HEAD_DIM)
 
 
+def expected_nll(bundle, ids, window, stride):
+    """The sum in double of -log p by ATen, one window at a time; a token that was scored stays scored."""
+    sizes = json.loads((bundle / "bundle.json").read_text())
+    model = torch.jit.load(str(bundle / "model.pt"))
+    scored = {}
+    for begin in range(0, len(ids), stride):
+        inputs = torch.tensor([ids[begin : begin + window]])
+        cache = torch.zeros(sizes["layers"], 2, 1, sizes["heads"], inputs.shape[1], sizes["head_dim"])
+        with torch.no_grad():
+            logits = model.forward(inputs, torch.arange(inputs.shape[1])[None], cache)
+        log_probs = logits[0].double().log_softmax(-1)
+        for i, target in enumerate(ids[begin + 1 : begin + 1 + window]):
+            scored.setdefault(begin + 1 + i, -log_probs[i, target].item())
+    assert len(scored) == len(ids) - 1
+    return sum(scored.values())
+
+
 def _example_inputs():
     ids, pos = torch.zeros(2, 5, dtype=torch.long), torch.arange(5).expand(2, -1)
     cache = new_cache(64, batch=2)

@@ -1,4 +1,4 @@
-// The dtype argument, Meta tensors, and autocast.
+// The dtype argument, Meta tensors of softmax, and autocast.
 
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -72,31 +72,6 @@ TEST_CASE("Meta tensors get the shape and dtype of the result, contiguous", "[me
   check_meta(masked_softmax(meta({0, 2, 3, 4}, at::kHalf), {}), {0, 2, 3, 4}, at::kHalf);
 }
 
-TEST_CASE("Meta logits get float32 results of the targets' shape", "[meta][logprob]") {
-  for (const at::ScalarType dtype : kDtypes) {
-    const at::ScalarType result = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    for (const at::ScalarType index : {at::kInt, at::kLong}) {
-      const at::Tensor x = meta({2, 7, 3}, dtype).transpose(1, 2);
-      const at::Tensor targets = meta({3, 2}, index).t();
-      for (const std::string& form : kLogprobForms) {
-        const LogprobArguments arguments{.temperature = 0.5, .form = form};
-        for (const at::Tensor& output : logprob(x, targets, arguments, true)) {
-          check_meta(output, {2, 3}, result);
-        }
-        const LogprobResults kept = logprob_with_statistics(x, targets, arguments);
-        check_meta(kept.statistics, {2, 3, 2}, result);
-        CHECK(kept.lse.numel() == (form == "lse" ? 6 : 0));
-        CHECK(kept.entropy.numel() == (form == "entropy" ? 6 : 0));
-        const LogprobGradients gradients{.logprob = kept.logprob};
-        check_meta(logprob_backward(x, targets, kept, gradients, arguments), {2, 3, 7}, dtype);
-        logprob_backward_in_place(x, targets, kept, gradients, arguments);
-      }
-    }
-    check_meta(logprob(meta({7}, dtype), meta({}, at::kLong), {})[0], {}, result);
-    check_meta(logprob(meta({0, 7}, dtype), meta({0}, at::kLong), {})[0], {0}, result);
-  }
-}
-
 WARPFUSE_DEVICE_TEST("autocast gives softmax and log_softmax the dtype that ATen's have",
                      "[autocast]") {
   for (const at::ScalarType cast : {at::kBFloat16, at::kHalf}) {
@@ -105,10 +80,12 @@ WARPFUSE_DEVICE_TEST("autocast gives softmax and log_softmax the dtype that ATen
       for (const at::ScalarType from : kDtypes) {
         INFO(op.name << " of " << c10::toString(from) << " under autocast to "
                      << c10::toString(cast));
-        const at::Tensor x = random_tensor({5, 33}, from, device);
+        const at::Tensor x = random_tensor({5, 33}, from, device).set_requires_grad(true);
         const at::Tensor output = op(x, -1);
         CHECK(output.scalar_type() == op.aten(x, -1, std::nullopt).scalar_type());
-        CHECK(mismatch(output, op.expected(x, -1)) == "");
+        CHECK(mismatch(output, op.expected(x.detach(), -1)) == "");
+        const at::Tensor grad = torch::autograd::grad({output}, {x}, {at::ones_like(output)})[0];
+        CHECK(grad.scalar_type() == from);
         if (device.is_cuda() && from != at::kDouble) {
           CHECK(output.scalar_type() == at::kFloat);
         }
@@ -142,15 +119,5 @@ WARPFUSE_DEVICE_TEST("autocast leaves logits as they are, and results in float32
         CHECK(grad.scalar_type() == dtype);
       }
     }
-  }
-}
-
-WARPFUSE_DEVICE_TEST("autocast leaves gradients in the input's dtype", "[autocast]") {
-  const Autocast autocast(device.type(), at::kBFloat16);
-  for (const SoftmaxOperator& op : kSoftmaxOperators) {
-    const at::Tensor x = random_tensor({5, 33}, at::kBFloat16, device).set_requires_grad(true);
-    const at::Tensor output = op(x, -1);
-    const at::Tensor grad = torch::autograd::grad({output}, {x}, {at::ones_like(output)})[0];
-    CHECK(grad.scalar_type() == at::kBFloat16);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -60,15 +61,24 @@ int64_t dispatches_of(const Call& call) {
 WARPFUSE_DEVICE_TEST("a call without a gradient makes no node and is dispatched once",
                      "[counters]") {
   at::Tensor x = random_tensor({3, 33}, at::kFloat, device);
+  const at::Tensor targets = at::zeros({3}, at::TensorOptions(device).dtype(at::kLong));
   const auto check = [&](int64_t expected) {
-    CHECK(dispatches_of([&] { warpfuse::softmax(x, 1); }) == expected);
-    CHECK(dispatches_of([&] { warpfuse::log_softmax(x, 0, at::kDouble); }) == expected);
-    CHECK(dispatches_of([&] { masked_softmax(x, {.causal = "upper_left"}); }) == expected);
+    std::vector<at::Tensor> results;
+    CHECK(dispatches_of([&] { results = {warpfuse::softmax(x, 1)}; }) == expected);
+    CHECK(dispatches_of([&] { results.push_back(warpfuse::log_softmax(x, 0, at::kDouble)); }) ==
+          expected);
+    CHECK(dispatches_of([&] { results.push_back(masked_softmax(x, {.causal = "upper_left"})); }) ==
+          expected);
+    for (const std::string& form : kLogprobForms) {
+      std::ranges::copy(logprob(x, targets, {.form = form}), std::back_inserter(results));
+    }
+    for (const at::Tensor& result : results) {
+      CHECK((result.grad_fn() != nullptr) == (expected > 1));
+    }
   };
   check(1);
   x.set_requires_grad(true);
   check(2);  // the node's forward is the operator below autograd
-  CHECK(warpfuse::softmax(x, 1).grad_fn() != nullptr);
   const at::NoGradGuard no_grad;
   check(1);
 }
@@ -76,42 +86,53 @@ WARPFUSE_DEVICE_TEST("a call without a gradient makes no node and is dispatched 
 WARPFUSE_DEVICE_TEST("each call moves its operator's counter by one", "[counters]") {
   const std::string backend = c10::str(".", backend_name(device));
   const at::Tensor x = random_tensor({3, 33}, at::kFloat, device);
-  const auto count_of = [&](const std::string& name, const auto& call) {
-    const CounterDelta moved(name + backend);
-    call();
-    return moved();
+  const at::Tensor targets = at::zeros({3}, at::TensorOptions(device).dtype(at::kLong));
+  const auto moved = [&](const auto& call) {
+    Counts counts = moved_by(call);
+    std::erase_if(counts, [&](const auto& item) { return !item.first.ends_with(backend); });
+    return counts;
   };
-  CHECK(count_of("softmax", [&] { warpfuse::softmax(x, 1); }) == 1);
-  CHECK(count_of("log_softmax", [&] { warpfuse::log_softmax(x, 0); }) == 1);
-  CHECK(count_of("scaled_masked_softmax", [&] { masked_softmax(x, {}); }) == 1);
-  CHECK(count_of("softmax_backward", [&] { softmax_backward(x, x, 1); }) == 1);
-  CHECK(count_of("log_softmax_backward", [&] { log_softmax_backward(x, x, 1); }) == 1);
-  CHECK(count_of("scaled_masked_softmax_backward", [&] { masked_softmax_backward(x, x, {}); }) ==
-        1);
-  CHECK(count_of("softmax", [&] {
+  struct Counted {
+    std::string forward, backward;
+    std::function<at::Tensor(const at::Tensor&)> call;
+  };
+  std::vector<Counted> operators = {
+      {"softmax", "softmax", [](const at::Tensor& in) { return warpfuse::softmax(in, 1); }},
+      {"log_softmax", "log_softmax",
+       [](const at::Tensor& in) { return warpfuse::log_softmax(in, 0); }},
+      {"scaled_masked_softmax", "scaled_masked_softmax",
+       [](const at::Tensor& in) { return masked_softmax(in, {}); }},
+      {"scaled_masked_softmax_dropout", "scaled_masked_softmax_dropout",
+       [](const at::Tensor& in) {
+         return warpfuse::scaled_masked_softmax_dropout(in, 1.0, {}, "none", {}, {}, 0, {}, 0.5,
+                                                        true);
+       }},
+      {"dropout_softmax", "dropout_softmax",
+       [](const at::Tensor& in) { return warpfuse::dropout_softmax(in, 1); }},
+      {"dropout_softmax", "dropout_softmax",
+       [](const at::Tensor& in) { return warpfuse::softmax_dropout(in, 0); }},
+      {"linear_dropout_softmax", "dropout_softmax",
+       [](const at::Tensor& in) { return warpfuse::linear_dropout_softmax(in, in); }}};
+  for (const std::string& form : kLogprobForms) {
+    operators.push_back(
+        {form == "logprob" ? "fused_logprob" : "fused_logprob_" + form, "fused_logprob",
+         [&](const at::Tensor& in) { return logprob(in, targets, {.form = form})[0]; }});
+  }
+  for (const Counted& op : operators) {
+    INFO(op.forward);
+    CHECK(moved([&] { op.call(x); }) == Counts{{op.forward + backend, 1}});
+    const at::Tensor variable = x.clone().set_requires_grad(true);
+    CHECK(moved([&] { op.call(variable).sum().backward(); }) ==
+          Counts{{op.forward + backend, 1}, {op.backward + "_backward" + backend, 1}});
+  }
+  CHECK(moved([&] { dropout_mask(x, 0.5, rng_of(0, 0, device)); }) ==
+        Counts{{"dropout_mask" + backend, 1}});
+  CHECK(moved([&] {
           for (int i = 0; i < 7; ++i) {
             warpfuse::softmax(x, 1);
           }
-        }) == 7);
-  // Under autograd, and backward.
-  const at::Tensor variable = x.clone().set_requires_grad(true);
-  CHECK(count_of("softmax", [&] { warpfuse::softmax(variable, 1); }) == 1);
-  CHECK(count_of("softmax_backward", [&] { warpfuse::softmax(variable, 1).sum().backward(); }) ==
-        1);
-  CHECK(count_of("scaled_masked_softmax_backward",
-                 [&] { masked_softmax(variable, {}).sum().backward(); }) == 1);
-  const at::Tensor targets = at::zeros({3}, at::TensorOptions(device).dtype(at::kLong));
-  for (const at::Tensor& logits : {x, variable}) {
-    CHECK(count_of("fused_logprob", [&] { logprob(logits, targets, {}); }) == 1);
-    CHECK(count_of("fused_logprob_lse", [&] { logprob(logits, targets, {.form = "lse"}); }) == 1);
-    CHECK(count_of("fused_logprob_entropy",
-                   [&] { logprob(logits, targets, {.form = "entropy"}); }) == 1);
-  }
-  CHECK(count_of("fused_logprob_backward",
-                 [&] { logprob(variable, targets, {})[0].sum().backward(); }) == 1);
-  // A softmax is no log_softmax, and an error is no call.
-  CHECK(count_of("log_softmax", [&] { warpfuse::softmax(x, 1); }) == 0);
-  CHECK(count_of("softmax", [&] { error_of([&] { warpfuse::softmax(x, 9); }); }) == 0);
+        }) == Counts{{"softmax" + backend, 7}});
+  CHECK(moved([&] { error_of([&] { warpfuse::softmax(x, 9); }); }).empty());  // no call
 }
 
 TEST_CASE("a Meta call moves no counter", "[counters][meta]") {

@@ -2,10 +2,9 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
-#include "support/dropout.h"
 #include "support/inputs.h"
-#include "support/logprob_checks.h"
 #include "support/masks.h"
+#include "support/operations.h"
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
@@ -13,86 +12,24 @@
 
 #ifdef WARPFUSE_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <atomic>
-#include <functional>
 #include <thread>
+
+#include "support/captured.h"
 
 namespace {
 
 constexpr int64_t kDelayCycles = 200'000'000;  // about 0.1 s
-
-struct Operation {
-  std::string name;
-  std::function<at::Tensor(const at::Tensor&)> run;
-};
-
-/// Every kernel that the dispatch may choose, forward and backward.
-std::vector<Operation> operations(const at::Device& device) {
-  const at::Tensor mask = random_bool({64}, device);
-  const auto lengths = at::tensor({7, 60}, at::kLong).to(device);
-  std::vector<Operation> all = {
-      {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }},
-      {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, -1); }},
-      {"softmax of a column", [](const at::Tensor& x) { return warpfuse::softmax(x, 1); }},
-      {"softmax backward", [](const at::Tensor& x) { return softmax_backward(x, x, -1); }},
-      {"log_softmax backward", [](const at::Tensor& x) { return log_softmax_backward(x, x, 1); }},
-      {"masked",
-       [=](const at::Tensor& x) {
-         return masked_softmax(x, {.scale = 0.5, .attn_mask = mask, .key_lengths = lengths});
-       }},
-      {"masked backward",
-       [=](const at::Tensor& x) { return masked_softmax_backward(x, x, {.attn_mask = mask}); }},
-  };
-  const at::Tensor targets = random_targets({2, 3, 4}, 64, device);
-  for (const std::string& form : kLogprobForms) {
-    const LogprobArguments a{.form = form};
-    all.push_back({c10::str("fused_logprob ", form),
-                   [=](const at::Tensor& x) { return at::stack(logprob(x, targets, a)); }});
-    all.push_back({c10::str("fused_logprob backward ", form), [=](const at::Tensor& x) {
-                     const LogprobResults kept = logprob_with_statistics(x, targets, a);
-                     return logprob_backward(x, targets, kept, {.logprob = kept.logprob}, a);
-                   }});
-  }
-  const at::Tensor rng = rng_of(3, 8, device);
-  for (const bool softmax_first : {false, true}) {
-    for (const int64_t dim : {1, -1}) {
-      const DropoutCall call{.dim = dim, .p = 0.3, .softmax_first = softmax_first};
-      all.push_back({describe(call), [=](const at::Tensor& x) {
-                       return std::get<0>(dropout_softmax(x, call, rng));
-                     }});
-      all.push_back({describe(call) + " backward", [=](const at::Tensor& x) {
-                       const auto [output, statistics, used] = dropout_softmax(x, call, rng);
-                       return dropout_softmax_backward(x, softmax_first ? x : output, statistics,
-                                                       used, call);
-                     }});
-    }
-  }
-  all.push_back({"masked with dropout", [=](const at::Tensor& x) {
-                   return std::get<0>(masked_dropout(x, {.attn_mask = mask}, 0.3, rng));
-                 }});
-  all.push_back({"masked with dropout backward", [=](const at::Tensor& x) {
-                   const auto [output, statistics, used] =
-                       masked_dropout(x, {.attn_mask = mask}, 0.3, rng);
-                   return masked_dropout_backward(x, x, statistics, used, {.attn_mask = mask}, 0.3);
-                 }});
-  all.push_back({"dropout's mask",
-                 [=](const at::Tensor& x) { return dropout_mask(x, 0.3, rng).to(at::kFloat); }});
-  for (const std::string& name : algorithms_on(device)) {
-    all.push_back({name, [=](const at::Tensor& x) { return softmax_algorithm(x, -1, name); }});
-  }
-  return all;
-}
 
 }  // namespace
 
 WARPFUSE_GPU_TEST("kernels run on the current stream, in its order", "[cuda]") {
   const at::Tensor before = random_tensor({2, 3, 4, 64}, at::kFloat, device);
   const at::Tensor after = random_tensor({2, 3, 4, 64}, at::kFloat, device);
-  for (const Operation& operation : operations(device)) {
+  for (const Operation& operation : operations(before)) {
     INFO(operation.name);
     const at::Tensor expected = operation.run(after).cpu();
     const at::Tensor x = before.clone();
@@ -114,26 +51,15 @@ WARPFUSE_GPU_TEST("kernels run on the current stream, in its order", "[cuda]") {
 }
 
 WARPFUSE_GPU_TEST("a captured call follows new inputs in replay", "[cuda]") {
+  const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
   const at::Tensor x = random_tensor({2, 3, 4, 64}, at::kFloat, device);
-  for (const Operation& operation : operations(device)) {
+  for (const Operation& operation : operations(x)) {
     INFO(operation.name);
-    const auto side = at::cuda::getStreamFromPool();
-    at::cuda::CUDAGraph graph;
-    at::Tensor output;
-    {
-      const c10::cuda::CUDAStreamGuard guard(side);
-      operation.run(x);  // warm up
-      graph.capture_begin();
-      output = operation.run(x);
-      graph.capture_end();
-      for (int replay = 0; replay < 10; ++replay) {
-        x.copy_(random_tensor({2, 3, 4, 64}, at::kFloat, device));
-        output.fill_(kNaN);
-        graph.replay();
-        CHECK(bit_mismatch(output, operation.run(x)) == "");
-      }
+    Captured captured([&] { return operation.run(x); });
+    for (int replay = 0; replay < 10; ++replay) {
+      x.copy_(random_tensor({2, 3, 4, 64}, at::kFloat, device));
+      CHECK(bit_mismatch(captured.replay(), operation.run(x)) == "");
     }
-    side.synchronize();
   }
 }
 
@@ -143,16 +69,11 @@ WARPFUSE_GPU_TEST("positions and lengths are read when the graph is replayed", "
   const at::Tensor lengths = at::zeros({2}, at::TensorOptions(device).dtype(at::kInt));
   const MaskArguments arguments{.query_positions = positions, .key_lengths = lengths};
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
-  masked_softmax(scores, arguments);
-  at::cuda::CUDAGraph graph;
-  graph.capture_begin();
-  const at::Tensor output = masked_softmax(scores, arguments);
-  graph.capture_end();
+  Captured captured([&] { return masked_softmax(scores, arguments); });
   for (int64_t step = 0; step < 64; step += 7) {
     positions.fill_(step);
     lengths.fill_(step / 2 + 1);
-    graph.replay();
-    CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
+    CHECK(mismatch(captured.replay(), expected_masked_softmax(scores, arguments)) == "");
   }
 }
 
@@ -172,7 +93,7 @@ WARPFUSE_GPU_TEST("a tensor on a device that is not the current one", "[cuda][tw
   const at::Device second(at::kCUDA, 1);
   const c10::cuda::CUDAGuard guard(0);
   const at::Tensor x = random_tensor({2, 3, 4, 64}, at::kFloat, second);
-  for (const Operation& operation : operations(second)) {
+  for (const Operation& operation : operations(x)) {
     INFO(operation.name);
     const at::Tensor output = operation.run(x);
     CHECK(output.device() == second);

@@ -186,10 +186,8 @@ WARPFUSE_GPU_TEST("linear layers of few rows, narrow and wide", "[sanitize]") {
         for (const std::string norm : {"", "layer", "rms"}) {
           const LinearCall host = random_linear({rows}, in, out, dtype, at::kCPU, norm);
           LinearCall call = host;
-          for (at::Tensor* tensor : {&call.input, &call.weight, &call.bias, &call.norm_weight,
-                                     &call.norm_bias, &call.residual}) {
-            *tensor = tensor->defined() ? tensor->to(device) : *tensor;
-          }
+          move_to(device, {&call.input, &call.weight, &call.bias, &call.norm_weight,
+                           &call.norm_bias, &call.residual});
           INFO(describe(host));
           const Expected expected = expected_linear(call);
           CHECK(mismatch(call.run().cpu(), {expected.values.cpu(), expected.error.cpu()}) == "");
@@ -209,10 +207,7 @@ void check_attention(int64_t tokens, const at::Device& device) {
           {.batch = 2, .heads = 4, .tokens = tokens, .slots = 300, .head_dim = head_dim}, dtype,
           at::kCPU);
       AttentionCall call = host;
-      for (at::Tensor* tensor :
-           {&call.query, &call.key, &call.value, &call.cache, &call.positions}) {
-        *tensor = tensor->contiguous().to(device);
-      }
+      move_to(device, {&call.query, &call.key, &call.value, &call.cache, &call.positions});
       INFO(describe(host));
       const Expected expected = expected_attention(host);
       CHECK(mismatch(call.run(), expected) == "");
@@ -265,9 +260,7 @@ WARPFUSE_GPU_TEST("points of deformable attention, forward and backward", "[sani
       const DeformShape shape{.queries = 9, .channels = channels, .levels = {{3, 4}, {1, 1}}};
       const DeformInputs host(shape, dtype, at::kCPU);
       DeformInputs in = host;
-      for (at::Tensor* tensor : {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights}) {
-        *tensor = tensor->to(device);
-      }
+      move_to(device, {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights});
       const at::Tensor output = in.attend_softmax();
       CHECK(deform_mismatch(in.attend(), host) == "");
       CHECK(deform_mismatch(output, host, /*softmax=*/true) == "");

@@ -5,16 +5,22 @@
 #include <torch/csrc/jit/ir/irparser.h>
 
 #include "support/compare.h"
+#include "support/devices.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
 
 namespace {
 
-/// A module in evaluation mode whose forward is `ir`.
-torch::jit::Module module_of(const std::string& ir) {
+/// A module in evaluation mode whose forward is `ir`, with `x`, where given, for its only input.
+torch::jit::Module module_of(const std::string& ir, const at::Tensor& x = {}) {
   auto graph = std::make_shared<torch::jit::Graph>();
   torch::jit::parseIR(ir, graph.get());
+  if (x.defined()) {
+    const torch::jit::WithInsertPoint guard(*graph->nodes().begin());
+    graph->inputs()[0]->replaceAllUsesWith(graph->insertConstant(x));
+    graph->eraseInput(0);
+  }
   torch::jit::Module module("__torch__.Counting");
   module.register_attribute("training", c10::BoolType::get(), false);
   graph->insertInput(0, "self")->setType(module.type());
@@ -41,6 +47,15 @@ graph(%x : Tensor):
   %count : int = warpfuse::call_count(%name)
   return (%count))IR";
 
+constexpr const char* kArguments = R"IR(
+graph(%x : Tensor):
+  %p : float = prim::Constant[value=0.5]()
+  %dim : int = prim::Constant[value=1]()
+  %on : bool = prim::Constant[value=1]()
+  %off : bool = prim::Constant[value=0]()
+  %none : NoneType = prim::Constant()
+  %y : Tensor = warpfuse::)IR";
+
 }  // namespace
 
 TEST_CASE("a scripted module counts its own calls, frozen or not", "[freeze]") {
@@ -65,5 +80,28 @@ TEST_CASE("freezing does not bake a count into the module", "[freeze]") {
     CHECK(before == warpfuse::call_count("softmax.cpu"));
     warpfuse::softmax(x, -1);
     CHECK(frozen.forward({x}).toInt() == before + 1);
+  }
+}
+
+WARPFUSE_DEVICE_TEST("freezing does not bake a mask into a module", "[freeze][dropout]") {
+  const at::Tensor x = random_tensor({8, 100}, at::kFloat, device);
+  for (const std::string call :
+       {"dropout_softmax(%x, %dim, %p, %on)", "softmax_dropout(%x, %dim, %p, %on)",
+        "linear_dropout_softmax(%x, %x, %none, %p, %on, %off)"}) {
+    INFO(call);
+    const torch::jit::Module module = module_of(kArguments + call + "\n  return (%y)", x);
+    for (torch::jit::Module form : {module, torch::jit::freeze(module)}) {
+      std::vector<at::Tensor> outputs;
+      for (int run = 0; run < 4; ++run) {
+        outputs.push_back(form.forward({}).toTensor());
+        for (int before = 0; before < run; ++before) {
+          CHECK(!outputs[run].equal(outputs[before]));
+        }
+      }
+      at::manual_seed(1);
+      const at::Tensor seeded = form.forward({}).toTensor();
+      at::manual_seed(1);
+      CHECK(form.forward({}).toTensor().equal(seeded));
+    }
   }
 }

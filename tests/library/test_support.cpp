@@ -1,7 +1,6 @@
 // The tests' own tools: each must notice what it is there to notice.
 
 #include "support/compare.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/masks.h"
 #include "support/operators.h"
@@ -119,22 +118,4 @@ TEST_CASE("guard zones notice a write on either side", "[support]") {
     }
     CHECK(damaged_guard_zones() == before + 1);
   }
-}
-
-TEST_CASE("the gradient checks notice a wrong gradient", "[support]") {
-  const at::Tensor x = random_tensor({5}, at::kDouble);
-  const Function cube = [](const std::vector<at::Tensor>& in) { return in[0].pow(3); };
-  CHECK(gradient_mismatch(cube, {x}) == "");
-  CHECK(second_gradient_mismatch(cube, {x}) == "");
-  // Its value is x^3, the gradient that autograd sees that of x^2 * constant.
-  const Function wrong = [](const std::vector<at::Tensor>& in) {
-    return in[0].pow(2) * in[0].detach();
-  };
-  CHECK(gradient_mismatch(wrong, {x}) != "");
-  // Adds nothing to the value and the gradient, but 2 to the second derivative that autograd sees.
-  const Function wrong_second = [](const std::vector<at::Tensor>& in) {
-    return in[0].pow(3) + (in[0] - in[0].detach()).pow(2);
-  };
-  CHECK(gradient_mismatch(wrong_second, {x}) == "");
-  CHECK(second_gradient_mismatch(wrong_second, {x}) != "");
 }

@@ -1,11 +1,10 @@
 // The kernels of libwarpfuse_lab.so, each against grid_sample in double precision.
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
 
 #include <cmath>
 
+#include "support/captured.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/errors.h"
@@ -146,29 +145,7 @@ WARPFUSE_GPU_TEST("deformable attention by tiles in a CUDA graph and on two stre
   for (const std::string algorithm : {"tma", "tma_ws:2:6:scheduler=atomic"}) {
     const at::Tensor expected = attend_by(in, algorithm);
     CHECK(deform_mismatch(expected, in) == "");
-    const c10::cuda::CUDAStream one = c10::cuda::getStreamFromPool(),
-                                two = c10::cuda::getStreamFromPool();
-    at::cuda::getCurrentCUDAStream().synchronize();
-    at::Tensor captured, other;
-    at::cuda::CUDAGraph graph;
-    {
-      const c10::cuda::CUDAStreamGuard guard(one);
-      graph.capture_begin();
-      captured = attend_by(in, algorithm);
-      graph.capture_end();
-      captured.zero_();
-      graph.replay();
-    }
-    {
-      const c10::cuda::CUDAStreamGuard guard(two);
-      for (int i = 0; i < 20; ++i) {
-        other = attend_by(in, algorithm);
-      }
-    }
-    one.synchronize();
-    two.synchronize();
-    CHECK(at::equal(captured, expected));
-    CHECK(at::equal(other, expected));
+    check_in_a_graph_and_on_two_streams([&] { return attend_by(in, algorithm); }, expected);
   }
 }
 
@@ -180,9 +157,7 @@ WARPFUSE_GPU_TEST("tiles of deformable attention", "[sanitize-tiles]") {
     const DeformShape shape{.queries = 9, .channels = 32, .levels = {{3, 4}, {1, 1}}};
     const DeformInputs host(shape, dtype, at::kCPU);
     DeformInputs in = host;
-    for (at::Tensor* tensor : {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights}) {
-      *tensor = tensor->to(device);
-    }
+    move_to(device, {&in.value, &in.shapes, &in.starts, &in.locations, &in.weights});
     for (const std::string& algorithm : kRatios) {
       INFO(dtype << " " << algorithm);
       CHECK(deform_mismatch(attend_by(in, algorithm), host) == "");

@@ -1,8 +1,6 @@
 // The kernels of ms_deform_attn on CUDA: which one runs, graphs and streams.
 
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
-
+#include "support/captured.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/operators.h"
@@ -36,27 +34,5 @@ WARPFUSE_GPU_TEST("deformable attention of many rows", "[ms_deform_attn]") {
 
 WARPFUSE_GPU_TEST("deformable attention in a CUDA graph and on two streams", "[ms_deform_attn]") {
   const DeformInputs in({.queries = 300, .channels = 32}, at::kHalf, device);
-  const at::Tensor expected = in.attend();
-  const c10::cuda::CUDAStream one = c10::cuda::getStreamFromPool(),
-                              two = c10::cuda::getStreamFromPool();
-  at::cuda::getCurrentCUDAStream().synchronize();
-  at::Tensor captured;
-  at::cuda::CUDAGraph graph;
-  {
-    const c10::cuda::CUDAStreamGuard guard(one);
-    graph.capture_begin();
-    captured = in.attend();
-    graph.capture_end();
-    captured.zero_();
-    graph.replay();
-  }
-  at::Tensor other;
-  {
-    const c10::cuda::CUDAStreamGuard guard(two);
-    other = in.attend();
-  }
-  one.synchronize();
-  two.synchronize();
-  CHECK(at::equal(captured, expected));
-  CHECK(at::equal(other, expected));
+  check_in_a_graph_and_on_two_streams([&] { return in.attend(); }, in.attend());
 }

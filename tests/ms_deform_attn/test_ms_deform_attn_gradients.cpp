@@ -5,7 +5,6 @@
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/errors.h"
-#include "support/gradcheck.h"
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/poison.h"
@@ -78,18 +77,6 @@ WARPFUSE_DEVICE_TEST("deformable attention's gradients: levels, points and many 
       check_gradients(shape, at::kDouble, at::kDouble, device, true);
       check_gradients(shape, at::kHalf, at::kHalf, device, true);
     }
-  }
-}
-
-WARPFUSE_DEVICE_TEST("deformable attention's gradients and central differences",
-                     "[ms_deform_attn]") {
-  const DeformInputs in(DeformShape{.queries = 3}, at::kDouble, device);
-  for (const bool softmax : {false, true}) {
-    const auto attend = [&](const std::vector<at::Tensor>& x) {
-      return softmax ? warpfuse::ms_deform_attn_softmax(x[0], in.shapes, in.starts, x[1], x[2])
-                     : warpfuse::ms_deform_attn(x[0], in.shapes, in.starts, x[1], x[2]);
-    };
-    CHECK(gradient_mismatch(attend, {in.value, in.locations, in.weights}) == "");
   }
 }
 

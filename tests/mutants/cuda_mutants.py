@@ -21,7 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants import ROOT, SEED, draw, run
+from mutants import ROOT, SEED, draw, run, write
 
 COUNT, MOST_FILES, SECONDS = 8, 8, 60
 RESULTS = Path(__file__).with_name("cuda_mutants.json")
@@ -150,7 +150,7 @@ def test(archive: Path, output: Path) -> int:
         print(f"{mutant['file']}:{mutant['line']}: {mutant['outcome']} {mutant.get('too slow', '')}")
     rerun = {(mutant["file"], mutant["from"], mutant["to"]): mutant for mutant in mutants}
     kept = [rerun.pop((mutant["file"], mutant["from"], mutant["to"]), mutant) for mutant in recorded()]
-    output.write_text(json.dumps([*kept, *rerun.values()], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(output, [*kept, *rerun.values()])
     return any(mutant["outcome"] == "survived" for mutant in mutants)
 
 

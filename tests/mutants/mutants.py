@@ -110,8 +110,10 @@ def outcome(mutant: dict, build: Path) -> str:
         path.write_text(text, encoding="utf-8")
 
 
-def write(mutants: list[dict]) -> None:
-    RESULTS.write_text(json.dumps(mutants, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def write(path: Path, mutants: list[dict]) -> None:
+    """A line for each."""
+    lines = ",\n".join(json.dumps(mutant, ensure_ascii=False) for mutant in mutants)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -122,7 +124,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args()
     if not RESULTS.exists():
-        write(draw(CPU_FILES, 2 * COUNT, SEED))  # more than are asked for, since some do not compile
+        write(RESULTS, draw(CPU_FILES, 2 * COUNT, SEED))  # more than are asked for, since some do not compile
     mutants = json.loads(RESULTS.read_text(encoding="utf-8"))
     asked = {int(number) for number in arguments.only.split(",")} if arguments.only else set()
     if arguments.list:
@@ -141,7 +143,7 @@ def main() -> int:
         if number in asked or not before or (arguments.again and before.startswith("killed")):
             mutant["outcome"] = outcome(mutant, arguments.build)
             print(f"{number} {mutant['file']}:{mutant['line']}: {mutant['outcome']}", file=sys.stderr)
-            write(mutants)
+            write(RESULTS, mutants)
         compiled += [mutant] * (mutant["outcome"] != "does not compile")
     counts = {what: sum(what in mutant["outcome"] for mutant in compiled) for what in ("killed", "survived", "equivalent")}
     print(", ".join(f"{count} {what}" for what, count in counts.items()))

@@ -13,6 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import test_operators
+from test_operators import gradients
 
 P = 0.4
 
@@ -47,10 +48,21 @@ def inputs():
 def seeded(function, x, seed=5):
     """Output and gradient of a call after torch.manual_seed."""
     torch.manual_seed(seed)
-    output = function(x)
-    weight = torch.linspace(-1, 1, output.numel(), dtype=x.dtype, device=x.device)
-    (gradient,) = torch.autograd.grad((output * weight.view(output.shape)).sum(), x)
+    output, (gradient,) = gradients(function, (x,))
     return output.detach(), gradient
+
+
+def captured(call):
+    """A call in a CUDA graph, and what it gives."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        return graph, call()
 
 
 class Dropout(unittest.TestCase):
@@ -60,22 +72,16 @@ class Dropout(unittest.TestCase):
     def assert_other(self, got, expected):
         self.assertFalse(torch.equal(got, expected))
 
-    def test_a_seed_repeats_output_and_gradient(self):
-        for function in FUNCTIONS:
+    def test_a_seed_repeats_output_and_gradient_and_no_two_calls_are_alike(self):
+        over_dim_0 = lambda softmax_first: lambda x: torch.ops.warpfuse._dropout_softmax(x, 0, P, softmax_first)[0]
+        for function in (*FUNCTIONS, over_dim_0(False), over_dim_0(True)):
             with self.subTest(function.__name__):
                 x = inputs()
-                self.assert_same(seeded(function, x), seeded(function, x))
-                self.assert_other(seeded(function, x)[0], seeded(function, x, seed=6)[0])
-
-    def test_the_mask_is_a_function_of_the_rng_alone(self):
-        x = inputs()
-        for softmax_first in (False, True):
-            output, _, rng = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first)
-            mask = torch.ops.warpfuse._dropout_mask(x, P, rng).double() / (1 - P)
-            expected = x.softmax(-1) * mask if softmax_first else (x * mask).softmax(-1)
-            self.assert_same(output, expected)
-            again = torch.ops.warpfuse._dropout_softmax(x, -1, P, softmax_first, rng)
-            self.assertTrue(torch.equal(again[0], output))
+                first, again = seeded(function, x), seeded(function, x)
+                self.assertTrue(torch.equal(first[0], again[0]))
+                self.assert_same(first[1], again[1])
+                self.assert_other(first[0], seeded(function, x, seed=6)[0])
+                self.assert_other(function(x), function(x))
 
     def test_checkpointing_draws_the_same_mask_again(self):
         for function in FUNCTIONS:
@@ -144,15 +150,7 @@ class Dropout(unittest.TestCase):
         for function in FUNCTIONS:
             with self.subTest(function.__name__):
                 x = inputs().detach()
-                side = torch.cuda.Stream()
-                side.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(side):
-                    for _ in range(3):
-                        function(x)
-                torch.cuda.current_stream().wait_stream(side)
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    outputs = function(x), function(x)
+                graph, outputs = captured(lambda: (function(x), function(x)))
                 # Torch writes seed and offset as a capture begins, on its stream, and a replay
                 # does so on this one.
                 torch.cuda.synchronize()
@@ -179,15 +177,7 @@ class Dropout(unittest.TestCase):
             (gradient,) = torch.autograd.grad(output.square().sum(), x)
             return output, gradient
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output, gradient = step()
+        graph, (output, gradient) = captured(step)
         for _ in range(3):
             graph.replay()
             leaf = x.detach().requires_grad_()

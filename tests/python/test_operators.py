@@ -1,5 +1,5 @@
-"""Every operator of the loaded plugin in Python: opcheck, gradients, torch.compile, torch.export,
-activation checkpointing and autocast.
+"""Every operator of the loaded plugin in Python: opcheck, gradients, torch.compile, torch.export and
+activation checkpointing.
 
     WARPFUSE_PLUGIN=.../libwarpfuse.so python test_operators.py [--device cpu|cuda] [unittest options]
 
@@ -32,13 +32,18 @@ def operator(name):
     return getattr(torch.ops.warpfuse, name).default
 
 
+def samples_of(name):
+    torch.manual_seed(3)
+    with torch.device(DEVICE):
+        return TENSOR_OPERATORS[name]()
+
+
 def each_sample(differentiable_only=False, one_each=False):
     """(name, operator, sample) of every operator with tensors that is registered; of each the one with most arguments."""
     for name in registered_operators():
         if name not in TENSOR_OPERATORS:
             continue  # test_every_operator_has_samples reports it
-        torch.manual_seed(3)
-        samples = TENSOR_OPERATORS[name](DEVICE)
+        samples = samples_of(name)
         if one_each:
             samples = [max(samples, key=lambda sample: len(sample.args) + len(sample.kwargs))]
         for sample in samples:
@@ -212,23 +217,6 @@ class Operators(unittest.TestCase):
                     (output * weight.view(output.shape)).sum().backward()
                     self.assert_same(output, expected[0])
                     self.assert_same(tuple(t.grad for t in tensors), expected[1])
-
-    def test_autocast(self):
-        for dtype in (torch.bfloat16, torch.float16):
-            with torch.autocast(DEVICE, dtype):
-                for source in (torch.float32, dtype):
-                    x = torch.randn(3, 5, dtype=source, device=DEVICE, requires_grad=True)
-                    for name in ("softmax", "log_softmax"):
-                        with self.subTest(name, dtype=dtype, source=source):
-                            output = operator(name)(x, -1)
-                            self.assertEqual(output.dtype, getattr(torch, name)(x, -1).dtype)
-                            output.sum().backward()
-                            self.assertEqual(x.grad.dtype, source)
-                    self.assertEqual(operator("scaled_masked_softmax")(x).dtype, source)
-                    targets = torch.tensor([0, 4, 2], device=DEVICE)
-                    logprob = operator("fused_logprob")(x, targets)
-                    self.assertEqual(logprob.dtype, torch.float32)
-                    self.assertEqual(torch.autograd.grad(logprob.sum(), x)[0].dtype, source)
 
     def test_scripting(self):
         @torch.jit.script

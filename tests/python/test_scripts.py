@@ -25,25 +25,6 @@ class Quoting(unittest.TestCase):
         self.assertEqual(shlex.split(self.quoted(*words)), words)
         self.assertEqual(self.quoted("-n", "110", "a/b.txt"), "-n 110 a/b.txt")
 
-    def test_the_demo_prints_such_a_command(self):
-        demo = (SCRIPTS / "demo.sh").read_text(encoding="utf-8")
-        said = next(line for line in demo.splitlines() if line.startswith("say "))
-        self.assertIn('$(quoted "${REST[@]}")', said)
-        self.assertNotIn("${REST[*]}", demo)
-
-
-class Words(unittest.TestCase):
-    def test_old_words_are_found(self):
-        lines = (SCRIPTS / "lint.sh").read_text(encoding="utf-8").splitlines()
-        building = "\n".join(line for line in lines if line.startswith("old"))
-        command = ["bash", "-c", f'{building}\nprintf %s "$old"']
-        pattern = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        for old in ("the likeliest", "kMostRows = 1", "kLeastBytes", "kFewestRounds", "Contestant c", "a contestant",
-                    "softmax_census.h", "SoftmaxCensus", "--shapes seed", "preset `seed`", "2 us a call", "nats a token"):  # fmt: skip
-            self.assertRegex(old, pattern)
-        for new in ("kMaxRows", "kMinRounds", "kMostly", "until a token is due", "--seed 7", "us/call"):
-            self.assertNotRegex(new, pattern)
-
 
 class GpuReport(unittest.TestCase):
     """scripts/test_gpu.sh with programs that pass at once."""

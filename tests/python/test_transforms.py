@@ -15,9 +15,8 @@ from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import test_operators
-from samples import TENSOR_OPERATORS
 from test_dropout import FUNCTIONS, P
-from test_operators import call_on_tensors, each_sample, operator, with_one_result
+from test_operators import call_on_tensors, each_sample, operator, samples_of, with_one_result
 
 NO_SECOND = "there is no double backward"
 
@@ -32,6 +31,10 @@ RANDOM = {function.__name__: function for function in FUNCTIONS} | {
 
 def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64, device=test_operators.DEVICE)
+
+
+def tensor(values):
+    return torch.tensor(values, device=test_operators.DEVICE)
 
 
 def randn_like(tensors):
@@ -81,9 +84,7 @@ class Transforms(unittest.TestCase):
                 self.assert_same(output, function(*tensors))
                 cotangent = torch.randn_like(output)
                 pulled = vjp(function, *tensors)[1](cotangent)
-                self.assert_same(
-                    (pushed * cotangent).sum(), sum((p * t).sum() for p, t in zip(pulled, tangents))
-                )
+                self.assert_same((pushed * cotangent).sum(), sum((p * t).sum() for p, t in zip(pulled, tangents)))
 
     def test_one_tangent_at_a_time(self):
         for name, function, tensors, _ in differentiable_calls():
@@ -103,13 +104,9 @@ class Transforms(unittest.TestCase):
                 continue
             with self.subTest(name):
                 leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-                torch.autograd.gradcheck(
-                    function, leaves, check_forward_ad=True, check_backward_ad=False
-                )
-                second = lambda: torch.autograd.gradgradcheck(
-                    function, leaves, check_fwd_over_rev=True, check_rev_over_rev=False,
-                    check_undefined_grad=False
-                )
+                torch.autograd.gradcheck(function, leaves, check_forward_ad=True, check_backward_ad=False)
+                modes = {"check_fwd_over_rev": True, "check_rev_over_rev": False, "check_undefined_grad": False}
+                second = lambda: torch.autograd.gradgradcheck(function, leaves, **modes)
                 if sample.second_order:
                     second()
                 else:
@@ -117,14 +114,11 @@ class Transforms(unittest.TestCase):
                         second()
 
     def test_hessian(self):
-        mask = randn(1, 4).masked_fill(torch.tensor([False, False, True, False]).to(test_operators.DEVICE), -torch.inf)
+        mask = randn(1, 4).masked_fill(tensor([False, False, True, False]), -torch.inf)
         for function, reference in (
             (lambda x: operator("softmax")(x, -1), lambda x: x.softmax(-1)),
             (lambda x: operator("log_softmax")(x, 0), lambda x: x.log_softmax(0)),
-            (
-                lambda x: operator("scaled_masked_softmax")(x, 0.7, mask),
-                lambda x: (x * 0.7 + mask).softmax(-1),
-            ),
+            (lambda x: operator("scaled_masked_softmax")(x, 0.7, mask), lambda x: (x * 0.7 + mask).softmax(-1)),
         ):
             x = randn(3, 4)
             of = lambda f: lambda x: f(x).sin().sum()
@@ -132,14 +126,14 @@ class Transforms(unittest.TestCase):
             self.assert_same(hessian(of(function))(x), expected)
             self.assert_same(jacrev(jacrev(of(function)))(x), expected)
             self.assert_same(grad(lambda x: grad(of(function))(x).sum())(x), expected.sum((0, 1)))
-        logits, targets = randn(3, 7), torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+        logits, targets = randn(3, 7), tensor([0, 6, 3])
         loss = lambda x: operator("fused_logprob")(x, targets).sum()
         for twice in (hessian(loss), jacrev(jacrev(loss)), jacfwd(grad(loss))):
             with self.assertRaisesRegex(RuntimeError, NO_SECOND):
                 twice(logits)
 
     def test_jacobians(self):
-        targets = torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+        targets = tensor([0, 6, 3])
         for function in (
             lambda x: operator("softmax")(x, 0),
             lambda x: operator("log_softmax")(x, -1),
@@ -157,7 +151,7 @@ class Transforms(unittest.TestCase):
         for dtype in (torch.float16, torch.bfloat16):
             x = randn(3, 8).to(dtype)
             mask = randn(3, 8).float()
-            targets = torch.tensor([0, 6, 3], device=test_operators.DEVICE)
+            targets = tensor([0, 6, 3])
             for function, result in (
                 (lambda x: operator("softmax")(x, -1), dtype),
                 (lambda x: operator("scaled_masked_softmax")(x, 0.5, mask), dtype),
@@ -166,9 +160,7 @@ class Transforms(unittest.TestCase):
                 _, tangent = jvp(function, (x,), (torch.ones_like(x),))
                 self.assertEqual(tangent.dtype, result)
                 self.assertLess(tangent.abs().max().item(), 0.02)  # sums do not change by offsets
-            _, tangent = jvp(
-                lambda m: operator("scaled_masked_softmax")(x, 0.5, m), (mask,), (mask,)
-            )
+            _, tangent = jvp(lambda m: operator("scaled_masked_softmax")(x, 0.5, m), (mask,), (mask,))
             self.assertEqual(tangent.dtype, dtype)
 
     def test_a_mask_that_the_backward_alone_is_given_has_no_tangent(self):
@@ -182,35 +174,26 @@ class Transforms(unittest.TestCase):
 
     def batched_calls(self, name):
         """(op, arguments, in_dims): each sample with some of its tensors in a batch of 3."""
-        for sample in TENSOR_OPERATORS[name](test_operators.DEVICE):
-            names = [argument.name for argument in operator(name)._schema.arguments]
-            values = [*sample.args] + [None] * (len(names) - len(sample.args))
-            for argument in operator(name)._schema.arguments[len(sample.args) :]:
-                i = names.index(argument.name)
-                values[i] = sample.kwargs.get(argument.name, argument.default_value)
+        for sample in samples_of(name):
+            others = operator(name)._schema.arguments[len(sample.args) :]
+            values = [*sample.args, *(sample.kwargs.get(each.name, each.default_value) for each in others)]
             tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
             for chosen in [tensors] + [[i] for i in tensors]:
                 for place in (0, -1):
                     arguments, dims = list(values), [None] * len(values)
                     for i in chosen:
                         t = values[i]
-                        others = [t.flip(0), t.roll(1, -1)] if t.dim() else [t + 1, t * 2]
-                        if not t.is_floating_point():
-                            others = [t, t]
+                        others = (t.flip(0), t.roll(1, -1)) if t.is_floating_point() else (t, t)
                         arguments[i], dims[i] = torch.stack([t, *others], place), place
                     yield arguments, tuple(dims)
 
     def test_vmap_is_one_call(self):
-        torch.manual_seed(3)
         for name in WITH_BATCHING_RULE:
             with self.subTest(name):
                 op = operator(name)
                 for arguments, dims in self.batched_calls(name):
-                    sliced = [
-                        [a if d is None else a.select(d, i) for a, d in zip(arguments, dims)]
-                        for i in range(3)
-                    ]
-                    results = [op(*sample) for sample in sliced]
+                    sample = lambda i: [a if d is None else a.select(d, i) for a, d in zip(arguments, dims)]
+                    results = [op(*sample(i)) for i in range(3)]
                     with without_the_loop():
                         got = vmap(op, in_dims=dims)(*arguments)
                     if isinstance(got, torch.Tensor):
@@ -227,7 +210,7 @@ class Transforms(unittest.TestCase):
         self.assertEqual(vmap(operator("scaled_masked_softmax"))(randn(0, 2, 3)).shape, (0, 2, 3))
 
     def test_nested_vmap(self):
-        x, lengths = randn(2, 3, 2, 4, 5), torch.tensor([[1, 4], [5, 2], [0, 3]]).to(test_operators.DEVICE)
+        x, lengths = randn(2, 3, 2, 4, 5), tensor([[1, 4], [5, 2], [0, 3]])
         attention = lambda s, n: operator("scaled_masked_softmax")(s, 0.5, key_lengths=n)
         with without_the_loop():
             got = vmap(vmap(attention), in_dims=(0, None))(x, lengths)
@@ -239,14 +222,12 @@ class Transforms(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, r"\[Tq, Tk\], got 1 dimensions"):
             vmap(op)(randn(3, 4))
         with self.assertRaisesRegex(RuntimeError, r"targets: expected shape \[3, 2\]"):
-            targets = torch.zeros(3, 4, dtype=torch.long, device=test_operators.DEVICE)
-            vmap(operator("fused_logprob"))(randn(3, 2, 4), targets)
+            vmap(operator("fused_logprob"))(randn(3, 2, 4), tensor([[0] * 4] * 3))
         with self.assertRaisesRegex(IndexError, r"range of \[-2, 1\], but got 2"):
             vmap(lambda x: operator("softmax")(x, 2))(randn(3, 4, 5))
 
     def test_gradients_of_each_sample(self):
-        targets = torch.tensor([[0, 6], [3, -100], [1, 1]], device=test_operators.DEVICE)
-        lengths = torch.tensor([[3], [7], [1]], device=test_operators.DEVICE)
+        targets, lengths = tensor([[0, 6], [3, -100], [1, 1]]), tensor([[3], [7], [1]])
         loss = lambda x, t: -operator("fused_logprob")(x, t).sum()
         attention = lambda x, n: operator("scaled_masked_softmax")(x, 0.5, key_lengths=n).sin().sum()
         for function, second in ((loss, targets), (attention, lengths)):
@@ -259,21 +240,18 @@ class Transforms(unittest.TestCase):
 
     def test_vmap_asks_what_randomness_means(self):
         for name, function in RANDOM.items():
-            with self.subTest(name), self.assertRaisesRegex(
-                RuntimeError, 'vmap: expected randomness="different" or "same", got "error"'
-            ):
+            message = 'vmap: expected randomness="different" or "same", got "error"'
+            with self.subTest(name), self.assertRaisesRegex(RuntimeError, message):
                 vmap(function)(randn(3, 6, 40))
 
     def test_masks_of_samples(self):
         for name, function in RANDOM.items():
             with self.subTest(name):
                 x = randn(1, 6, 40).expand(3, 6, 40)
-                for in_dims, size in ((0, 3), (None, 3)):
+                for given, in_dim in ((x, 0), (x[0], None)):
                     call = lambda randomness: vmap(
-                        lambda y, _: function(y),
-                        in_dims=(in_dims, 0),
-                        randomness=randomness,
-                    )(x if in_dims == 0 else x[0], torch.arange(size))
+                        lambda y, _: function(y), in_dims=(in_dim, 0), randomness=randomness
+                    )(given, torch.arange(3))
                     same, different = call("same"), call("different")
                     self.assert_same(same[0], same[1])
                     self.assertFalse(torch.equal(different[0], different[1]))
@@ -282,7 +260,7 @@ class Transforms(unittest.TestCase):
                     self.assertFalse(torch.equal(call("different"), different))
 
     def test_gradients_fit_the_masks_of_samples(self):
-        # What vjp returns beside the output must be its gradient with the same mask.
+        # The gradient that vjp returns beside the output must be that of the same mask.
         def output_and_gradient(x, g):
             output, pull = vjp(lambda x: operator("softmax_dropout")(x, -1, 0.4), x)
             return output, pull(g)[0]

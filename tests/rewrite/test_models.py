@@ -4,7 +4,6 @@ of each softmax, and whether the results are those of the trace at other lengths
 
 Needs WARPFUSE_HOST and WARPFUSE_PLUGIN. Exit code 77: transformers is not installed."""
 
-import math
 import subprocess
 import sys
 import unittest
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import torch
 from rewrite_case import HOST, PLUGIN, RewriteCase
-from torch import nn
 
 try:
     import transformers
@@ -164,15 +162,6 @@ class Models(RewriteCase):
         expected, got = self.traced(tokens), self.rewritten(tokens)
         self.assertEqual(got.dtype, expected.dtype)
         self.assertLess((got - expected).abs().max() / expected.abs().max(), 2e-2)
-
-    def test_perplexity(self) -> None:
-        self.rewrite(gpt2("input_ids"), (ids(2, 7),))
-        tokens = ids(4, 64)
-        losses = [
-            nn.functional.cross_entropy(module(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-            for module in (self.traced, self.rewritten)
-        ]
-        self.assertLess(abs(math.exp(losses[1] - losses[0]) - 1), 1e-4)
 
 
 if __name__ == "__main__":

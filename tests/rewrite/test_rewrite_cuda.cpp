@@ -1,10 +1,10 @@
 // A rewritten chain on a GPU: the same graph runs eagerly and in a CUDA graph.
 
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "rewrite/rewritten.h"
+#include "support/captured.h"
 #include "support/devices.h"
 
 WARPFUSE_GPU_TEST("a rewritten causal chain in a CUDA graph", "[rewrite]") {
@@ -21,15 +21,10 @@ WARPFUSE_GPU_TEST("a rewritten causal chain in a CUDA graph", "[rewrite]") {
   const at::Tensor q = at::randn({2, 3, 65, 8}, device), k = at::randn({2, 3, 65, 8}, device);
   at::cuda::getCurrentCUDAStream().synchronize();
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-  model.module.forward({q, k});  // warm up
-  at::cuda::CUDAGraph graph;
-  graph.capture_begin();
-  const at::Tensor output = model.module.forward({q, k}).toTensor();
-  graph.capture_end();
+  Captured captured([&] { return model.module.forward({q, k}).toTensor(); });
   for (int replay = 0; replay < 3; ++replay) {
     q.copy_(at::randn({2, 3, 65, 8}, device));
-    output.zero_();
-    graph.replay();
+    const at::Tensor& output = captured.replay();
     for (torch::jit::Module* eager : {&model.original, &model.module}) {
       CHECK(at::allclose(output, result_of(*eager, {q, k}).value(), 1e-5, 1e-6));
     }

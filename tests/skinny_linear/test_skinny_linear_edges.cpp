@@ -1,5 +1,5 @@
 // norm_linear, linear_residual and linear_argmax: empty tensors, NaN and infinities, gradients,
-// autocast, Meta.
+// autocast. (Meta: tests/python/test_operators.py.)
 
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -29,12 +29,10 @@ LinearCall with_outputs(const std::vector<double>& values, int64_t rows, at::Sca
           .bias = tensor_of(values, dtype, device)};
 }
 
-const std::vector<at::ScalarType> kLinearDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
 }  // namespace
 
 WARPFUSE_DEVICE_TEST("linear layers of nothing", "[skinny_linear]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"", "layer"}) {
       CHECK(random_linear({0}, 8, 5, dtype, device, norm).run().sizes() == at::IntArrayRef({0, 5}));
       CHECK(random_linear({2, 0}, 8, 5, dtype, device, norm).run().sizes() ==
@@ -55,7 +53,7 @@ WARPFUSE_DEVICE_TEST("linear layers of nothing", "[skinny_linear]") {
 }
 
 WARPFUSE_DEVICE_TEST("an input of one dimension is one row", "[skinny_linear]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     const LinearCall call = random_linear({}, 64, 24, dtype, device, "layer");
     CHECK(call.run().sizes() == at::IntArrayRef{24});
     CHECK(mismatch(call.run(), expected_linear(call)) == "");
@@ -64,7 +62,7 @@ WARPFUSE_DEVICE_TEST("an input of one dimension is one row", "[skinny_linear]") 
 }
 
 WARPFUSE_DEVICE_TEST("NaN and infinities stay in their rows", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"", "layer", "rms"}) {
       for (const int64_t rows : {4, 9, 17}) {
         for (const double value : {kNaN, kInf, -kInf}) {
@@ -86,7 +84,7 @@ WARPFUSE_DEVICE_TEST("NaN and infinities stay in their rows", "[skinny_linear][p
 }
 
 WARPFUSE_DEVICE_TEST("a NaN weight is in its output alone", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"", "layer", "rms"}) {
       const LinearCall call = random_linear({3}, 64, 24, dtype, device, norm);
       const at::Tensor before = call.run();
@@ -100,7 +98,7 @@ WARPFUSE_DEVICE_TEST("a NaN weight is in its output alone", "[skinny_linear][por
 }
 
 WARPFUSE_DEVICE_TEST("rows of logits that have no largest one", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t rows : {1, 9, 17}) {
       const auto tokens = [&](const std::vector<double>& values) {
         const TokenList found = tokens_of(with_outputs(values, rows, dtype, device));
@@ -130,7 +128,7 @@ WARPFUSE_DEVICE_TEST("rows of logits that have no largest one", "[skinny_linear]
 }
 
 WARPFUSE_DEVICE_TEST("a row with NaN leaves the tokens of others", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kLinearDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t out : {24, 9000}) {
       LinearCall call = random_linear({6}, 64, out, dtype, device);
       const TokenList before = tokens_of(call);
@@ -178,17 +176,5 @@ WARPFUSE_DEVICE_TEST("autocast gives all tensors of a linear layer its dtype",
         CHECK(each.argmax().equal(tokens));
       }
     }
-  }
-}
-
-TEST_CASE("Meta linear layers have shapes", "[skinny_linear][meta]") {
-  for (const int64_t rows : {3, 30}) {
-    const LinearCall call = random_linear({2, rows}, 8, 5, at::kHalf, at::kMeta, "layer");
-    CHECK(call.run().sizes() == at::IntArrayRef({2, rows, 5}));
-    CHECK(call.run().scalar_type() == at::kHalf);
-    CHECK(call.argmax().sizes() == at::IntArrayRef({2, rows}));
-    CHECK(call.argmax().scalar_type() == at::kLong);
-    CHECK(random_linear({2, rows}, 8, 5, at::kHalf, at::kMeta).run().sizes() ==
-          at::IntArrayRef({2, rows, 5}));
   }
 }

@@ -13,8 +13,6 @@
 
 namespace {
 
-const std::vector<at::ScalarType> kNarrowDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
-
 /// Poison for the plugin's own kernels: oneDNN's allocate in a way that it does not take.
 std::unique_ptr<Poison> poison_of(const LinearCall& call) {
   return is_few_rows(call) ? std::make_unique<Poison>() : nullptr;
@@ -61,7 +59,7 @@ const std::vector<std::pair<int64_t, int64_t>> kInOut = {
 
 WARPFUSE_DEVICE_TEST("linear layers of any size and number of rows", "[skinny_linear][portable]") {
   const std::vector<std::string> norms = {"", "layer", "rms"};
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const auto& [in, out] : kInOut) {
       if (in * out > 100'000) {  // the reference takes long: each norm with other rows
         const std::vector<int64_t> rows = {1, 9, 17};
@@ -80,7 +78,7 @@ WARPFUSE_DEVICE_TEST("linear layers of any size and number of rows", "[skinny_li
 }
 
 WARPFUSE_DEVICE_TEST("activations, with each bias or without it", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"layer", "rms"}) {
       for (const std::string activation : {"none", "gelu", "gelu_tanh"}) {
         for (const int64_t rows : {3, 17}) {
@@ -101,7 +99,7 @@ WARPFUSE_DEVICE_TEST("activations, with each bias or without it", "[skinny_linea
 }
 
 WARPFUSE_DEVICE_TEST("strides and alignments of inputs and weights", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"", "layer"}) {
       const LinearCall plain = random_linear({2, 3}, 64, 24, dtype, device, norm);
       const auto check = [&](const auto& change) {
@@ -153,7 +151,7 @@ WARPFUSE_DEVICE_TEST("strides and alignments of inputs and weights", "[skinny_li
 
 WARPFUSE_DEVICE_TEST("rows whose mean is large beside their deviation",
                      "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t in : {64, 768}) {
       for (const int64_t rows : {1, 8, 16}) {
         LinearCall call = random_linear({rows}, in, 48, dtype, device, "layer");
@@ -185,7 +183,7 @@ WARPFUSE_DEVICE_TEST("the residual is only read, and calls are counted", "[skinn
 
 WARPFUSE_DEVICE_TEST("a row's bits do not depend on the rows beside it",
                      "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"", "layer", "rms"}) {
       const LinearCall call = random_linear({8}, 768, 72, dtype, device, norm);
       const at::Tensor output = call.run();
@@ -200,7 +198,7 @@ WARPFUSE_DEVICE_TEST("a row's bits do not depend on the rows beside it",
 }
 
 WARPFUSE_DEVICE_TEST("the first of equal largest outputs", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const auto& [in, out] : std::vector<std::pair<int64_t, int64_t>>{
              {8, 3}, {37, 19}, {64, 24}, {64, 1000}, {64, 50'257}, {768, 9000}}) {
       for (const int64_t rows : {1, 2, 7, 8, 9, 16, 17}) {
@@ -222,7 +220,7 @@ WARPFUSE_DEVICE_TEST("the first of equal largest outputs", "[skinny_linear][port
 }
 
 WARPFUSE_DEVICE_TEST("the largest output behind a norm", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const std::string norm : {"layer", "rms"}) {
       for (const int64_t rows : {1, 5, 16, 17}) {
         const LinearCall call = random_linear({rows}, 64, 9000, dtype, device, norm);
@@ -241,7 +239,7 @@ WARPFUSE_DEVICE_TEST("the largest output behind a norm", "[skinny_linear][portab
 }
 
 WARPFUSE_DEVICE_TEST("a vocabulary that is a part of padded rows", "[skinny_linear][portable]") {
-  for (const at::ScalarType dtype : kNarrowDtypes) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t out : {25, 50'257}) {
       for (const int64_t rows : {1, 16, 17}) {
         LinearCall call = integer_linear(rows, 64, out, dtype, device);
@@ -256,7 +254,7 @@ WARPFUSE_DEVICE_TEST("a vocabulary that is a part of padded rows", "[skinny_line
 TEST_CASE("threads share the outputs of linear layers", "[skinny_linear]") {
   for (const int count : {1, 3, 16}) {
     const Threads threads(count);
-    for (const at::ScalarType dtype : kNarrowDtypes) {
+    for (const at::ScalarType dtype : kInferenceDtypes) {
       for (const int64_t out : {1, 5, 1003}) {
         check_linear(random_linear({2}, 768, out, dtype, at::kCPU, "layer"));
         const LinearCall call = integer_linear(3, 768, out, dtype, at::kCPU);

@@ -7,7 +7,10 @@
 
 #include <string>
 
+#include "catch.h"
+#include "compare.h"
 #include "inputs.h"
+#include "poison.h"
 #include "reference.h"
 
 struct AttentionShape {
@@ -128,4 +131,17 @@ inline Expected expected_attention(const AttentionCall& call) {
       at::matmul(p, values.abs()) * (16 + half_roundings(call) + 8 * of_scores);
   const at::Device device = call.query.device();
   return {at::matmul(p, values).to(device), error.to(device)};
+}
+
+/// The result and the cache, on poisoned memory.
+inline void check_attention(AttentionCall call) {
+  INFO(describe(call));
+  const Expected expected = expected_attention(call);
+  const at::Tensor cache = expected_cache(call);
+  const Poison poison;
+  const at::Tensor output = call.run();
+  CHECK(output.sizes() == call.query.sizes());
+  CHECK(output.transpose(1, 2).is_contiguous());
+  CHECK(mismatch(output, expected) == "");
+  CHECK(bit_mismatch(call.cache.cpu(), cache) == "");
 }

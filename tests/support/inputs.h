@@ -2,12 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
 
 inline const std::vector<at::ScalarType> kDtypes = {at::kDouble, at::kFloat, at::kHalf,
                                                     at::kBFloat16};
+
+/// Those of the operators for inference alone.
+inline const std::vector<at::ScalarType> kInferenceDtypes = {at::kFloat, at::kHalf, at::kBFloat16};
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -44,6 +48,13 @@ inline double finfo_max(at::ScalarType dtype) {
 inline at::Tensor tensor_of(const std::vector<double>& values, at::ScalarType dtype,
                             const at::Device& device = at::kCPU) {
   return at::tensor(values, at::kDouble).to(dtype).to(device);
+}
+
+/// Moves the tensors that are defined into allocations of their own.
+inline void move_to(const at::Device& device, std::initializer_list<at::Tensor*> tensors) {
+  for (at::Tensor* tensor : tensors) {
+    *tensor = tensor->defined() ? tensor->contiguous().to(device) : *tensor;
+  }
 }
 
 /// "Float [2, 3]" for messages.

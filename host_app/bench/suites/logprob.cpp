@@ -262,26 +262,19 @@ Bytes bytes(const Case& c) {
   const int64_t pass = c.shape.elements() * element;
   const int64_t target = rows * static_cast<int64_t>(sizeof(int64_t));
   const int64_t lse = form_of(c) == "lse" ? 1 : 0, entropy = form_of(c) == "entropy" ? 1 : 0;
-  const int64_t forward = pass + target + rows * (1 + lse + entropy) * result;
-  const int64_t backward = 2 * pass + target + rows * (3 + lse + 2 * entropy) * result;
-  const int64_t unfused_forward =
-      (2 + 2 * lse + 6 * entropy) * pass + 2 * target + 2 * rows * element;
-  const int64_t unfused_backward =
-      (4 + 7 * lse + 12 * entropy) * pass + target + 2 * rows * element;
-  switch (c.direction) {
-    case Direction::forward:
-      return {.least = forward, .fused = forward, .unfused = unfused_forward, .inputs = pass};
-    case Direction::backward:
-      return {.least = backward, .fused = backward, .unfused = unfused_backward, .inputs = pass};
-    default: {
-      // It writes the statistics and the entropy, too.
-      const int64_t least = forward + backward + rows * 2 * result;
-      return {.least = least,
-              .fused = least,
-              .unfused = unfused_forward + unfused_backward,
-              .inputs = pass};
-    }
+  int64_t least = 0, unfused = 0;
+  if (c.direction != Direction::backward) {
+    least += pass + target + rows * (1 + lse + entropy) * result;
+    unfused += (2 + 2 * lse + 6 * entropy) * pass + 2 * target + 2 * rows * element;
   }
+  if (c.direction != Direction::forward) {
+    least += 2 * pass + target + rows * (3 + lse + 2 * entropy) * result;
+    unfused += (4 + 7 * lse + 12 * entropy) * pass + target + 2 * rows * element;
+  }
+  if (c.direction == Direction::both) {
+    least += rows * 2 * result;  // it writes the statistics and the entropy, too
+  }
+  return {.least = least, .fused = least, .unfused = unfused, .inputs = pass};
 }
 
 constexpr Benchmark benchmark(std::string_view name) {
