@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "rowwise/cuda/mask.cuh"
+#include "rowwise/cuda/loads.cuh"
 #include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {

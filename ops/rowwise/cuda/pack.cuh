@@ -133,9 +133,10 @@ class PackMask {
 
 /// Elements from a 16-byte boundary to `pointer`.
 template <typename T>
-WARPFUSE_HOST_DEVICE constexpr int pack_shift(uintptr_t address) {
+__host__ __device__ constexpr int pack_shift(uintptr_t address) {
   return static_cast<int>(address / sizeof(T) % kPack<T>);
 }
+// Not of the address cut to 32 bits, whose remainder may be negative.
 static_assert(pack_shift<__half>(0x1'8000'0002) == 1 && pack_shift<float>(0x3'8000'0004) == 1);
 template <typename T>
 __device__ __forceinline__ int pack_shift(const T* pointer) {

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "rowwise/cuda/mask.cuh"
+
+namespace warpfuse::cuda {
+
+// Loads: from elements to scores.
+//
+// A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`,
+// and score() one of an element inside the interval and its mask's. Hidden ones become -inf, and
+// `visible` is set where the mask tensor shows one. full: all elements are inside the row's
+// interval. With kDropout the Load also has a `dropout` that elements are multiplied by first, and
+// exponent_scale() for the exponents.
+
+/// Scores as they are.
+template <typename T, typename Mask_ = NoMask>
+struct PlainLoad {
+  using Element = T;
+  using Mask = Mask_;
+  using KeepMask = NoKeepMask;
+  static constexpr bool kPlain = true;  // scores are values of T
+  static constexpr bool kDropout = false;
+  Mask mask;
+
+  template <int kCount>
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
+  __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
+};
+
+/// Scores times `scale`, with the mask.
+template <typename T, bool kTensor, typename Mask_ = KeyMask<T, kTensor>>
+struct MaskedLoad {
+  using Element = T;
+  using Mask = Mask_;
+  using KeepMask = NoKeepMask;
+  static constexpr bool kPlain = false;
+  static constexpr bool kDropout = false;
+  Mask mask;
+  Compute<T> scale;
+
+  template <int kCount>
+  __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
+                         Compute<T> (&values)[kCount], bool& visible) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] *= scale;
+    }
+    if constexpr (kTensor) {
+      mask.apply(row, column, full, values, visible);
+    }
+    if (!full) {
+      const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));
+      const int last = static_cast<int>(min(row.end - column, static_cast<int64_t>(kCount)));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i < first || i >= last) {
+          values[i] = negative_infinity<Compute<T>>();
+        }
+      }
+    }
+  }
+
+  __device__ void score(const MaskElement<Compute<T>>& mask_element, Compute<T>& value,
+                        bool& visible) const {
+    value *= scale;
+    if constexpr (kTensor) {
+      mask.apply(mask_element, value, visible);
+    }
+  }
+};
+
+}  // namespace warpfuse::cuda
