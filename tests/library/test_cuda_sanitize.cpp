@@ -209,7 +209,7 @@ void check_attention(int64_t tokens, const at::Device& device) {
       AttentionCall call = host;
       move_to(device, {&call.query, &call.key, &call.value, &call.cache, &call.positions});
       INFO(describe(host));
-      const Expected expected = expected_attention(host);
+      const Expected expected = expected_attention(host, device);
       CHECK(mismatch(call.run(), expected) == "");
       CHECK(bit_mismatch(call.cache.cpu(), expected_cache(host)) == "");
     }

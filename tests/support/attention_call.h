@@ -91,9 +91,9 @@ inline at::Tensor expected_cache(const AttentionCall& call) {
 
 /// What roundings to half precision cost, in units of 2^-24: tensor cores take the weights so, and
 /// then the result and the expected one are rounded.
-inline double half_roundings(const AttentionCall& call) {
+inline double half_roundings(const AttentionCall& call, const at::Device& runs_on) {
   constexpr int64_t kMinTokens = 16;
-  if (!call.query.is_cuda() || call.query.size(2) < kMinTokens) {
+  if (!runs_on.is_cuda() || call.query.size(2) < kMinTokens) {
     return 0;
   }
   const at::ScalarType dtype = call.query.scalar_type();
@@ -102,7 +102,8 @@ inline double half_roundings(const AttentionCall& call) {
                                   : 0;
 }
 
-inline Expected expected_attention(const AttentionCall& call) {
+/// runs_on: where the result is computed that this is compared with.
+inline Expected expected_attention(const AttentionCall& call, const at::Device& runs_on) {
   const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
   const at::Tensor cache = wide(expected_cache(call)[call.layer]), query = wide(call.query);
   const int64_t group = query.size(1) / cache.size(2), slots = cache.size(3);
@@ -128,9 +129,12 @@ inline Expected expected_attention(const AttentionCall& call) {
           .masked_fill(hidden, 0)
           .amax(-1, true);
   const at::Tensor error =
-      at::matmul(p, values.abs()) * (16 + half_roundings(call) + 8 * of_scores);
+      at::matmul(p, values.abs()) * (16 + half_roundings(call, runs_on) + 8 * of_scores);
   const at::Device device = call.query.device();
   return {at::matmul(p, values).to(device), error.to(device)};
+}
+inline Expected expected_attention(const AttentionCall& call) {
+  return expected_attention(call, call.query.device());
 }
 
 /// The result and the cache, on poisoned memory.
