@@ -154,10 +154,15 @@ class Figures(unittest.TestCase):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]
         slower = [row for row in self.bench.rows if row.time("aten") and row.time("aten") < row.time("warpfuse")]
         self.assertTrue(slower)
+        # The page names the worst, and how bad the others are at most.
+        least_of_others = float(re.search(r"And \d+ more, each at least ([\d.]+)x", text)[1])
         for row in slower:
-            ratio = times(row.time("aten") / row.time("warpfuse"))
+            ratio = row.time("aten") / row.time("warpfuse")
             cells = re.escape(f"| {row.key.title} | {row.key.dtype} | {row.direction} |")
-            self.assertRegex(text, rf"{cells}.* ATen \| {ratio} \|")
+            with self.subTest(row.key.title):
+                self.assertTrue(
+                    ratio >= least_of_others - 0.005 or re.search(rf"{cells}.* ATen \| {times(ratio)} \|", text)
+                )
 
 
 class Pages(unittest.TestCase):
