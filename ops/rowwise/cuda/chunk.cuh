@@ -63,16 +63,19 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
     begin = interval.begin > first ? static_cast<int>(interval.begin) - first : 0;
     end = min(count, static_cast<int>(interval.end) - first);
   }
-  // Of 32 slots at most, a bit each: a test takes one instruction.
-  unsigned inside_bits = begin < end ? ~0u >> (32 - end) & ~0u << begin : 0u;
   bool adds = false;
+  unsigned visible = ~0u;  // a bit for each slot
   if constexpr (kHasMaskTensor<F>) {
     adds = !function.key_mask().is_boolean();
-    if (!adds) {  // hidden keys are outside
-      inside_bits &= mask.template visible<kSlots>(mask_row, first, slots);
+    visible = begin < end ? ~0u >> (32 - end) & ~0u << begin : 0u;
+    if (!adds) {
+      visible &= mask.template visible<kSlots>(mask_row, first, slots);
     }
   }
-  const auto inside = [&](int i) { return (inside_bits >> i & 1) != 0; };
+  // With a mask tensor, hidden keys are outside; a test of a bit is one instruction.
+  const auto inside = [&](int i) {
+    return kHasMaskTensor<F> ? (visible >> i & 1) != 0 : i >= begin && i < end;
+  };
   const auto keep_mask = [&](int i) {
     typename F::KeepMask mask{};
     if constexpr (kDrops<F>) {
@@ -99,7 +102,7 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   };
   // Elements outside are loaded too: under its condition each load would be waited for.
   for_fours([&](int i) {
-    RawElement<typename F::T, F::kInputs> raws[4]{};
+    RawElement<typename F::T, F::kInputs> raws[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       for_inputs<F::kInputs>([&](auto k) {
