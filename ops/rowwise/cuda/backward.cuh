@@ -200,10 +200,6 @@ struct Backward : SumReduction<Compute<T_>> {
     row.out[column] = from_compute<T>(value[0]);
   }
 
-  __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !visible_interval(*this, row).contains(key) || mask.hides(row.interval, key);
-  }
-
  private:
   /// Dropout before the softmax drops the result's elements, as NaN where the sum is not finite.
   template <int kCount>
@@ -212,6 +208,10 @@ struct Backward : SumReduction<Compute<T_>> {
     if constexpr (Inputs::kOrder == DropoutOrder::before_softmax) {
       keep_mask.replace(C(0) * result.sum, values);
     }
+  }
+
+  __device__ bool is_hidden(const Row& row, int64_t key) const {
+    return !visible_interval(*this, row).contains(key) || mask.hides(row.interval, key);
   }
 
   __device__ C gradient(C y, C g, const Result& result) const {

@@ -55,18 +55,14 @@ __device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int
 /// Loads an element of shared memory, also where the compiler sees no need to.
 template <typename T>
 __device__ __forceinline__ T load_shared(const T* from) {
-  if constexpr (sizeof(T) == 1) {
-    unsigned value;
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(shared_address(from)));
-    return static_cast<T>(value);
-  } else if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) == 2) {
     unsigned short bits;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(shared_address(from)));
     return reinterpret_cast<const T&>(bits);
   } else {
-    T value;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(from)));
-    return value;
+    unsigned bits;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(shared_address(from)));
+    return reinterpret_cast<const T&>(bits);
   }
 }
 

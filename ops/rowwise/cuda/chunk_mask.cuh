@@ -85,12 +85,13 @@ class ChunkMask {
   /// A bit for each of `slots` elements of a boolean mask, a multiple of four of them.
   template <int kSlots>
   __device__ unsigned visible(const unsigned char* row, int column, int slots) const {
-    const unsigned address = shared_address(row + column), shift = address % 4;
-    unsigned word = load_shared_word(address - shift), bits = 0;
+    const unsigned shift = shared_address(row + column) % 4;
+    const auto* const words = reinterpret_cast<const unsigned*>(row + column - shift);
+    unsigned word = load_shared(words), bits = 0;
 #pragma unroll
     for (int i = 0; i < kSlots; i += 4) {
       if (i < slots) {
-        const unsigned next = load_shared_word(address - shift + i + 4);
+        const unsigned next = load_shared(words + i / 4 + 1);
         bits |= non_zero_bytes(__funnelshift_r(word, next, 8 * shift)) << i;
         word = next;
       }
@@ -151,11 +152,6 @@ class ChunkMask {
   __device__ static unsigned non_zero_bytes(unsigned bytes) {
     const unsigned high_bits = (((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes) >> 7 & 0x01010101u;
     return high_bits * 0x10204080u >> 28;
-  }
-  __device__ static unsigned load_shared_word(unsigned address) {
-    unsigned word;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
-    return word;
   }
 
   const KeyMask& key_mask_;

@@ -145,11 +145,6 @@ struct Forward : ForwardSums<Load, Store> {
     row.out[column] = from_compute<T>(value[0]);
   }
 
-  __device__ bool is_hidden(const Row& row, int64_t key) const {
-    return !visible_interval(*this, row).contains(key) ||
-           (!load.mask.fills() && load.mask.hides(row.interval, key));
-  }
-
  private:
   __device__ Row make_row(const typename Mask::Row& interval) const {
     const T* in = input + interval.index * columns;
@@ -193,6 +188,11 @@ struct Forward : ForwardSums<Load, Store> {
         }
       }
     }
+  }
+
+  __device__ bool is_hidden(const Row& row, int64_t key) const {
+    return !visible_interval(*this, row).contains(key) ||
+           (!load.mask.fills() && load.mask.hides(row.interval, key));
   }
 };
 
