@@ -7,16 +7,21 @@
 //
 // WARPFUSE_TEST_THREADS=<number> runs the tests with so many threads, whatever cores there are.
 // --fuzz <number> draws so many random chains in cases tagged [fuzz].
+// --rng-seed <number>, Catch2's, also seeds ATen's CPU generator before every case; a default of
+// ours, since ATen's own differs from run to run.
 //
 // A program that needs something before its tests calls before_tests (before_tests.h).
 
 #define CATCH_CONFIG_RUNNER
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -28,6 +33,7 @@ namespace {
 
 constexpr int kNothingRan = 2;
 constexpr int kSkipped = 77;
+constexpr std::uint32_t kDefaultSeed = 20;
 
 struct Tally {
   int ran = 0;
@@ -50,7 +56,12 @@ class TallyListener : public ListenerBase {
  public:
   using ListenerBase::ListenerBase;
 
-  void testCaseStarting(const Catch::TestCaseInfo&) override { tally().skipping = false; }
+  void testCaseStarting(const Catch::TestCaseInfo&) override {
+    tally().skipping = false;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(m_config->rngSeed());
+  }
 
   void testCaseEnded(const Catch::TestCaseStats&) override {
     if (!tally().skipping) {
@@ -110,6 +121,7 @@ int main(int argc, char** argv) {
     }
   }
   Catch::Session session;
+  session.configData().rngSeed = kDefaultSeed;
   const auto count = static_cast<int>(arguments.size());
   if (const int error = session.applyCommandLine(count, arguments.data()); error != 0) {
     return error;
