@@ -42,6 +42,14 @@ CpuCapability cpu_capability() {
   return chosen;
 }
 
+int64_t prefetch_distance() {
+#ifdef WARPFUSE_CPU_X86
+  return __builtin_cpu_is("intel") ? 1024 : 0;
+#else
+  return 0;
+#endif
+}
+
 const char* to_string(CpuCapability capability) {
   switch (capability) {
     case CpuCapability::avx512:

@@ -2,6 +2,7 @@
 #include <tuple>
 #include <utility>
 
+#include "rowwise/cpu/limits.h"
 #include "rowwise/cpu/vector.h"
 #include "skinny_linear/skinny_linear_cpu.h"
 
@@ -36,26 +37,27 @@ C10_ALWAYS_INLINE std::pair<Floats, Floats> load_two(const T* from) {
   }
 }
 
-/// Brings elements [0, 2 * kFloats) to the second-level cache.
-template <typename T>
-C10_ALWAYS_INLINE void prefetch_pair(const T* from) {
+/// Brings 2 * kFloats elements to the cache that kLocality names (3: the first level, 2: the
+/// second), from `bytes` behind `from` on.
+template <int kLocality, typename T>
+C10_ALWAYS_INLINE void prefetch_two(const T* from, int64_t bytes) {
   constexpr auto kBytes = static_cast<int64_t>(2 * kFloats * sizeof(T));
-  for (int64_t byte = 0; byte < kBytes; byte += 64) {
-    __builtin_prefetch(reinterpret_cast<const char*>(from) + byte, /*rw=*/0, /*locality=*/2);
+  for (int64_t byte = 0; byte < kBytes; byte += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + bytes + byte, /*rw=*/0, kLocality);
   }
 }
 
 /// The products of kRows rows of x with kOutputs rows of weights: products[row * kBlock<T> +
-/// output]. Nothing is prefetched: in rows that follow each other in memory the hardware does so,
-/// and faster.
+/// output]. `distance`: prefetch_distance(). Several rows of weights are streams of their own, of
+/// which the next ones are prefetched.
 template <int kRows, int kOutputs, typename T>
 C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride, int64_t columns,
-                                float* products) {
+                                int64_t distance, float* products) {
   // An addition waits for the one before it to the same sum, so a single product has four sums.
   constexpr int kProducts = kRows * kOutputs, kParts = kProducts == 1 ? 4 : 1;
   constexpr int64_t kPair = 2 * kFloats;
   Floats sums[kProducts * kParts];
-#pragma GCC unroll 8  // so that sums stay in registers
+#pragma GCC unroll 16  // so that sums stay in registers
   for (int i = 0; i < kProducts * kParts; ++i) {
     sums[i] = Floats(0.0f);
   }
@@ -66,10 +68,12 @@ C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride
       const T* const from = weights + output * stride + column;
       std::tie(low[output], high[output]) = load_two(from);
       if (kOutputs > 1) {
-        prefetch_pair(from + kOutputs * stride);
+        prefetch_two<2>(from + kOutputs * stride, 0);
+      } else if (distance > 0) {
+        prefetch_two<3>(from, distance);
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
       const float* const from = x + row * columns + column;
       const Floats x_low = Floats::loadu(from), x_high = Floats::loadu(from + kFloats);
@@ -91,7 +95,7 @@ C10_ALWAYS_INLINE void multiply(const float* x, const T* weights, int64_t stride
     add_pair(column, 0);
     column += kPair;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < kProducts; ++i) {
     const int row = i / kOutputs, output = i % kOutputs;
     Floats sum = sums[i * kParts];
@@ -144,24 +148,30 @@ void find_best(const Pack<T>& values, int64_t first, int64_t count, BestOutput& 
 }
 
 /// All rows with `count` rows of weights. A single row takes weights one row after the other, as
-/// memory is fastest in one stream; of more rows, four and two outputs share what is loaded.
+/// memory is fastest in one stream; of more rows, a tile and two outputs share what is loaded.
 template <typename T>
 void multiply_block(const SkinnyLinearTask& task, const T* weights, int64_t count,
                     float* products) {
   const SkinnyLinearArguments& a = task.arguments;
-  constexpr int kRows = 4, kOutputs = 2;
-  const int64_t whole_rows = a.rows / kRows * kRows, whole = count / kOutputs * kOutputs;
+  // Sums of a large tile take half of AVX-512's registers.
+  constexpr int kTile = 4, kLargeTile = kFloats == 16 ? 8 : kTile, kOutputs = 2;
+  const int64_t whole_rows = a.rows / kTile * kTile, whole = count / kOutputs * kOutputs;
+  const int64_t distance = prefetch_distance();
   const auto with = [&](auto rows, auto outputs, int64_t row, int64_t output) {
     multiply<decltype(rows)::value, decltype(outputs)::value>(
         task.x + row * a.columns, weights + output * a.weight_stride, a.weight_stride, a.columns,
-        products + row * kBlock<T> + output);
+        distance, products + row * kBlock<T> + output);
   };
   constexpr std::integral_constant<int, 1> kOne;
+  constexpr std::integral_constant<int, kOutputs> kTwo;
   for (int64_t output = 0; output < count; ++output) {
     if (output % kOutputs == 0 && output < whole) {
-      for (int64_t row = 0; row < whole_rows; row += kRows) {
-        with(std::integral_constant<int, kRows>(), std::integral_constant<int, kOutputs>(), row,
-             output);
+      int64_t row = 0;
+      for (; row + kLargeTile <= a.rows; row += kLargeTile) {
+        with(std::integral_constant<int, kLargeTile>(), kTwo, row, output);
+      }
+      if (row + kTile <= a.rows) {
+        with(std::integral_constant<int, kTile>(), kTwo, row, output);
       }
     }
     for (int64_t row = output < whole ? whole_rows : 0; row < a.rows; ++row) {
