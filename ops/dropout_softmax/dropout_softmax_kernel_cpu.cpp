@@ -36,7 +36,7 @@ template <typename T, bool kSoftmaxFirst>
 void forward(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming(arguments.layout, sizeof(T));
+  const Streaming streaming(arguments.layout, sizeof(T), arguments.output);
   const Scratch<T> powers(columns);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
     const T* from = static_cast<const T*>(arguments.input) + row * columns;
@@ -66,7 +66,7 @@ template <typename T>
 void dropout_first_backward(const DropoutSoftmaxBackwardArguments& arguments, int64_t begin,
                             int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming(arguments.layout, sizeof(T));
+  const Streaming streaming(arguments.layout, sizeof(T), arguments.grad_input);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const Compute<T>* factors) {
     const T* g = static_cast<const T*>(arguments.grad_output) + row * columns;
     const T* y = static_cast<const T*>(arguments.saved) + row * columns;
@@ -85,7 +85,7 @@ void softmax_first_backward(const DropoutSoftmaxBackwardArguments& arguments, in
                             int64_t end) {
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming(arguments.layout, sizeof(T));
+  const Streaming streaming(arguments.layout, sizeof(T), arguments.grad_input);
   const Scratch<T> powers(columns);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
     const T* from = static_cast<const T*>(arguments.saved) + row * columns;
@@ -163,11 +163,12 @@ void drop_elements_cpu(const DropElementsArguments& arguments, int64_t begin, in
 void strided_softmax_cpu(const ScaledSoftmaxArguments& arguments, int64_t begin, int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
-      softmax_strided<T, false>(static_cast<const T*>(arguments.input) + offset,
-                                static_cast<T*>(arguments.output) + offset, rows,
-                                static_cast<Compute<T>>(arguments.scale));
-    });
+    for_strided_rows<T>(arguments.layout, arguments.output, begin, end,
+                        [&](int64_t offset, const auto& rows) {
+                          softmax_strided<T, false>(static_cast<const T*>(arguments.input) + offset,
+                                                    static_cast<T*>(arguments.output) + offset,
+                                                    rows, static_cast<Compute<T>>(arguments.scale));
+                        });
   });
 }
 
@@ -175,11 +176,12 @@ void strided_softmax_backward_cpu(const DropoutSoftmaxBackwardArguments& argumen
                                   int64_t end) {
   dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
-      backward_strided<T, false>(static_cast<const T*>(arguments.grad_output) + offset,
-                                 static_cast<const T*>(arguments.saved) + offset,
-                                 static_cast<T*>(arguments.grad_input) + offset, rows);
-    });
+    for_strided_rows<T>(
+        arguments.layout, arguments.grad_input, begin, end, [&](int64_t offset, const auto& rows) {
+          backward_strided<T, false>(static_cast<const T*>(arguments.grad_output) + offset,
+                                     static_cast<const T*>(arguments.saved) + offset,
+                                     static_cast<T*>(arguments.grad_input) + offset, rows);
+        });
   });
 }
 

@@ -160,13 +160,13 @@ Counter masked_transposed_branch("cpu.masked_transposed");
 Counter streamed_masked("streamed.scaled_masked_softmax");
 
 template <typename Arguments>
-void run_rows(const Arguments& arguments) {
+void run_rows(const Arguments& arguments, const void* result) {
   if (arguments.mask.kind != MaskKind::none) {
     (arguments.mask.key_stride == 1 ? contiguous_masks : strided_masks).add();
   }
   const int64_t keys = arguments.rules.keys;
   (is_transposed(arguments) ? masked_transposed_branch : masked_row_branch).add();
-  if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype))) {
+  if (is_streamed(arguments.rows, keys * element_bytes(arguments.dtype), result)) {
     streamed_masked.add();
   }
   parallel_uneven_rows(arguments.rows, keys,
@@ -175,15 +175,19 @@ void run_rows(const Arguments& arguments) {
 
 }  // namespace
 
-void launch_cpu(const MaskedSoftmaxArguments& arguments) { run_rows(arguments); }
+void launch_cpu(const MaskedSoftmaxArguments& arguments) { run_rows(arguments, arguments.output); }
 
-void launch_cpu(const MaskedSoftmaxBackwardArguments& arguments) { run_rows(arguments); }
+void launch_cpu(const MaskedSoftmaxBackwardArguments& arguments) {
+  run_rows(arguments, arguments.grad_scores);
+}
 
 void launch_cpu(const MaskedSoftmaxDropoutArguments& arguments) {
   arguments.rng.get().store(arguments.rng_used);
-  run_rows(arguments);
+  run_rows(arguments, arguments.output);
 }
 
-void launch_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments) { run_rows(arguments); }
+void launch_cpu(const MaskedSoftmaxDropoutBackwardArguments& arguments) {
+  run_rows(arguments, arguments.grad_scores);
+}
 
 }  // namespace warpfuse

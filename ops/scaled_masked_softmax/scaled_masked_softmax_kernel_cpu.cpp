@@ -19,7 +19,7 @@ void forward(const Arguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   constexpr bool kDrops = kDropout<Arguments>;
   const int64_t keys = arguments.rules.keys;
-  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)}, arguments.output);
   const bool streamed = streaming.on();
   const Scratch<T> scratch(keys);
   const DropoutFactors<T, kDrops> factors(arguments, keys);
@@ -69,7 +69,7 @@ void backward(const Arguments& arguments, int64_t begin, int64_t end) {
   using C = Compute<T>;
   constexpr bool kDrops = kDropout<Arguments>;
   const int64_t keys = arguments.rules.keys;
-  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)});
+  const Streaming streaming(arguments.rows, keys * int64_t{sizeof(T)}, arguments.grad_scores);
   const bool streamed = streaming.on();
   const Scratch<T> probabilities(kDrops ? keys : 0);
   const DropoutFactors<T, kDrops> factors(arguments, keys);

@@ -163,16 +163,17 @@ bool is_in_registers(const SoftmaxBackwardArguments& arguments) {
   return is_in_registers(arguments.layout, element_bytes(arguments.dtype),
                          capability == CpuCapability::avx512 ? 64
                          : capability == CpuCapability::avx2 ? 32
-                                                             : 0);
+                                                             : 0,
+                         arguments.grad_input);
 }
 
 // `kernel` on rows, or `reduce` and `results` on their parts.
 template <typename Arguments, typename Kernel, typename PartKernel>
-void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& reduce,
-         const PartKernel& results) {
+void run(const Arguments& arguments, const void* result, const Kernel& kernel,
+         const PartKernel& reduce, const PartKernel& results) {
   const RowLayout& layout = arguments.layout;
   const int bytes = element_bytes(arguments.dtype);
-  if (is_streamed(layout, bytes)) {
+  if (is_streamed(layout, bytes, result)) {
     streamed_results.add();
   }
   if (wants_parts(layout)) {
@@ -191,11 +192,11 @@ void run(const Arguments& arguments, const Kernel& kernel, const PartKernel& red
 }  // namespace
 
 void launch_cpu(const SoftmaxArguments& arguments) {
-  run(arguments, softmax_rows_cpu, softmax_parts_cpu, softmax_part_results_cpu);
+  run(arguments, arguments.output, softmax_rows_cpu, softmax_parts_cpu, softmax_part_results_cpu);
 }
 
 void launch_cpu(const SoftmaxBackwardArguments& arguments) {
-  run(arguments, softmax_backward_rows_cpu, softmax_backward_parts_cpu,
+  run(arguments, arguments.grad_input, softmax_backward_rows_cpu, softmax_backward_parts_cpu,
       softmax_backward_part_results_cpu);
 }
 

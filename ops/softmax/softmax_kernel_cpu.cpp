@@ -17,7 +17,7 @@ namespace {
 template <typename T, bool kLog>
 void forward_contiguous(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
   const int64_t columns = arguments.layout.columns;
-  const Streaming streaming(arguments.layout, sizeof(T));
+  const Streaming streaming(arguments.layout, sizeof(T), arguments.output);
   const int64_t group = group_rows<T>(columns, kForwardGroupBytes);
   const Scratch<T> scratch(kLog ? 0 : group * (columns + kPackSize<T>));
   for_row_groups(begin, end, group, [&](int64_t row, int64_t rows) {
@@ -34,11 +34,11 @@ void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begi
   const T* y = static_cast<const T*>(arguments.output) + at;
   T* dx = static_cast<T*>(arguments.grad_input) + at;
   if constexpr (kRegisterBytes > 0 && sizeof(T) <= sizeof(float)) {
-    if (is_in_registers(arguments.layout, sizeof(T), kRegisterBytes)) {
+    if (is_in_registers(arguments.layout, sizeof(T), kRegisterBytes, arguments.grad_input)) {
       return backward_rows_in_registers<T, kLog>(g, y, dx, rows, columns);
     }
   }
-  const Streaming streaming(arguments.layout, sizeof(T));
+  const Streaming streaming(arguments.layout, sizeof(T), arguments.grad_input);
   backward_rows<T, kLog>(g, y, dx, rows, columns, streaming.on());
 }
 
@@ -58,7 +58,7 @@ void for_parts(const SplitRows<Arguments>& in, int64_t begin, int64_t end,
 
 template <typename T, bool kLog>
 void forward_results(const SplitRows<SoftmaxArguments>& in, int64_t begin, int64_t end) {
-  const Streaming streaming(in.arguments.layout, sizeof(T));
+  const Streaming streaming(in.arguments.layout, sizeof(T), in.arguments.output);
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     softmax_part_results<T, kLog>(static_cast<const T*>(in.arguments.input) + at,
                                   static_cast<T*>(in.arguments.output) + at, count,
@@ -78,7 +78,7 @@ void backward_parts(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin
 template <typename T, bool kLog>
 void backward_part_results(const SplitRows<SoftmaxBackwardArguments>& in, int64_t begin,
                            int64_t end) {
-  const Streaming streaming(in.arguments.layout, sizeof(T));
+  const Streaming streaming(in.arguments.layout, sizeof(T), in.arguments.grad_input);
   for_parts(in, begin, end, [&](int64_t part, int64_t at, int64_t count) {
     const auto sum = static_cast<Compute<T>>(in.rows[part / in.parts_per_row].sum);
     backward_results<T, kLog>(static_cast<const T*>(in.arguments.grad_output) + at,
@@ -92,19 +92,21 @@ void backward_part_results(const SplitRows<SoftmaxBackwardArguments>& in, int64_
 
 template <typename T, bool kLog>
 void forward_strided(const SoftmaxArguments& arguments, int64_t begin, int64_t end) {
-  for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
-    softmax_strided<T, kLog>(static_cast<const T*>(arguments.input) + offset,
-                             static_cast<T*>(arguments.output) + offset, rows);
-  });
+  for_strided_rows<T>(arguments.layout, arguments.output, begin, end,
+                      [&](int64_t offset, const auto& rows) {
+                        softmax_strided<T, kLog>(static_cast<const T*>(arguments.input) + offset,
+                                                 static_cast<T*>(arguments.output) + offset, rows);
+                      });
 }
 
 template <typename T, bool kLog>
 void backward_strided(const SoftmaxBackwardArguments& arguments, int64_t begin, int64_t end) {
-  for_strided_rows<T>(arguments.layout, begin, end, [&](int64_t offset, const auto& rows) {
-    backward_strided<T, kLog>(static_cast<const T*>(arguments.grad_output) + offset,
-                              static_cast<const T*>(arguments.output) + offset,
-                              static_cast<T*>(arguments.grad_input) + offset, rows);
-  });
+  for_strided_rows<T>(
+      arguments.layout, arguments.grad_input, begin, end, [&](int64_t offset, const auto& rows) {
+        backward_strided<T, kLog>(static_cast<const T*>(arguments.grad_output) + offset,
+                                  static_cast<const T*>(arguments.output) + offset,
+                                  static_cast<T*>(arguments.grad_input) + offset, rows);
+      });
 }
 
 // --- along the last dimension, short rows ------------------------------------------------------

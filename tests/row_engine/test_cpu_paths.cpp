@@ -169,55 +169,6 @@ TEST_CASE("a dimension that is not the last, in every width", "[softmax][cpu_pat
   sweep("cpu.column", {{50, 257}, {3, 2, 2}}, 0);
 }
 
-TEST_CASE("results larger than the caches", "[softmax][masked][cpu_paths]") {
-  // Row by row the same as in a tensor that the caches hold.
-  const at::Tensor x = random_tensor({2100, 4096}, at::kFloat);
-  const at::Tensor grad = random_tensor({2100, 4096}, at::kFloat);
-  const auto check =
-      [&](const char* operation, const std::string& counter, int64_t dim,
-          const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& call) {
-        INFO(operation);
-        const CounterDelta moved(counter);
-        const Poison poison;
-        const at::Tensor whole = call(x, grad);
-        CHECK(moved() == 1);
-        // Half of the rows at a time.
-        for (const int64_t half : {0, 1}) {
-          const int64_t size = x.size(1 - dim) / 2;
-          const auto part = [&](const at::Tensor& t) {
-            return t.narrow(1 - dim, half * size, size);
-          };
-          CHECK(bit_mismatch(part(whole), call(part(x), part(grad))) == "");
-        }
-        CHECK(moved() == 1);
-      };
-  for (const int64_t dim : {0, 1}) {
-    check("softmax", "streamed.softmax", dim,
-          [&](const at::Tensor& a, const at::Tensor&) { return warpfuse::softmax(a, dim); });
-    check("log_softmax", "streamed.softmax", dim,
-          [&](const at::Tensor& a, const at::Tensor&) { return warpfuse::log_softmax(a, dim); });
-    for (const bool log : {false, true}) {
-      check("backward", "streamed.softmax", dim, [&](const at::Tensor& a, const at::Tensor& g) {
-        return softmax_gradient(log, g, a, dim);
-      });
-    }
-  }
-  const at::Tensor lengths = at::randint(0, 4097, {2100}, at::kLong);
-  const auto rules = [&](const at::Tensor& a) {  // a is x or some of its rows
-    const int64_t first = a.storage_offset() / x.size(1);
-    return MaskArguments{.scale = 0.5, .key_lengths = lengths.narrow(0, first, a.size(0))};
-  };
-  const auto batched = [](const at::Tensor& a) { return a.unsqueeze(1); };
-  check("scaled_masked_softmax", "streamed.scaled_masked_softmax", 1,
-        [&](const at::Tensor& a, const at::Tensor&) {
-          return masked_softmax(batched(a), rules(a)).squeeze(1);
-        });
-  check("scaled_masked_softmax backward", "streamed.scaled_masked_softmax", 1,
-        [&](const at::Tensor& a, const at::Tensor& g) {
-          return masked_softmax_backward(batched(g), batched(a), rules(a)).squeeze(1);
-        });
-}
-
 TEST_CASE("masks whose keys do not lie side by side", "[masked][cpu_paths]") {
   constexpr int64_t kQueries = 9;
   for (const at::ScalarType dtype : kDtypes) {

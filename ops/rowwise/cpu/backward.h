@@ -24,7 +24,10 @@ struct BackwardRule {
 /// The sum of a row, or of a part of one.
 template <typename T, bool kLog>
 C10_ALWAYS_INLINE Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
+  const int64_t distance = prefetch_distance();
   return sum_of<T>(count, [&](int64_t i, int64_t n) {
+    prefetch_ahead(g + i, distance);
+    prefetch_ahead(y + i, distance);
     return BackwardRule<kLog>::term(load(g + i, n), load(y + i, n));
   });
 }
@@ -71,6 +74,7 @@ void backward_rows_in_registers(const T* g, const T* y, T* dx, int64_t rows, int
   }
   using Rule = BackwardRule<kLog>;
   const auto add = [](const auto& a, const auto& b) { return a + b; };
+  const int64_t distance = prefetch_distance();
   const P zero(Compute<T>(0));
   const int64_t size = kPacks == 1 ? columns : kPackSize<T>;
   for (int64_t at = 0; at < rows * columns; at += columns) {
@@ -81,6 +85,8 @@ void backward_rows_in_registers(const T* g, const T* y, T* dx, int64_t rows, int
     P total = zero;
 #pragma GCC unroll 8
     for (int i = 0; i < kPacks; ++i) {
+      prefetch_ahead(g + pack_at(i), distance);
+      prefetch_ahead(y + pack_at(i), distance);
       gradients[i] = load(g + pack_at(i), size);
       outputs[i] = load(y + pack_at(i), size);
       const P term = Rule::term(gradients[i], outputs[i]);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "common/resident.h"
 #include "rowwise/layout.h"
 
 namespace warpfuse {
@@ -24,6 +25,7 @@ inline constexpr int64_t kForwardGroupBytes = 2048;
 inline constexpr int64_t kFetchedRowBytes = int64_t{16} * 1024;
 
 inline constexpr int64_t kLineBytes = 64;
+inline constexpr int64_t kLargestPageBytes = int64_t{64} * 1024;  // on any machine
 
 /// A row of fewer bytes does not fill a vector of AVX2, the shorter of the two.
 inline constexpr int64_t kVectorBytes = 32;
@@ -36,18 +38,21 @@ inline bool is_transposed(const RowLayout& layout, int64_t element_bytes) {
   return layout.inner == 1 && layout.columns * element_bytes < kVectorBytes;
 }
 
-/// Whether the rows of a result are written with non-temporal stores: it is larger than the caches,
-/// and no two rows share a cache line.
-inline bool is_streamed(int64_t rows, int64_t row_bytes) {
-  return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0;
+/// Whether the rows of `result` are written with non-temporal stores: it is larger than the caches,
+/// no two rows share a cache line, and its pages are there. A new page is in the caches when it is
+/// written, from its zeroing. A page near the end tells: other threads have written those in front,
+/// and malloc the last one.
+inline bool is_streamed(int64_t rows, int64_t row_bytes, const void* result) {
+  return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0 &&
+         is_resident(static_cast<const char*>(result) + rows * row_bytes - kLargestPageBytes);
 }
 
 /// The same for a tensor [outer, columns, inner], whose contiguous pieces are rows, or, along
 /// another dimension than the last, `inner` elements.
-inline bool is_streamed(const RowLayout& layout, int64_t element_bytes) {
+inline bool is_streamed(const RowLayout& layout, int64_t element_bytes, const void* result) {
   return layout.inner == 1
-             ? is_streamed(layout.rows(), layout.columns * element_bytes)
-             : is_streamed(layout.outer * layout.columns, layout.inner * element_bytes);
+             ? is_streamed(layout.rows(), layout.columns * element_bytes, result)
+             : is_streamed(layout.outer * layout.columns, layout.inner * element_bytes, result);
 }
 
 /// Maximum number of vectors of a row that stays in registers in the backward.
@@ -55,11 +60,11 @@ inline constexpr int kRegisterVectors = 8;
 
 /// Whether rows do, in registers of `register_bytes`, 0 without vectors. No float64: it gains
 /// least.
-inline bool is_in_registers(const RowLayout& layout, int64_t element_bytes,
-                            int64_t register_bytes) {
+inline bool is_in_registers(const RowLayout& layout, int64_t element_bytes, int64_t register_bytes,
+                            const void* result) {
   return layout.inner == 1 && element_bytes < 8 &&
          layout.columns * element_bytes <= kRegisterVectors * register_bytes &&
-         !is_streamed(layout, element_bytes);
+         !is_streamed(layout, element_bytes, result);
 }
 
 }  // namespace warpfuse

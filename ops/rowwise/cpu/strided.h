@@ -97,12 +97,12 @@ class StridedRows {
 };
 
 /// Calls function(offset, StridedRows) for the rows [begin, end) of a tensor [outer, columns,
-/// inner] in groups: four packs where their columns fit the cache, else one.
+/// inner] in groups: four packs where their columns fit the cache, else one. `result` is written.
 template <typename T, typename Function>
-void for_strided_rows(const RowLayout& layout, int64_t begin, int64_t end,
+void for_strided_rows(const RowLayout& layout, const void* result, int64_t begin, int64_t end,
                       const Function& function) {
   const int64_t columns = layout.columns, inner = layout.inner;
-  const Streaming streaming(layout, sizeof(T));
+  const Streaming streaming(layout, sizeof(T), result);
   const bool four = columns * 4 * kPackSize<T> * int64_t{sizeof(T)} <= kCachedBytes;
   while (begin < end) {
     const int64_t column = begin % inner;

@@ -80,6 +80,14 @@ inline void store(const Pack<T>& pack, T* to, int64_t count) {
   }
 }
 
+/// Prefetches what lies `distance` bytes, prefetch_distance(), behind `from`: nothing if that is 0.
+template <typename T>
+C10_ALWAYS_INLINE void prefetch_ahead(const T* from, int64_t distance) {
+  if (distance > 0) {
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + distance);
+  }
+}
+
 /// A non-temporal store: it bypasses the caches and saves the read for ownership. `to` is aligned
 /// to a vector.
 template <typename T>
@@ -109,9 +117,10 @@ inline void stream(const Vectorized<T>& values, T* to) {
 /// other stores; the destructor's fence orders them before the thread goes on.
 class Streaming {
  public:
-  Streaming(int64_t rows, int64_t row_bytes) : on_(is_streamed(rows, row_bytes)) {}
-  Streaming(const RowLayout& layout, int64_t element_bytes)
-      : on_(is_streamed(layout, element_bytes)) {}
+  Streaming(int64_t rows, int64_t row_bytes, const void* result)
+      : on_(is_streamed(rows, row_bytes, result)) {}
+  Streaming(const RowLayout& layout, int64_t element_bytes, const void* result)
+      : on_(is_streamed(layout, element_bytes, result)) {}
   ~Streaming() {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
     if (on_) {
