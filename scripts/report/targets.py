@@ -192,9 +192,9 @@ def prefill_over_baseline(run: Generation, work: Work, _graph: bool = True) -> f
     return over(run.prefill(work, "baseline"), run.prefill(work, "fused"))
 
 
-def fused(value: Callable[[Generated], float | None]) -> Callable[[Generation, Work, bool], float | None]:
-    """A figure of the row of the variant fused."""
-    return lambda run, work, graph: value(row) if (row := run.find(work, "fused", graph)) else None
+def figure(variant: str, value: Callable[[Generated], float | None]) -> Callable[[Generation, Work, bool], float | None]:
+    """A figure of a variant's row."""
+    return lambda run, work, graph: value(row) if (row := run.find(work, variant, graph)) else None
 
 
 class Measure(NamedTuple):
@@ -228,7 +228,7 @@ MEASURES = {
     "aten_speed_up": Measure(lambda row, *_: row.speed_up("aten"), "{:g}x ATen", times),
     "over_alone": Measure(lambda row, *_: ratio(row.time(), alone(row)), "at most {:g}x softmax alone", digits),
     "us_on_top": Measure(lambda row, *_: on_top(row), "at most {:g} us on top of the linear alone", digits),
-    "tokens_per_s": Measure(fused(lambda row: row.p50), "{:,.0f} tokens/s", rate),
+    "tokens_per_s": Measure(figure("fused", lambda row: row.p50), "{:,.0f} tokens/s", rate),
     "over_baseline": Measure(over_baseline, "{:g}x the baseline", times),
     "over_compiled": Measure(
         lambda run, work, graph: over(run.find(work, "fused", graph), run.theirs(work).get(COMPILED)),
@@ -236,9 +236,11 @@ MEASURES = {
         times,
     ),
     "prefill_over_baseline": Measure(prefill_over_baseline, "prefill {:g}x the baseline", times),
-    "floor_share": Measure(fused(lambda row: row.floor_share), "{:.0%} of the floor", percent),
+    "floor_share": Measure(
+        figure("steps", lambda row: row.floor_share), "{:.0%} of the floor by steps", percent
+    ),
     "host_us": Measure(
-        fused(lambda row: ratio(row.raw.get("host_us_per_token"), row.work.batch)),
+        figure("fused", lambda row: ratio(row.raw.get("host_us_per_token"), row.work.batch)),
         "at most {:g} us of the host per token",
         microseconds,
     ),
