@@ -13,8 +13,8 @@ CpuCapability cpu_capability();
 
 const char* to_string(CpuCapability capability);
 
-/// By how many bytes a software prefetch runs ahead of one stream of reads; 0 without one. A core of
-/// Intel's reads 1.3 times as fast with it, one of AMD's slower (docs/log.md).
+/// By how many bytes a software prefetch runs ahead of one stream of reads; 0 without one. A core
+/// of Intel's reads 1.3 times as fast with it, one of AMD's slower (docs/log.md).
 int64_t prefetch_distance();
 
 }  // namespace warpfuse

@@ -16,7 +16,7 @@
 namespace {
 
 /// While this lives, each tensor is mapped anew, as malloc does with large ones.
-class NewPages final : c10::Allocator {
+class NewPages final : public c10::Allocator {
  public:
   NewPages() { c10::SetCPUAllocator(this); }
   ~NewPages() override { c10::SetCPUAllocator(previous_); }

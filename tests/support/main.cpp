@@ -59,7 +59,7 @@ class TallyListener : public ListenerBase {
   void testCaseStarting(const Catch::TestCaseInfo&) override {
     tally().skipping = false;
     at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
+    const std::scoped_lock lock(generator.mutex());
     generator.set_current_seed(m_config->rngSeed());
   }
 
