@@ -163,8 +163,7 @@ bool is_in_registers(const SoftmaxBackwardArguments& arguments) {
   return is_in_registers(arguments.layout, element_bytes(arguments.dtype),
                          capability == CpuCapability::avx512 ? 64
                          : capability == CpuCapability::avx2 ? 32
-                                                             : 0,
-                         arguments.grad_input);
+                                                             : 0);
 }
 
 // `kernel` on rows, or `reduce` and `results` on their parts.

@@ -34,7 +34,7 @@ void backward_contiguous(const SoftmaxBackwardArguments& arguments, int64_t begi
   const T* y = static_cast<const T*>(arguments.output) + at;
   T* dx = static_cast<T*>(arguments.grad_input) + at;
   if constexpr (kRegisterBytes > 0 && sizeof(T) <= sizeof(float)) {
-    if (is_in_registers(arguments.layout, sizeof(T), kRegisterBytes, arguments.grad_input)) {
+    if (is_in_registers(arguments.layout, sizeof(T), kRegisterBytes)) {
       return backward_rows_in_registers<T, kLog>(g, y, dx, rows, columns);
     }
   }

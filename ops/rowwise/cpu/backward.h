@@ -23,8 +23,8 @@ struct BackwardRule {
 
 /// The sum of a row, or of a part of one.
 template <typename T, bool kLog>
-C10_ALWAYS_INLINE Compute<T> backward_sum(const T* g, const T* y, int64_t count) {
-  const int64_t distance = prefetch_distance();
+C10_ALWAYS_INLINE Compute<T> backward_sum(const T* g, const T* y, int64_t count,
+                                          int64_t distance = prefetch_distance()) {
   return sum_of<T>(count, [&](int64_t i, int64_t n) {
     prefetch_ahead(g + i, distance);
     prefetch_ahead(y + i, distance);
@@ -52,8 +52,9 @@ C10_ALWAYS_INLINE void backward_results(const T* g, const T* y, T* dx, int64_t c
 template <typename T, bool kLog>
 void backward_rows(const T* g, const T* y, T* dx, int64_t rows, int64_t columns, bool streamed) {
   const bool fetches = columns * int64_t{sizeof(T)} >= kFetchedRowBytes;
+  const int64_t distance = prefetch_distance();
   for (int64_t row = 0; row < rows; ++row, g += columns, y += columns, dx += columns) {
-    const Compute<T> sum = backward_sum<T, kLog>(g, y, columns);
+    const Compute<T> sum = backward_sum<T, kLog>(g, y, columns, distance);
     if (fetches && row + 1 < rows) {
       backward_results<T, kLog, true>(g, y, dx, columns, sum, streamed, columns);
     } else {

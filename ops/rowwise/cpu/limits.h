@@ -38,12 +38,16 @@ inline bool is_transposed(const RowLayout& layout, int64_t element_bytes) {
   return layout.inner == 1 && layout.columns * element_bytes < kVectorBytes;
 }
 
-/// Whether the rows of `result` are written with non-temporal stores: it is larger than the caches,
-/// no two rows share a cache line, and its pages are there. A new page is in the caches when it is
-/// written, from its zeroing. A page near the end tells: other threads have written those in front,
-/// and malloc the last one.
+/// Whether a result is larger than the caches and no two of its rows share a cache line.
+inline bool may_be_streamed(int64_t rows, int64_t row_bytes) {
+  return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0;
+}
+
+/// Whether the rows of such a result are written with non-temporal stores: its pages are there. A
+/// new page is in the caches when it is written, from its zeroing. A page near the end tells: other
+/// threads have written those in front, and malloc the last one.
 inline bool is_streamed(int64_t rows, int64_t row_bytes, const void* result) {
-  return rows * row_bytes >= kStreamedBytes && row_bytes % kLineBytes == 0 &&
+  return may_be_streamed(rows, row_bytes) &&
          is_resident(static_cast<const char*>(result) + rows * row_bytes - kLargestPageBytes);
 }
 
@@ -59,12 +63,12 @@ inline bool is_streamed(const RowLayout& layout, int64_t element_bytes, const vo
 inline constexpr int kRegisterVectors = 8;
 
 /// Whether rows do, in registers of `register_bytes`, 0 without vectors. No float64: it gains
-/// least.
-inline bool is_in_registers(const RowLayout& layout, int64_t element_bytes, int64_t register_bytes,
-                            const void* result) {
+/// least. Pages do not matter: the order of a row's sum may not depend on them.
+inline bool is_in_registers(const RowLayout& layout, int64_t element_bytes,
+                            int64_t register_bytes) {
   return layout.inner == 1 && element_bytes < 8 &&
          layout.columns * element_bytes <= kRegisterVectors * register_bytes &&
-         !is_streamed(layout, element_bytes, result);
+         !may_be_streamed(layout.rows(), layout.columns * element_bytes);
 }
 
 }  // namespace warpfuse
