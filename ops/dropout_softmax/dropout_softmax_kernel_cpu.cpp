@@ -8,6 +8,7 @@
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/dropout.h"
 #include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/streaming.h"
 #include "rowwise/cpu/strided.h"
 
 namespace warpfuse::WARPFUSE_ISA {

@@ -7,6 +7,7 @@
 #include "rowwise/cpu/dropout_factors.h"
 #include "rowwise/cpu/forward.h"
 #include "rowwise/cpu/mask.h"
+#include "rowwise/cpu/streaming.h"
 #include "scaled_masked_softmax/masked_block_cpu.h"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 #include "scaled_masked_softmax/transposed_rows_cpu.h"

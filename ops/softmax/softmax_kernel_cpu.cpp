@@ -5,6 +5,7 @@
 #include "rowwise/cpu/backward.h"
 #include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/forward.h"
+#include "rowwise/cpu/streaming.h"
 #include "rowwise/cpu/strided.h"
 #include "rowwise/cpu/transposed.h"
 #include "softmax/softmax.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "rowwise/cpu/streaming.h"
 #include "rowwise/cpu/vector.h"
 #include "rowwise/layout.h"
 
