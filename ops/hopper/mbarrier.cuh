@@ -23,6 +23,13 @@ class Mbarrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
 
+  /// Makes the phase, which has not completed, wait for `bytes` more of asynchronous copies.
+  __device__ void expect_bytes(int bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
+                 : "memory");
+  }
+
   /// Arrives, and makes the phase wait for `bytes` more of asynchronous copies.
   __device__ void arrive_expect_bytes(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),

@@ -23,6 +23,24 @@ __device__ __forceinline__ void bulk_load(unsigned shared, const void* global, i
       : "memory");
 }
 
+/// Copies `bytes` bytes, a multiple of 16, between addresses that are too. The threads that wrote
+/// them have called fence_async_proxy() before a barrier.
+__device__ __forceinline__ void bulk_store(void* global, unsigned shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until this thread's bulk stores have read shared memory.
+__device__ __forceinline__ void wait_for_bulk_reads() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/// Orders this thread's accesses to shared memory before copies by the TMA unit that follow.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /// Copies the box whose first element is (x, y), x along the innermost dimension, to `shared`.
 __device__ __forceinline__ void tma_load_2d(unsigned shared, const CUtensorMap& map, int x, int y,
                                             const Mbarrier& barrier, uint64_t policy) {

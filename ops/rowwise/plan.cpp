@@ -55,10 +55,10 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
     }
     case Tier::chunk: {
       const int64_t pack = 16 / shape.kind.element_bytes;
-      const int64_t columns = (shape.packs + 1) * pack - 1;  // at most
-      // One element per lane less than there is room for: an odd number avoids bank conflicts.
+      // At most, with a slot before a row that begins in the middle of a word.
+      const int64_t columns = (shape.packs + 1) * pack - (pack == 8 ? 0 : 1);
       plan->lanes = static_cast<int>(
-          std::bit_ceil(static_cast<uint64_t>(ceil_divide(columns, entry.lane_packs - 1))));
+          std::bit_ceil(static_cast<uint64_t>(ceil_divide(columns, chunk_slots(shape.kind)))));
       return kernels.chunk && shape.chunk && shape.edges > 0 && plan->lanes <= 32;
     }
     case Tier::span: {

@@ -213,7 +213,12 @@ inline constexpr int kStreamLanePacks = 4;
 
 /// Values in the registers of a lane, in the tier chunk: a forward has as many elements, a backward
 /// half of them.
-inline constexpr int kChunkSlots = 32;
+inline constexpr int kChunkSlots = 40;
+
+/// Elements of a lane, as the tier's kernels are compiled. A mask tensor's take registers too.
+constexpr int chunk_slots(const RowKind& kind) {
+  return (kind.tensor ? 32 : kChunkSlots) / (kind.direction == Direction::forward ? 1 : 2);
+}
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;

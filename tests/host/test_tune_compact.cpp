@@ -44,8 +44,8 @@ std::string random_lines(std::mt19937_64& engine) {
                                 "backward",       "backward_plain",  "backward_dropout"};
   const std::string packs[] = {"8", "40", "64", "300", "1000", "9000", "*"};
   const std::string rows[] = {"16", "132", "*", "*"};
-  const std::string runs[] = {"warp 64 4 1 0",    "warp 128 2 1 0",   "chunk 64 32 1 0",
-                              "chunk 64 16 1 0",  "span 64 4 1 0",    "block 64 4 1 0",
+  const std::string runs[] = {"warp 64 4 1 0",    "warp 128 2 1 0",   "chunk 64 40 1 0",
+                              "chunk 64 20 1 0",  "span 64 4 1 0",    "block 64 4 1 0",
                               "block 256 4 1 0",  "block 256 0 1 1",  "cluster 256 4 4 0",
                               "cluster 64 0 2 1", "stream 128 0 0 1", "column 256 8 1 0",
                               "column 256 8 4 0"};

@@ -62,9 +62,9 @@ struct L2Normalise : SumReduction<float> {
     store_unaligned(row.out + row.packed.column(pack), pack_bits<float>(values));
   }
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int64_t column, bool, float x, Result factor,
-                        const KeepMask&, Stage<kIsReduced>) const {
-    row.out[column] = x * factor;
+  __device__ float edge_value(const Row&, int64_t, bool, float x, Result factor, const KeepMask&,
+                              Stage<kIsReduced>) const {
+    return x * factor;
   }
 
  private:

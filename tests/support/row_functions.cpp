@@ -121,7 +121,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 std::vector<std::string> runs_of_all_tiers() {
   // Not every function has kernels of 8 packs a lane in the tiers warp and span.
   std::vector<std::string> runs = {
-      "warp 128 4 1 0",   "warp 128 8 1 0",  "chunk 64 32 1 0",  "chunk 96 16 1 0",
+      "warp 128 4 1 0",   "warp 128 8 1 0",  "chunk 64 40 1 0",  "chunk 96 20 1 0",
       "span 64 4 1 0",    "span 96 1 1 0",   "span 96 8 1 0",    "block 128 4 1 0",
       "block 64 4 1 1",   "block 64 8 1 1",  "block 128 0 1 1",  "stream 128 0 1 0",
       "stream 32 0 64 0", "stream 64 0 4 1", "cluster 64 4 4 0", "cluster 32 8 4 1",

@@ -192,12 +192,13 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
-                        const Result& result, const KeepMask& keep_mask, Stage<kIsReduced>) const {
+  __device__ C edge_value(const Row& row, int64_t column, bool inside, const Edge& edge,
+                          const Result& result, const KeepMask& keep_mask,
+                          Stage<kIsReduced>) const {
     const bool hidden = Mask::kTensor && result.check_hidden && mask.hides(row.interval, column);
     C value[1] = {inside && !hidden ? gradient(edge.y, edge.g, result) : C(0)};
     drop(keep_mask, result, value);
-    row.out[column] = from_compute<T>(value[0]);
+    return value[0];
   }
 
  private:

@@ -16,9 +16,9 @@ namespace warpfuse::cuda {
 /// Which elements of a chunk dropout keeps, a bit per element in shared memory.
 class ChunkKeepBits {
  public:
-  /// For `elements` elements, and what is loaded behind the last one.
+  /// For `elements` elements, and what is loaded before the first and behind the last one.
   __host__ __device__ static constexpr int words(int elements) {
-    return (elements + kDropoutBlock) / 32 + 3;
+    return (elements + kDropoutBlock) / 32 + 5;
   }
 
   __device__ explicit ChunkKeepBits(unsigned* words) : words_(words) {}
@@ -27,54 +27,109 @@ class ChunkKeepBits {
   template <RowFunction F>
   __device__ void draw(const F& function, const typename F::Row& row, int elements, int lane) {
     const auto first = static_cast<uint64_t>(row.interval.first);
-    skipped_ = static_cast<int>(first % kDropoutBlock);
-    const int blocks = (skipped_ + elements + kDropoutBlock - 1) / kDropoutBlock;
-    auto* const bytes = reinterpret_cast<unsigned char*>(words_);
+    before_ = 32 + static_cast<int>(first % kDropoutBlock);
+    const int blocks = (before_ - 32 + elements + kDropoutBlock - 1) / kDropoutBlock;
+    auto* const bytes = reinterpret_cast<unsigned char*>(words_ + 1);
     for (int i = lane; i < blocks; i += 32) {
       bytes[i] = static_cast<unsigned char>(
           kept_of_block(function.dropout().rule, row.interval.rng, first / kDropoutBlock + i));
     }
   }
 
-  /// Those of 32 elements.
-  __device__ unsigned from(int element) const {
-    const int bit = skipped_ + element;
-    return __funnelshift_r(words_[bit / 32], words_[bit / 32 + 1], bit % 32);
+  /// Those of 64 elements from `element` on, which may be -1.
+  __device__ uint64_t from(int element) const {
+    const int bit = before_ + element, word = bit / 32;
+    return __funnelshift_r(words_[word], words_[word + 1], bit % 32) |
+           uint64_t{__funnelshift_r(words_[word + 1], words_[word + 2], bit % 32)} << 32;
   }
 
  private:
   unsigned* words_;
-  int skipped_ = 0;  // bits in front of the first element
+  int before_ = 0;  // bits before the first element
 };
 
-/// Reduces and writes a row: lane j of the group has `slots` elements, from slots * j on. kept: a
-/// bit for each of this lane's. mask_row: its row in `mask`, a ChunkMask where there is a tensor.
+/// The sizes of a launch, which are the same for all rows.
+struct ChunkShape {
+  int rows;        // of a chunk
+  int lanes;       // that share a row
+  int slots;       // of a lane, which holds an element in each
+  int full;        // slots [4, full) of all lanes are elements of a row
+  int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
+  int behind;      // elements that are loaded behind a chunk
+  int keep_words;  // in shared memory for ChunkKeepBits
+
+  /// For `lanes` lanes of up to `most_slots` slots, and chunks of `bytes` or more, which keep
+  /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
+  /// warps would get none. An odd number of words per lane avoids bank conflicts.
+  template <typename T>
+  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
+                       int bytes) {
+    // A row that begins in the middle of a word has a slot before its first element.
+    const int word_slots = lanes * kWord<T>;
+    const int words = (columns + kWord<T> - 1 + word_slots - 1) / word_slots;
+    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, words * kWord<T>, 0, 0, 0, 0};
+    while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
+           rows >= warps * shape.rows) {
+      shape.rows *= 2;
+    }
+    if (lanes > 1 && words % 2 == 0 && shape.slots + kWord<T> <= most_slots) {
+      shape.slots += kWord<T>;
+    }
+    shape.full = std::min(shape.slots, columns - (lanes - 1) * shape.slots);
+    shape.behind = lanes * ((shape.slots + 3) / 4 * 4);
+    shape.packs = (shape.rows * columns + shape.behind) / kPack<T> + 2;
+    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + shape.behind);
+    return shape;
+  }
+};
+
+/// Where the slots of a lane lie in a row: slot i has element `first` + i. Slots begin at a word of
+/// shared memory, so that slot 0 of a row of half precision may be the last element of the row
+/// before it.
+struct ChunkSlots {
+  int first;
+  int begin, end;  // the slots that are elements of the row
+  bool written;    // the lane writes results
+
+  template <typename T>
+  __device__ ChunkSlots(const T* row, int columns, int rank, const ChunkShape& shape, bool written)
+      : first(rank * shape.slots - static_cast<int>(shared_address(row) / sizeof(T) % kWord<T>)),
+        begin(max(-first, 0)),
+        end(min(shape.slots, columns - first)),
+        written(written) {
+    __builtin_assume(begin <= 1);
+  }
+};
+
+/// Reduces and writes a row. kept: a bit for each of this lane's slots. mask_row: its row in
+/// `mask`, a ChunkMask where there is a tensor.
 template <int kSlots, RowFunction F, typename Mask>
 __device__ __forceinline__ void row_by_elements(const F& function, typename F::Row& row,
-                                                const LaneGroup& group, int slots, unsigned kept,
+                                                const LaneGroup& group, const ChunkShape& shape,
+                                                const ChunkSlots& lane, uint64_t kept,
                                                 const Mask& mask, const unsigned char* mask_row) {
-  typename F::Edge elements[kSlots];
-  const int first = group.rank() * slots;
-  __builtin_assume(first >= 0);
-  const int count = min(slots, row.packed.edges - first);
-  int begin = 0, end = count;
+  using T = typename F::T;
+  using C = Compute<T>;
+  const int first = lane.first;
+  int begin = lane.begin, end = lane.end;  // the visible slots
   if constexpr (kHasRules<F>) {
     const auto interval = visible_interval(function, row);
-    begin = interval.begin > first ? static_cast<int>(interval.begin) - first : 0;
-    end = min(count, static_cast<int>(interval.end) - first);
+    begin = max(begin, static_cast<int>(interval.begin) - first);
+    end = min(end, static_cast<int>(interval.end) - first);
   }
   bool adds = false;
-  unsigned visible = ~0u;  // a bit for each slot
+  unsigned visible = 0;  // a bit for each slot
   if constexpr (kHasMaskTensor<F>) {
     adds = !function.key_mask().is_boolean();
     visible = begin < end ? ~0u >> (32 - end) & ~0u << begin : 0u;
     if (!adds) {
-      visible &= mask.template visible<kSlots>(mask_row, first, slots);
+      visible &= mask.template visible<kSlots>(mask_row, first, shape.slots);
     }
   }
   // With a mask tensor, hidden keys are outside; a test of a bit is one instruction.
   const auto inside = [&](int i) {
-    return kHasMaskTensor<F> ? (visible >> i & 1) != 0 : i >= begin && i < end;
+    return kHasMaskTensor<F> ? (visible >> i & 1) != 0
+                             : (i >= begin || (!kHasRules<F> && i > 0)) && i < end;
   };
   const auto keep_mask = [&](int i) {
     typename F::KeepMask mask{};
@@ -87,31 +142,27 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   const auto for_fours = [&](const auto& visit) {
 #pragma unroll
     for (int i = 0; i < kSlots; i += 4) {
-      if (i < slots) {
+      if (i < shape.slots) {
         visit(i);
       }
     }
   };
-  const auto for_slots = [&](const auto& visit) {
-    for_fours([&](int i) {
+  const auto is_full = [&](int i) { return i > 0 && i + 4 <= shape.full; };
+  // Elements outside are loaded too: under its condition each load would be waited for.
+  typename F::Edge elements[kSlots];
+  for_fours([&](int i) {
+    RawElement<T, F::kInputs> raws[4];
+    for_inputs<F::kInputs>([&](auto k) {
+      C values[4];
+      load_four(row.rows[k] + first + i, values);
 #pragma unroll
-      for (int j = i; j < i + 4; ++j) {
-        visit(j);
+      for (int j = 0; j < 4; ++j) {
+        raws[j].inputs[k] = values[j];
       }
     });
-  };
-  // Elements outside are loaded too: under its condition each load would be waited for.
-  for_fours([&](int i) {
-    RawElement<typename F::T, F::kInputs> raws[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      for_inputs<F::kInputs>([&](auto k) {
-        raws[j].inputs[k] = to_compute(load_shared(row.rows[k] + first + i + j));
-      });
-    }
     if constexpr (kHasMaskTensor<F>) {
       if (adds) {
-        Compute<typename F::T> added[4];
+        C added[4];
         mask.load(mask_row, first + i, added);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -119,126 +170,160 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
         }
       }
     }
+    const auto make_elements = [&](const auto& is_inside) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      elements[i + j] =
-          function.to_edge(row, first + i + j, inside(i + j), raws[j], keep_mask(i + j));
+      for (int j = 0; j < 4; ++j) {
+        elements[i + j] =
+            function.to_edge(row, first + i + j, is_inside(i + j), raws[j], keep_mask(i + j));
+      }
+    };
+    if (!kHasRules<F> && is_full(i)) {
+      make_elements([](int) { return true; });
+    } else {
+      make_elements(inside);
     }
   });
-  const auto result = function.reduce(
-      row, group, [&](auto, const auto& visit) { for_slots([&](int i) { visit(elements[i]); }); });
+  const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
+    for_fours([&](int i) {
+#pragma unroll
+      for (int j = i; j < i + 4; ++j) {
+        visit(elements[j]);
+      }
+    });
+  });
   __syncwarp();  // the next row may have been loaded too
+  if (!lane.written) {
+    return;
+  }
   auto to_write = result;
   if constexpr (kHasMaskTensor<F>) {
     to_write.check_hidden = false;  // what the mask hides is outside
   }
-  for_slots([&](int i) {
-    if (i < count) {
-      function.write(row, first + i, inside(i), elements[i], to_write, keep_mask(i), kReduced);
+  for_fours([&](int i) {
+    C values[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      values[j] = function.edge_value(row, first + i + j, !kHasRules<F> || inside(i + j),
+                                      elements[i + j], to_write, keep_mask(i + j), kReduced);
+    }
+    T* const to = row.out + first + i;
+    if (is_full(i)) {
+      store_four(to, values);
+    } else {
+      store_four(to, values, lane.begin - i, lane.end - i);
     }
   });
 }
 
-/// The sizes of a launch, which are the same for all rows.
-struct ChunkShape {
-  int rows;        // of a chunk
-  int lanes;       // that share a row
-  int slots;       // elements of a lane
-  int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
-  int behind;      // elements that are loaded behind a chunk
-  int keep_words;  // in shared memory for ChunkKeepBits
-
-  /// For `lanes` lanes of up to `most_slots` elements, and chunks of `bytes` or more, which keep
-  /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
-  /// warps would get none. An odd number of elements per lane avoids bank conflicts.
-  template <typename T>
-  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
-                       int bytes) {
-    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, (columns + lanes - 1) / lanes, 0, 0, 0};
-    while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
-           rows >= warps * shape.rows) {
-      shape.rows *= 2;
-    }
-    if (lanes > 1 && shape.slots % 2 == 0 && shape.slots < most_slots) {
-      ++shape.slots;
-    }
-    shape.behind = lanes * ((shape.slots + 3) / 4 * 4);
-    shape.packs = (shape.rows * columns + shape.behind) / kPack<T> + 2;
-    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + shape.behind);
-    return shape;
-  }
-};
-
-/// For functions with one input kChunkSlots elements per lane, with two half as many.
+/// Chunks of a warp in shared memory: of two, the next one is loaded while this one is reduced.
+/// Two inputs keep enough loads in flight without, draws take as long as a load, and mask tensors
+/// leave no room.
 template <RowFunction F>
-__global__ void __launch_bounds__(256, kHasMaskTensor<F> ? 3 : 1)
+constexpr int kChunkStages = F::kInputs == 1 && !kHasMaskTensor<F> && !kDrops<F> ? 2 : 1;
+
+inline constexpr int kMaxChunkWarps = 8;  // of a block
+
+/// kSlots: elements of a lane. With several stages the grid may have fewer warps than there are
+/// chunks.
+template <int kSlots, RowFunction F>
+__global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2)
     chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
   extern __shared__ uint4 memory[];
   using T = typename F::T;
+  constexpr int kStages = kChunkStages<F>;
   const int columns = static_cast<int>(function.columns);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp) * shape.rows;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * warps * shape.rows;
+  int64_t first = (static_cast<int64_t>(blockIdx.x) * warps + warp) * shape.rows;
   wait_for_previous_kernel();
-  if (first >= rows) {
-    return;
-  }
-  const int chunk_rows = static_cast<int>(min(rows - first, static_cast<int64_t>(shape.rows)));
-  const auto chunk = function.element_row(first);
-  T* staged[F::kInputs];
-  for_inputs<F::kInputs>([&](auto i) {
-    staged[i] = copy_in(chunk.rows[i], memory + (warp * F::kInputs + i) * shape.packs,
-                        chunk_rows * columns, lane);
-  });
-  uint4* const behind_inputs = memory + blockDim.x / 32 * F::kInputs * shape.packs;
-  const auto mask = [&] {
-    if constexpr (kHasMaskTensor<F>) {
-      return ChunkMask(function.key_mask(), mask_shape,
-                       reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
-                       first, chunk_rows, lane);
-    } else {
-      return nullptr;
-    }
-  }();
-  commit_copies();
-  ChunkKeepBits keep_bits(reinterpret_cast<unsigned*>(behind_inputs) + warp * shape.keep_words);
-  if constexpr (kDrops<F>) {
-    keep_bits.draw(function, chunk, chunk_rows * columns, lane);
-  }
-  wait_for_copies<0>();
-  __syncwarp();
-  const auto reduce_rows = [&]<int kSlots>(std::integral_constant<int, kSlots>, int lanes_log2) {
-    const LaneGroup group(1 << lanes_log2);
-    for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
-      const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
-      auto row = function.element_row(first + in_chunk);
-      if (index >= chunk_rows) {
-        row.packed.clear();  // the lanes stay: their warp reduces together
-        if constexpr (kDrops<F>) {
-          row.interval.index = -1;  // no row whose statistics to note
-        }
-      }
-      for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
-      row.out = staged[0] + in_chunk * columns;
-      unsigned kept = 0;
-      if constexpr (kDrops<F>) {
-        kept = keep_bits.from(in_chunk * columns + group.rank() * shape.slots);
-      }
-      const unsigned char* mask_row = nullptr;
-      if constexpr (kHasMaskTensor<F>) {
-        mask_row = mask.row(in_chunk);
-      }
-      row_by_elements<kSlots>(function, row, group, shape.slots, kept, mask, mask_row);
+  const auto rows_of = [&](int64_t chunk_first) {
+    return static_cast<int>(min(rows - chunk_first, static_cast<int64_t>(shape.rows)));
+  };
+  const auto buffer = [&](int stage, int input) {
+    return memory + ((warp * kStages + stage) * F::kInputs + input) * shape.packs;
+  };
+  __shared__ Mbarrier barriers[kMaxChunkWarps * kStages];
+  // Two inputs of float arrive earlier by the lanes.
+  ChunkCopies<kStages, (F::kInputs > 1 && sizeof(T) == 4)> copies(barriers + warp * kStages, lane);
+  const auto load_chunk = [&](int64_t chunk_first, int stage) {
+    if (chunk_first < rows) {
+      const auto chunk = function.element_row(chunk_first);
+      for_inputs<F::kInputs>([&](auto i) {
+        copies.load(stage, chunk.rows[i], buffer(stage, i), pack_shift(chunk.rows[0]),
+                    rows_of(chunk_first) * columns);
+      });
     }
   };
-  // To skip the other slots would take longer than the few elements of such rows do.
-  constexpr int kFewSlots = 8;
-  if (shape.lanes == 1 && shape.slots <= kFewSlots) {
-    reduce_rows(std::integral_constant<int, kFewSlots>(), 0);
-  } else {
-    reduce_rows(std::integral_constant<int, kChunkSlots / F::kInputs>(), 31 - __clz(shape.lanes));
+  uint4* const behind_inputs = memory + warps * kStages * F::kInputs * shape.packs;
+  ChunkKeepBits keep_bits(reinterpret_cast<unsigned*>(behind_inputs) + warp * shape.keep_words);
+  if constexpr (kStages > 1) {
+    load_chunk(first, 0);
+    copies.commit(0);
   }
-  __syncwarp();
-  copy_out(staged[0], chunk.out, chunk_rows * columns, lane);
+  for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
+    const int chunk_rows = rows_of(first);
+    const int next_stage = (stage + 1) % kStages;
+    copies.wait_for_stores();
+    load_chunk(first + (kStages - 1) * step, next_stage);
+    const auto mask = [&] {
+      if constexpr (kHasMaskTensor<F>) {
+        return ChunkMask(function.key_mask(), mask_shape, copies,
+                         reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
+                         first, chunk_rows, lane);
+      } else {
+        return nullptr;
+      }
+    }();
+    copies.commit(next_stage);
+    const auto chunk = function.element_row(first);
+    if constexpr (kDrops<F>) {
+      keep_bits.draw(function, chunk, chunk_rows * columns, lane);
+    }
+    copies.wait(stage);
+    T* staged[F::kInputs];
+    for_inputs<F::kInputs>([&](auto i) {
+      staged[i] = reinterpret_cast<T*>(buffer(stage, i)) + pack_shift(chunk.rows[0]);
+    });
+    const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
+                                                int lanes_log2) {
+      const LaneGroup group(1 << lanes_log2);
+      for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
+        const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
+        auto row = function.element_row(first + in_chunk);
+        const bool has_row = index < chunk_rows;  // other lanes stay: their warp reduces together
+        if constexpr (kDrops<F>) {
+          if (!has_row) {
+            row.interval.index = -1;  // no row whose statistics to note
+          }
+        }
+        for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
+        row.out = staged[0] + in_chunk * columns;
+        const ChunkSlots slots(row.out, columns, group.rank(), shape, has_row);
+        uint64_t kept = 0;
+        if constexpr (kDrops<F>) {
+          kept = keep_bits.from(in_chunk * columns + slots.first);
+        }
+        const unsigned char* mask_row = nullptr;
+        if constexpr (kHasMaskTensor<F>) {
+          mask_row = mask.row(in_chunk);
+        }
+        row_by_elements<kRowSlots>(function, row, group, shape, slots, kept, mask, mask_row);
+      }
+    };
+    // To skip the other slots would take longer than the few elements of such rows do.
+    constexpr int kFewSlots = 8;
+    if (shape.lanes == 1 && shape.slots <= kFewSlots) {
+      reduce_rows(std::integral_constant<int, kFewSlots>(), 0);
+    } else {
+      reduce_rows(std::integral_constant<int, kSlots>(), 31 - __clz(shape.lanes));
+    }
+    copies.store(staged[0], chunk.out, chunk_rows * columns);
+    if constexpr (kStages == 1) {
+      break;
+    }
+  }
+  copies.wait_for_stores();
 }
 
 }  // namespace warpfuse::cuda

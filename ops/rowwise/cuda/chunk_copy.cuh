@@ -1,56 +1,155 @@
 #pragma once
 
+#include "hopper/tma.cuh"
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack.cuh"
 
 namespace warpfuse::cuda {
 
-// Copies between global and shared memory by a warp, in packs where the addresses allow it.
+/// A warp's copies between global memory and its stages of shared memory, in packs where the
+/// addresses allow it: by the TMA unit, or by the lanes where kByLanes and before compute
+/// capability 9.0. All lanes call each function.
+template <int kStages, bool kByLanes>
+class ChunkCopies {
+ public:
+  /// barriers[kStages]: in shared memory, this warp's.
+  __device__ ChunkCopies(Mbarrier* barriers, int lane) : barriers_(barriers), lane_(lane) {
+    by_tma([&] {
+      if (lane == 0) {
+        for (int stage = 0; stage < kStages; ++stage) {
+          barriers[stage].init(1);
+        }
+        fence_mbarrier_init();
+      }
+      __syncwarp();
+    });
+  }
 
-/// Copies `elements` elements to shared memory, with the offset from a 16-byte boundary that they
-/// have in global memory; done at wait_for_copies(). Returns the first one's place.
-template <typename T>
-__device__ __forceinline__ T* copy_in(const T* from, uint4* shared, int elements, int lane) {
-  const int shift = pack_shift(from);
-  T* const to = reinterpret_cast<T*>(shared) + shift;
-  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
-  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
-  for (int i = lane; i < packs; i += 32) {
-    copy_16_bytes(shared_address(to + head + i * kPack<T>), from + head + i * kPack<T>);
+  /// Starts a copy of `elements` elements to `shared`, `shift` elements behind a 16-byte boundary;
+  /// in packs if they lie so in global memory.
+  template <typename T>
+  __device__ __forceinline__ void load(int stage, const T* from, uint4* shared, int shift,
+                                       int elements) const {
+    T* const to = reinterpret_cast<T*>(shared) + shift;
+    const Parts parts(shift == pack_shift(from), shift, kPack<T>, elements);
+    by_tma(
+        [&] {
+          if (lane_ == 0 && parts.packs > 0) {
+            barriers_[stage].expect_bytes(16 * parts.packs);
+            bulk_load(shared_address(to + parts.head), from + parts.head, 16 * parts.packs,
+                      barriers_[stage], evict_first());
+          }
+        },
+        [&] {
+          for (int i = lane_; i < parts.packs; i += 32) {
+            const int at = parts.head + i * kPack<T>;
+            copy_16_bytes(shared_address(to + at), from + at);
+          }
+        });
+    copy_elements(from, to, parts, elements);
   }
-  if (lane < head) {
-    to[lane] = from[lane];
-  }
-  if (tail + lane < elements) {
-    to[tail + lane] = from[tail + lane];
-  }
-  return to;
-}
 
-/// Copies elements from where copy_in() would have put them, in packs if those are aligned in both
-/// places.
-template <typename T>
-__device__ __forceinline__ void copy_out(const T* from, T* to, int elements, int lane) {
-  const int shift = pack_shift(to);
-  if (shared_address(from) / sizeof(T) % kPack<T> != static_cast<unsigned>(shift)) {
-    for (int i = lane; i < elements; i += 32) {
+  /// Behind the loads of a stage.
+  __device__ void commit(int stage) const {
+    by_tma(
+        [&] {
+          if (lane_ == 0) {
+            barriers_[stage].arrive();
+          }
+        },
+        [] { commit_copies(); });
+  }
+
+  /// Waits for the loads of a stage; those of all others may have been committed since.
+  __device__ void wait(int stage) {
+    by_tma(
+        [&] {
+          barriers_[stage].wait(parities_ >> stage & 1);
+          parities_ ^= 1u << stage;
+        },
+        [] { wait_for_copies<kStages - 1>(); });
+    __syncwarp();
+  }
+
+  /// Copies elements from where load() puts them, in packs if those are aligned in both places.
+  template <typename T>
+  __device__ __forceinline__ void store(const T* from, T* to, int elements) const {
+    const int shift = pack_shift(to);
+    const Parts parts(shared_address(from) / sizeof(T) % kPack<T> == static_cast<unsigned>(shift),
+                      shift, kPack<T>, elements);
+    by_tma(
+        [&] {
+          fence_async_proxy();
+          __syncwarp();
+          if (lane_ == 0 && parts.packs > 0) {
+            bulk_store(to + parts.head, shared_address(from + parts.head), 16 * parts.packs);
+          }
+        },
+        [&] {
+          __syncwarp();
+          for (int i = lane_; i < parts.packs; i += 32) {
+            const int at = parts.head + i * kPack<T>;
+            store_16_bytes(to + at, *reinterpret_cast<const uint4*>(from + at));
+          }
+        });
+    copy_elements(from, to, parts, elements);
+  }
+
+  /// Before a stage that was stored is loaded again, and at the end.
+  __device__ void wait_for_stores() const {
+    by_tma([&] {
+      if (lane_ == 0) {
+        wait_for_bulk_reads();
+      }
+    });
+    __syncwarp();
+  }
+
+ private:
+  /// Elements before the first pack, and packs.
+  struct Parts {
+    int head = 0, packs = 0;
+
+    __device__ Parts(bool aligned, int shift, int pack, int elements) {
+      if (aligned) {
+        head = min(elements, (pack - shift) % pack);
+        packs = (elements - head) / pack;
+      }
+    }
+  };
+
+  template <typename Tma, typename Lanes>
+  __device__ __forceinline__ static void by_tma(const Tma& tma, const Lanes& lanes) {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (!kByLanes) {
+      return tma();
+    }
+#endif
+    lanes();
+  }
+  template <typename Tma>
+  __device__ __forceinline__ static void by_tma(const Tma& tma) {
+    by_tma(tma, [] {});
+  }
+
+  /// Those in no pack.
+  template <typename T>
+  __device__ __forceinline__ void copy_elements(const T* from, T* to, const Parts& parts,
+                                                int elements) const {
+    if (lane_ < parts.head) {
+      to[lane_] = from[lane_];
+    }
+#pragma unroll 1
+    for (int i = parts.head + parts.packs * static_cast<int>(kPack<T>) + lane_; i < elements;
+         i += 32) {
       to[i] = from[i];
     }
-    return;
   }
-  const int head = min(elements, (kPack<T> - shift) % kPack<T>);
-  const int packs = (elements - head) / kPack<T>, tail = head + packs * kPack<T>;
-  for (int i = lane; i < packs; i += 32) {
-    store_16_bytes(to + head + i * kPack<T>,
-                   *reinterpret_cast<const uint4*>(from + head + i * kPack<T>));
-  }
-  if (lane < head) {
-    to[lane] = from[lane];
-  }
-  if (tail + lane < elements) {
-    to[tail + lane] = from[tail + lane];
-  }
-}
+
+  Mbarrier* barriers_;
+  int lane_;
+  unsigned parities_ = 0;  // of each stage's next phase, a bit each
+};
 
 /// Loads an element of shared memory, also where the compiler sees no need to.
 template <typename T>
@@ -63,6 +162,50 @@ __device__ __forceinline__ T load_shared(const T* from) {
     unsigned bits;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(shared_address(from)));
     return reinterpret_cast<const T&>(bits);
+  }
+}
+
+/// Elements of a word of shared memory.
+template <typename T>
+constexpr int kWord = 4 / static_cast<int>(sizeof(T));
+
+/// Loads four elements from the start of a word of shared memory on.
+template <typename T>
+__device__ __forceinline__ void load_four(const T* from, Compute<T> (&values)[4]) {
+  const auto* const words = reinterpret_cast<const unsigned*>(from);
+#pragma unroll
+  for (int i = 0; i < 4 / kWord<T>; ++i) {
+    const unsigned word = load_shared(words + i);
+    if constexpr (sizeof(T) == 2) {
+      unpack_word(word, values + 2 * i, T());
+    } else {
+      values[i] = __uint_as_float(word);
+    }
+  }
+}
+
+/// Stores four elements from the start of a word of shared memory on.
+template <typename T>
+__device__ __forceinline__ void store_four(T* to, const Compute<T> (&values)[4]) {
+  auto* const words = reinterpret_cast<unsigned*>(to);
+#pragma unroll
+  for (int i = 0; i < 4 / kWord<T>; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      words[i] = pack_word(values + 2 * i, T());
+    } else {
+      words[i] = __float_as_uint(values[i]);
+    }
+  }
+}
+/// Those of them that are in [begin, end).
+template <typename T>
+__device__ __forceinline__ void store_four(T* to, const Compute<T> (&values)[4], int begin,
+                                           int end) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i >= begin && i < end) {
+      to[i] = from_compute<T>(values[i]);
+    }
   }
 }
 

@@ -50,9 +50,10 @@ class ChunkMask {
  public:
   using C = typename KeyMask::C;
 
-  /// Starts the copies of `rows` rows from `first` on, done at wait_for_copies().
-  __device__ ChunkMask(const KeyMask& key_mask, const ChunkMaskShape& shape, unsigned char* shared,
-                       int64_t first, int rows, int lane)
+  /// Starts the loads of `rows` rows from `first` on, in stage 0.
+  template <typename Copies>
+  __device__ ChunkMask(const KeyMask& key_mask, const ChunkMaskShape& shape, const Copies& copies,
+                       unsigned char* shared, int64_t first, int rows, int lane)
       : key_mask_(key_mask), shape_(shape), shared_(shared) {
     const int run_rows = shape.runs.rows;
     if (run_rows == 0) {
@@ -63,8 +64,8 @@ class ChunkMask {
     for (int begin = 0, run = 0; begin < rows; ++run) {
       const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
       const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first + begin));
-      copy_in(from, reinterpret_cast<uint4*>(shared + run * shape.run_bytes),
-              (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes, lane);
+      copies.load(0, from, reinterpret_cast<uint4*>(shared + run * shape.run_bytes),
+                  pack_shift(from), (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes);
       if (lane == 0) {
         *shift_of(run) = pack_shift(from);
       }

@@ -136,13 +136,13 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   template <bool kIsReduced>
-  __device__ void write(const Row& row, int64_t column, bool inside, const Edge& edge,
-                        const Result& result, const KeepMask& mask, Stage<kIsReduced>) const {
+  __device__ C edge_value(const Row& row, int64_t column, bool inside, const Edge& edge,
+                          const Result& result, const KeepMask& mask, Stage<kIsReduced>) const {
     C value[1] = {C(0)};
     if (inside && !(Mask::kTensor && result.empty)) {
       finish_values<kIsReduced>(row, column, edge, result, mask, value);
     }
-    row.out[column] = from_compute<T>(value[0]);
+    return value[0];
   }
 
  private:

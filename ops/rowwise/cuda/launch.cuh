@@ -95,10 +95,15 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
-  // Rules cost a chunk and a row as much as some elements.
-  constexpr int kBytes = !kHasRules<Function> ? 2048 : Function::kInputs == 1 ? 4096 : 3072;
+  // Rules cost a chunk and a row as much as some elements, and mask tensors take as much memory.
+  constexpr bool kForward = Function::kInputs == 1;
+  constexpr int kBytes = kHasMaskTensor<Function> ? 3000
+                         : kHasRules<Function>    ? (kForward ? 4096 : 3072)
+                                                  : (kForward ? 3000 : 2048);
+  constexpr int kSlots = chunk_slots(kKind<Function>);
+  const auto kernel = chunk_kernel<kSlots, Function>;
   const auto chunk = ChunkShape::of<typename Function::T>(
-      rows, static_cast<int>(function.columns), plan.lanes, plan.lane_packs,
+      rows, static_cast<int>(function.columns), plan.lanes, kSlots,
       int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes);
   const int64_t steps = function.arrange(rows, 0);
   ChunkMaskShape mask;
@@ -108,16 +113,20 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                               key_mask.element_bytes(), chunk.behind);
   }
   const int64_t block_rows = int64_t{warps} * chunk.rows;
-  const LaunchShape shape{
+  constexpr int kStages = kChunkStages<Function>;
+  LaunchShape shape{
       Tier::chunk,
       plan.lane_packs,
       (steps + block_rows - 1) / block_rows,
       plan.threads,
       1,
-      warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+      warps * (sizeof(uint4) * static_cast<size_t>(kStages * Function::kInputs * chunk.packs) +
                static_cast<size_t>(mask.bytes) +
                (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
-  return launch_kernel(chunk_kernel<Function>, shape, stream, function, steps, chunk, mask);
+  if (kStages > 1) {  // each warp takes several chunks
+    shape.blocks = std::min(shape.blocks, max_active_clusters(kernel, shape));
+  }
+  return launch_kernel(kernel, shape, stream, function, steps, chunk, mask);
 }
 
 template <typename Function>

@@ -68,7 +68,7 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// The interface: 8 types, a constant, 2 data members, 12 functions and 2 optional functions.
+/// The interface: 8 types, a constant, 2 data members, 13 functions and 2 optional functions.
 /// A function whose rows have an interval of visible keys, or whose row() reads memory, also has a
 /// type Mask (mask.cuh).
 template <typename F>
@@ -122,10 +122,12 @@ concept RowFunction =
       { f.merge(partial, partial) } -> std::same_as<typename F::Partial>;
       { f.merge(warp, partial) } -> std::same_as<typename F::Partial>;
       { F::Partial::none() } -> std::same_as<typename F::Partial>;
-      // write(row, pack, fragment, result, mask, stage), write(row, column, inside, edge, result,
-      // mask, stage)
+      // write(row, pack, fragment, result, mask, stage)
       f.write(row, i, fragment, result, masks[0], kReduced);
-      f.write(row, n, true, edge, result, masks[0], kAsRead);
+      // edge_value(row, column, inside, edge, result, mask, stage): what the caller writes
+      {
+        f.edge_value(row, n, true, edge, result, masks[0], kAsRead)
+      } -> std::same_as<Compute<typename F::T>>;
     };
 
 // --- what follows from it ---------------------------------------------------------------------
@@ -219,8 +221,9 @@ __device__ __forceinline__ void write_edge(const F& function, const typename F::
                                            const typename F::Edge& edge,
                                            const typename F::Result& result, Stage stage) {
   const int64_t column = row.packed.edge_column(i);
-  function.write(row, column, visible_interval(function, row).contains(column), edge, result,
-                 draw_edge(function, row, column), stage);
+  row.out[column] = from_compute<typename F::T>(
+      function.edge_value(row, column, visible_interval(function, row).contains(column), edge,
+                          result, draw_edge(function, row, column), stage));
 }
 
 // --- loads ------------------------------------------------------------------------------------
