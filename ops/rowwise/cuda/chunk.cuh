@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/dropout.h"
 #include "rowwise/cuda/chunk_copy.cuh"
+#include "rowwise/cuda/chunk_keep_bits.cuh"
 #include "rowwise/cuda/chunk_mask.cuh"
 #include "rowwise/cuda/row_function.cuh"
 
@@ -12,41 +12,6 @@ namespace warpfuse::cuda {
 // Tier chunk: short rows that are not aligned to packs. Packs and edges of each row would leave
 // most lanes idle, so a warp copies a chunk of consecutive rows, which is contiguous, to shared
 // memory in packs. A few lanes share a row there, by elements, and the results leave in packs too.
-
-/// Which elements of a chunk dropout keeps, a bit per element in shared memory.
-class ChunkKeepBits {
- public:
-  /// For `elements` elements, and what is loaded before the first and behind the last one.
-  __host__ __device__ static constexpr int words(int elements) {
-    return (elements + kDropoutBlock) / 32 + 5;
-  }
-
-  __device__ explicit ChunkKeepBits(unsigned* words) : words_(words) {}
-
-  /// By a warp. row: the chunk's first one.
-  template <RowFunction F>
-  __device__ void draw(const F& function, const typename F::Row& row, int elements, int lane) {
-    const auto first = static_cast<uint64_t>(row.interval.first);
-    before_ = 32 + static_cast<int>(first % kDropoutBlock);
-    const int blocks = (before_ - 32 + elements + kDropoutBlock - 1) / kDropoutBlock;
-    auto* const bytes = reinterpret_cast<unsigned char*>(words_ + 1);
-    for (int i = lane; i < blocks; i += 32) {
-      bytes[i] = static_cast<unsigned char>(
-          kept_of_block(function.dropout().rule, row.interval.rng, first / kDropoutBlock + i));
-    }
-  }
-
-  /// Those of 64 elements from `element` on, which may be -1.
-  __device__ uint64_t from(int element) const {
-    const int bit = before_ + element, word = bit / 32;
-    return __funnelshift_r(words_[word], words_[word + 1], bit % 32) |
-           uint64_t{__funnelshift_r(words_[word + 1], words_[word + 2], bit % 32)} << 32;
-  }
-
- private:
-  unsigned* words_;
-  int before_ = 0;  // bits before the first element
-};
 
 /// The sizes of a launch, which are the same for all rows.
 struct ChunkShape {
@@ -65,8 +30,8 @@ struct ChunkShape {
   static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
                        int bytes) {
     // A row that begins in the middle of a word has a slot before its first element.
-    const int word_slots = lanes * kWord<T>;
-    const int words = (columns + kWord<T> - 1 + word_slots - 1) / word_slots;
+    const int before = columns % kWord<T> == 0 ? 0 : kWord<T> - 1, word_slots = lanes * kWord<T>;
+    const int words = (columns + before + word_slots - 1) / word_slots;
     ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, words * kWord<T>, 0, 0, 0, 0};
     while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
            rows >= warps * shape.rows) {
@@ -246,11 +211,17 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2
   __shared__ Mbarrier barriers[kMaxChunkWarps * kStages];
   // Two inputs of float arrive earlier by the lanes.
   ChunkCopies<kStages, (F::kInputs > 1 && sizeof(T) == 4)> copies(barriers + warp * kStages, lane);
+  // Elements from a 16-byte boundary to a chunk in shared memory, as in global memory; but rows of
+  // whole words begin at one.
+  const auto shift_of = [&](const auto& chunk) {
+    const int shift = pack_shift(chunk.rows[0]);
+    return columns % kWord<T> == 0 ? shift / kWord<T> * kWord<T> : shift;
+  };
   const auto load_chunk = [&](int64_t chunk_first, int stage) {
     if (chunk_first < rows) {
       const auto chunk = function.element_row(chunk_first);
       for_inputs<F::kInputs>([&](auto i) {
-        copies.load(stage, chunk.rows[i], buffer(stage, i), pack_shift(chunk.rows[0]),
+        copies.load(stage, chunk.rows[i], buffer(stage, i), shift_of(chunk),
                     rows_of(chunk_first) * columns);
       });
     }
@@ -282,9 +253,8 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2
     }
     copies.wait(stage);
     T* staged[F::kInputs];
-    for_inputs<F::kInputs>([&](auto i) {
-      staged[i] = reinterpret_cast<T*>(buffer(stage, i)) + pack_shift(chunk.rows[0]);
-    });
+    for_inputs<F::kInputs>(
+        [&](auto i) { staged[i] = reinterpret_cast<T*>(buffer(stage, i)) + shift_of(chunk); });
     const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
                                                 int lanes_log2) {
       const LaneGroup group(1 << lanes_log2);
@@ -309,6 +279,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2
           mask_row = mask.row(in_chunk);
         }
         row_by_elements<kRowSlots>(function, row, group, shape, slots, kept, mask, mask_row);
+        __syncwarp();  // a word of the next rows may hold an element of these
       }
     };
     // To skip the other slots would take longer than the few elements of such rows do.

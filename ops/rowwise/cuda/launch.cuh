@@ -95,11 +95,8 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
-  // Rules cost a chunk and a row as much as some elements, and mask tensors take as much memory.
-  constexpr bool kForward = Function::kInputs == 1;
-  constexpr int kBytes = kHasMaskTensor<Function> ? 3000
-                         : kHasRules<Function>    ? (kForward ? 4096 : 3072)
-                                                  : (kForward ? 3000 : 2048);
+  // Rules cost a chunk as much as some elements, and two stages take twice the memory.
+  constexpr int kBytes = Function::kInputs == 1 || kHasRules<Function> ? 3000 : 2048;
   constexpr int kSlots = chunk_slots(kKind<Function>);
   const auto kernel = chunk_kernel<kSlots, Function>;
   const auto chunk = ChunkShape::of<typename Function::T>(
