@@ -61,9 +61,12 @@ for tool in "${TOOLS[@]}"; do
   fi
 
   # Tiles in stages of shared memory: racecheck does not see an mbarrier that one lane of a warp arrives at
-  # for all, nor does initcheck see who writes a tensor map first.
-  cases="[sanitize]"
-  if [ "$tool" = memcheck ] || [ "$tool" = synccheck ]; then cases="[sanitize],[sanitize-tiles]"; fi
+  # for all, nor does initcheck see who writes a tensor map first, or what the TMA unit stores.
+  case $tool in
+    initcheck) cases="[sanitize]" ;;
+    racecheck) cases="[sanitize],[sanitize-bulk]" ;;
+    *) cases="[sanitize],[sanitize-bulk],[sanitize-tiles]" ;;
+  esac
   say "$tool: the kernels of warpfuse"
   sanitize "$tool" "$tests" "$cases"
   # 77: some test case was skipped.

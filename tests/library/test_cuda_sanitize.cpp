@@ -49,21 +49,52 @@ void check_attention(const at::Tensor& scores, const MaskArguments& a, const at:
   check_masked_dropout(scores.to(device), there, 0.3);
 }
 
+/// Calls check() with a table of each kernel: of the tier chunk alone, or of all others.
+template <typename Check>
+void for_tables(bool chunk, const Check& check) {
+  for (const std::string& run : runs_of_all_tiers()) {
+    if (run.starts_with("chunk") == chunk) {
+      const TuningInUse tuning(tuning_with(run));
+      INFO(run);
+      check();
+    }
+  }
+}
+
+void check_rows(const at::Device& device) {
+  // The last pack of the tensor is not whole; neither is the first, where it starts off.
+  check_functions(1, 3, 333, at::kHalf, device, {});
+  check_functions(1, 3, 333, at::kFloat, device, {.input = 1, .second = 1});
+}
+
+void check_rows_with_dropout(const at::Device& device) {
+  for (const DropoutCall& order : kOrders) {
+    check_dropout(random_tensor({3, 333}, at::kHalf, device), with(order, -1, 0.3));
+    check_dropout(random_tensor({3, 333}, at::kFloat, device), with(order, -1, 0.3));
+  }
+  MaskArguments arguments = random_rules(1, 3, 333, at::kLong);
+  arguments.attn_mask = random_bool({3, 333}, at::kCPU);
+  check_masked_dropout(random_tensor({1, 3, 333}, at::kBFloat16, device), to(device, arguments),
+                       0.3);
+}
+
 }  // namespace
 
-WARPFUSE_GPU_TEST("rows in every tier", "[sanitize]") {
-  for (const std::string& run : runs_of_all_tiers()) {
-    const TuningInUse tuning(tuning_with(run));
-    INFO(run);
-    // The last pack of the tensor is not whole; neither is the first, where it starts off.
-    check_functions(1, 3, 333, at::kHalf, device, {});
-    check_functions(1, 3, 333, at::kFloat, device, {.input = 1, .second = 1});
-  }
+WARPFUSE_GPU_TEST("rows in every tier but chunk", "[sanitize]") {
+  for_tables(false, [&] { check_rows(device); });
   for (const at::ScalarType dtype : kDtypes) {
     check_functions(3, 5, 9, dtype, device, {});  // many rows a warp
   }
   const TuningInUse split(tuning_with("stream 32 0 4 0"));
   check_functions(1, 2, 4099, at::kBFloat16, device, {.input = 3});
+}
+
+// The TMA unit stores their results.
+WARPFUSE_GPU_TEST("rows in chunks", "[sanitize-bulk]") {
+  for_tables(true, [&] {
+    check_rows(device);
+    check_rows_with_dropout(device);
+  });
 }
 
 WARPFUSE_GPU_TEST("attention whose queries fill no block", "[sanitize]") {
@@ -100,19 +131,8 @@ TEST_CASE("a position fewer than queries", "[.][past-the-end]") {
       .cpu();
 }
 
-WARPFUSE_GPU_TEST("rows with dropout in every tier", "[sanitize]") {
-  for (const std::string& run : runs_of_all_tiers()) {
-    const TuningInUse tuning(tuning_with(run));
-    INFO(run);
-    for (const DropoutCall& order : kOrders) {
-      check_dropout(random_tensor({3, 333}, at::kHalf, device), with(order, -1, 0.3));
-      check_dropout(random_tensor({3, 333}, at::kFloat, device), with(order, -1, 0.3));
-    }
-    MaskArguments arguments = random_rules(1, 3, 333, at::kLong);
-    arguments.attn_mask = random_bool({3, 333}, at::kCPU);
-    check_masked_dropout(random_tensor({1, 3, 333}, at::kBFloat16, device), to(device, arguments),
-                         0.3);
-  }
+WARPFUSE_GPU_TEST("rows with dropout in every tier but chunk", "[sanitize]") {
+  for_tables(false, [&] { check_rows_with_dropout(device); });
   for (const DropoutCall& order : kOrders) {
     check_dropout(random_tensor({2, 33, 5}, at::kFloat, device), with(order, 1, 0.3));
   }

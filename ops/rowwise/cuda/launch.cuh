@@ -95,8 +95,11 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
-  // Rules cost a chunk as much as some elements, and two stages take twice the memory.
-  constexpr int kBytes = Function::kInputs == 1 || kHasRules<Function> ? 3000 : 2048;
+  constexpr int kStages = kChunkStages<Function>;
+  // Rules cost a chunk as much as some elements do.
+  constexpr int kBytes = kHasRules<Function> ? (kStages > 1 ? 3500 : 3000)
+                         : kStages > 1       ? 3000
+                                             : 2048;
   constexpr int kSlots = chunk_slots(kKind<Function>);
   const auto kernel = chunk_kernel<kSlots, Function>;
   const auto chunk = ChunkShape::of<typename Function::T>(
@@ -110,7 +113,6 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                               key_mask.element_bytes(), chunk.behind);
   }
   const int64_t block_rows = int64_t{warps} * chunk.rows;
-  constexpr int kStages = kChunkStages<Function>;
   LaunchShape shape{
       Tier::chunk,
       plan.lane_packs,
