@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cached_attention_softmax/prompt_slots.cuh"
+#include "hopper/mbarrier.cuh"
 #include "hopper/wgmma.cuh"
 #include "skinny_linear/tile_product.cuh"
 
@@ -123,7 +124,7 @@ class PromptProducts {
   /// Makes what this thread has written to shared memory visible to the products.
   __device__ static void fence_shared() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async_proxy();
 #endif
   }
 

@@ -92,6 +92,12 @@ __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+/// Orders this thread's accesses to shared memory before those of copies by the TMA unit and of
+/// products by wgmma that follow.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /// A barrier of all threads of the cluster that orders no memory accesses.
 __device__ __forceinline__ void sync_cluster_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

@@ -36,11 +36,6 @@ __device__ __forceinline__ void wait_for_bulk_reads() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/// Orders this thread's accesses to shared memory before copies by the TMA unit that follow.
-__device__ __forceinline__ void fence_async_proxy() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 /// Copies the box whose first element is (x, y), x along the innermost dimension, to `shared`.
 __device__ __forceinline__ void tma_load_2d(unsigned shared, const CUtensorMap& map, int x, int y,
                                             const Mbarrier& barrier, uint64_t policy) {

@@ -216,8 +216,8 @@ inline constexpr int kStreamLanePacks = 4;
 inline constexpr int kChunkSlots = 40;
 
 /// Elements of a lane, as the tier's kernels are compiled. A mask tensor's take registers too.
-constexpr int chunk_slots(const RowKind& kind) {
-  return (kind.tensor ? 32 : kChunkSlots) / (kind.direction == Direction::forward ? 1 : 2);
+constexpr int chunk_slots(Direction direction, bool tensor) {
+  return (tensor ? 32 : kChunkSlots) / (direction == Direction::forward ? 1 : 2);
 }
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.

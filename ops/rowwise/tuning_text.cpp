@@ -97,15 +97,15 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
-  const int chunk_slots = entry.direction == Direction::forward ? kChunkSlots : kChunkSlots / 2;
+  const int slots = chunk_slots(entry.direction, /*tensor=*/false);
   switch (entry.tier) {
     case Tier::warp:
       return entry.blocks != 1 || entry.ahead ? "the tier warp has one block, nothing ahead"
                                               : refused_packs(entry);
     case Tier::chunk:
       return entry.element_bytes == 8 || entry.ahead || entry.blocks != 1 ||
-                     entry.lane_packs != chunk_slots
-                 ? "the tier chunk has one block, nothing ahead, " + std::to_string(chunk_slots) +
+                     entry.lane_packs != slots
+                 ? "the tier chunk has one block, nothing ahead, " + std::to_string(slots) +
                        " elements a lane, and not 8 bytes"
                  : "";
     case Tier::span:

@@ -93,6 +93,7 @@ WARPFUSE_GPU_TEST("chunks copy masks of any strides", "[chunk][portable]") {
     CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
     REQUIRE(launches.size() == 1);
     CHECK(launches[0]["tier"] == "chunk");
+    return launches[0]["shared_bytes"].get<int64_t>();
   };
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const int64_t keys : {3, 9, 33, 49, 131}) {
@@ -100,9 +101,15 @@ WARPFUSE_GPU_TEST("chunks copy masks of any strides", "[chunk][portable]") {
         const at::Tensor scores = random_at(1, {kBatch, kHeads, queries, keys}, dtype, device);
         // Runs of all rows, of a batch's, of a head's, and of a row that repeats.
         for (const auto& sizes : broadcast_shapes({kBatch, kHeads, queries, keys})) {
+          int64_t boolean_bytes = 0;
           for (const at::Tensor& mask : masks_of_all_kinds(sizes, dtype, device)) {
             INFO(keys << " keys, " << dtype << ", mask " << mask.sizes() << ' ' << mask.dtype());
-            check(scores, {.scale = 0.5, .attn_mask = mask});
+            const int64_t bytes = check(scores, {.scale = 0.5, .attn_mask = mask});
+            if (mask.scalar_type() == at::kBool) {
+              boolean_bytes = bytes;
+            } else {  // wider elements, of which as many lie in shared memory
+              CHECK((boolean_bytes > 0 && bytes > boolean_bytes));
+            }
             if (mask.dim() > 1) {  // keys that are not neighbours: by element
               const at::Tensor apart = mask.transpose(-1, -2).contiguous().transpose(-1, -2);
               check(scores, {.attn_mask = apart, .causal = "lower_right"});

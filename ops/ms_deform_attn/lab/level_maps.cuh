@@ -74,7 +74,7 @@ __device__ __forceinline__ const CUtensorMap* write_level_maps(const CUtensorMap
     write_level_map(model, arguments.inputs, levels[i],
                     reinterpret_cast<unsigned*>(staging + warp * sizeof(CUtensorMap)), maps + i);
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  cuda::fence_async_proxy();
   return maps;
 }
 

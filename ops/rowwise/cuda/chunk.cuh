@@ -235,7 +235,6 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2
   for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
     const int chunk_rows = rows_of(first);
     const int next_stage = (stage + 1) % kStages;
-    copies.wait_for_stores();
     load_chunk(first + (kStages - 1) * step, next_stage);
     const auto mask = [&] {
       if constexpr (kHasMaskTensor<F>) {
@@ -290,11 +289,11 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2
       reduce_rows(std::integral_constant<int, kSlots>(), 31 - __clz(shape.lanes));
     }
     copies.store(staged[0], chunk.out, chunk_rows * columns);
+    copies.wait_for_stores();
     if constexpr (kStages == 1) {
       break;
     }
   }
-  copies.wait_for_stores();
 }
 
 }  // namespace warpfuse::cuda

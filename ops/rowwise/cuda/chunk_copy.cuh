@@ -95,7 +95,7 @@ class ChunkCopies {
     copy_elements(from, to, parts, elements);
   }
 
-  /// Before a stage that was stored is loaded again, and at the end.
+  /// Before a stage that was stored is loaded again, or the block ends.
   __device__ void wait_for_stores() const {
     by_tma([&] {
       if (lane_ == 0) {

@@ -100,7 +100,7 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
   constexpr int kBytes = kHasRules<Function> ? (kStages > 1 ? 3500 : 3000)
                          : kStages > 1       ? 3000
                                              : 2048;
-  constexpr int kSlots = chunk_slots(kKind<Function>);
+  constexpr int kSlots = chunk_slots(kKind<Function>.direction, kKind<Function>.tensor);
   const auto kernel = chunk_kernel<kSlots, Function>;
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
