@@ -180,120 +180,88 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   });
 }
 
-/// Chunks of a warp in shared memory: of two, the next one is loaded while this one is reduced.
-/// Two inputs keep enough loads in flight without, draws take as long as a load, and mask tensors
-/// leave no room.
-template <RowFunction F>
-constexpr int kChunkStages = F::kInputs == 1 && !kHasMaskTensor<F> && !kDrops<F> ? 2 : 1;
-
 inline constexpr int kMaxChunkWarps = 8;  // of a block
 
-/// kSlots: elements of a lane. With several stages the grid may have fewer warps than there are
-/// chunks.
+/// kSlots: elements of a lane.
 template <int kSlots, RowFunction F>
 __global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2)
     chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
   extern __shared__ uint4 memory[];
+  __shared__ Mbarrier barriers[kMaxChunkWarps];
   using T = typename F::T;
-  constexpr int kStages = kChunkStages<F>;
   const int columns = static_cast<int>(function.columns);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * warps * shape.rows;
-  int64_t first = (static_cast<int64_t>(blockIdx.x) * warps + warp) * shape.rows;
+  const int64_t first = (int64_t{blockIdx.x} * warps + warp) * shape.rows;
   wait_for_previous_kernel();
-  const auto rows_of = [&](int64_t chunk_first) {
-    return static_cast<int>(min(rows - chunk_first, static_cast<int64_t>(shape.rows)));
-  };
-  const auto buffer = [&](int stage, int input) {
-    return memory + ((warp * kStages + stage) * F::kInputs + input) * shape.packs;
-  };
-  __shared__ Mbarrier barriers[kMaxChunkWarps * kStages];
+  if (first >= rows) {
+    return;
+  }
+  const int chunk_rows = static_cast<int>(min(rows - first, int64_t{shape.rows}));
+  const auto chunk = function.element_row(first);
+  // Elements from a 16-byte boundary to the chunk in shared memory, as in global memory; but rows
+  // of whole words begin at one.
+  int shift = pack_shift(chunk.rows[0]);
+  if (columns % kWord<T> == 0) {
+    shift -= shift % kWord<T>;
+  }
   // Two inputs of float arrive earlier by the lanes.
-  ChunkCopies<kStages, (F::kInputs > 1 && sizeof(T) == 4)> copies(barriers + warp * kStages, lane);
-  // Elements from a 16-byte boundary to a chunk in shared memory, as in global memory; but rows of
-  // whole words begin at one.
-  const auto shift_of = [&](const auto& chunk) {
-    const int shift = pack_shift(chunk.rows[0]);
-    return columns % kWord<T> == 0 ? shift / kWord<T> * kWord<T> : shift;
-  };
-  const auto load_chunk = [&](int64_t chunk_first, int stage) {
-    if (chunk_first < rows) {
-      const auto chunk = function.element_row(chunk_first);
-      for_inputs<F::kInputs>([&](auto i) {
-        copies.load(stage, chunk.rows[i], buffer(stage, i), shift_of(chunk),
-                    rows_of(chunk_first) * columns);
-      });
-    }
-  };
-  uint4* const behind_inputs = memory + warps * kStages * F::kInputs * shape.packs;
-  ChunkKeepBits keep_bits(reinterpret_cast<unsigned*>(behind_inputs) + warp * shape.keep_words);
-  if constexpr (kStages > 1) {
-    load_chunk(first, 0);
-    copies.commit(0);
-  }
-  for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
-    const int chunk_rows = rows_of(first);
-    const int next_stage = (stage + 1) % kStages;
-    load_chunk(first + (kStages - 1) * step, next_stage);
-    const auto mask = [&] {
-      if constexpr (kHasMaskTensor<F>) {
-        return ChunkMask(function.key_mask(), mask_shape, copies,
-                         reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
-                         first, chunk_rows, lane);
-      } else {
-        return nullptr;
-      }
-    }();
-    copies.commit(next_stage);
-    const auto chunk = function.element_row(first);
-    if constexpr (kDrops<F>) {
-      keep_bits.draw(function, chunk, chunk_rows * columns, lane);
-    }
-    copies.wait(stage);
-    T* staged[F::kInputs];
-    for_inputs<F::kInputs>(
-        [&](auto i) { staged[i] = reinterpret_cast<T*>(buffer(stage, i)) + shift_of(chunk); });
-    const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
-                                                int lanes_log2) {
-      const LaneGroup group(1 << lanes_log2);
-      for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
-        const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
-        auto row = function.element_row(first + in_chunk);
-        const bool has_row = index < chunk_rows;  // other lanes stay: their warp reduces together
-        if constexpr (kDrops<F>) {
-          if (!has_row) {
-            row.interval.index = -1;  // no row whose statistics to note
-          }
-        }
-        for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
-        row.out = staged[0] + in_chunk * columns;
-        const ChunkSlots slots(row.out, columns, group.rank(), shape, has_row);
-        uint64_t kept = 0;
-        if constexpr (kDrops<F>) {
-          kept = keep_bits.from(in_chunk * columns + slots.first);
-        }
-        const unsigned char* mask_row = nullptr;
-        if constexpr (kHasMaskTensor<F>) {
-          mask_row = mask.row(in_chunk);
-        }
-        row_by_elements<kRowSlots>(function, row, group, shape, slots, kept, mask, mask_row);
-        __syncwarp();  // a word of the next rows may hold an element of these
-      }
-    };
-    // To skip the other slots would take longer than the few elements of such rows do.
-    constexpr int kFewSlots = 8;
-    if (shape.lanes == 1 && shape.slots <= kFewSlots) {
-      reduce_rows(std::integral_constant<int, kFewSlots>(), 0);
+  const ChunkCopies<(F::kInputs > 1 && sizeof(T) == 4)> copies(barriers[warp], lane);
+  T* staged[F::kInputs];
+  for_inputs<F::kInputs>([&](auto i) {
+    staged[i] = reinterpret_cast<T*>(memory + (warp * F::kInputs + i) * shape.packs) + shift;
+    copies.load(chunk.rows[i], staged[i], chunk_rows * columns);
+  });
+  uint4* const behind_inputs = memory + warps * F::kInputs * shape.packs;
+  const auto mask = [&] {
+    if constexpr (kHasMaskTensor<F>) {
+      return ChunkMask(function.key_mask(), mask_shape, copies,
+                       reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
+                       first, chunk_rows, lane);
     } else {
-      reduce_rows(std::integral_constant<int, kSlots>(), 31 - __clz(shape.lanes));
+      return nullptr;
     }
-    copies.store(staged[0], chunk.out, chunk_rows * columns);
-    copies.wait_for_stores();
-    if constexpr (kStages == 1) {
-      break;
-    }
+  }();
+  ChunkKeepBits keep_bits(reinterpret_cast<unsigned*>(behind_inputs) + warp * shape.keep_words);
+  if constexpr (kDrops<F>) {
+    keep_bits.draw(function, chunk, chunk_rows * columns, lane);
   }
+  copies.wait();
+  const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
+                                              int lanes_log2) {
+    const LaneGroup group(1 << lanes_log2);
+    for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
+      const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
+      auto row = function.element_row(first + in_chunk);
+      const bool has_row = index < chunk_rows;  // other lanes stay: their warp reduces together
+      if constexpr (kDrops<F>) {
+        if (!has_row) {
+          row.interval.index = -1;  // no row whose statistics to note
+        }
+      }
+      for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
+      row.out = staged[0] + in_chunk * columns;
+      const ChunkSlots slots(row.out, columns, group.rank(), shape, has_row);
+      uint64_t kept = 0;
+      if constexpr (kDrops<F>) {
+        kept = keep_bits.from(in_chunk * columns + slots.first);
+      }
+      const unsigned char* mask_row = nullptr;
+      if constexpr (kHasMaskTensor<F>) {
+        mask_row = mask.row(in_chunk);
+      }
+      row_by_elements<kRowSlots>(function, row, group, shape, slots, kept, mask, mask_row);
+      __syncwarp();  // a word of the next rows may hold an element of these
+    }
+  };
+  // To skip the other slots would take longer than the few elements of such rows do.
+  constexpr int kFewSlots = 8;
+  if (shape.lanes == 1 && shape.slots <= kFewSlots) {
+    reduce_rows(std::integral_constant<int, kFewSlots>(), 0);
+  } else {
+    reduce_rows(std::integral_constant<int, kSlots>(), 31 - __clz(shape.lanes));
+  }
+  copies.store(staged[0], chunk.out, chunk_rows * columns);
 }
 
 }  // namespace warpfuse::cuda

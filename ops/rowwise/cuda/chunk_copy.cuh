@@ -6,38 +6,33 @@
 
 namespace warpfuse::cuda {
 
-/// A warp's copies between global memory and its stages of shared memory, in packs where the
-/// addresses allow it: by the TMA unit, or by the lanes where kByLanes and before compute
+/// A warp's copies between global memory and shared memory, in packs where both addresses are as
+/// far from a 16-byte boundary: by the TMA unit, or by the lanes where kByLanes and before compute
 /// capability 9.0. All lanes call each function.
-template <int kStages, bool kByLanes>
+template <bool kByLanes>
 class ChunkCopies {
  public:
-  /// barriers[kStages]: in shared memory, this warp's.
-  __device__ ChunkCopies(Mbarrier* barriers, int lane) : barriers_(barriers), lane_(lane) {
+  /// barrier: in shared memory, this warp's.
+  __device__ ChunkCopies(Mbarrier& barrier, int lane) : barrier_(barrier), lane_(lane) {
     by_tma([&] {
       if (lane == 0) {
-        for (int stage = 0; stage < kStages; ++stage) {
-          barriers[stage].init(1);
-        }
+        barrier.init(1);
         fence_mbarrier_init();
       }
       __syncwarp();
     });
   }
 
-  /// Starts a copy of `elements` elements to `shared`, `shift` elements behind a 16-byte boundary;
-  /// in packs if they lie so in global memory.
+  /// Starts a copy of `elements` elements to shared memory.
   template <typename T>
-  __device__ __forceinline__ void load(int stage, const T* from, uint4* shared, int shift,
-                                       int elements) const {
-    T* const to = reinterpret_cast<T*>(shared) + shift;
-    const Parts parts(shift == pack_shift(from), shift, kPack<T>, elements);
+  __device__ __forceinline__ void load(const T* from, T* to, int elements) const {
+    const Parts parts(from, to, elements);
     by_tma(
         [&] {
           if (lane_ == 0 && parts.packs > 0) {
-            barriers_[stage].expect_bytes(16 * parts.packs);
+            barrier_.expect_bytes(16 * parts.packs);
             bulk_load(shared_address(to + parts.head), from + parts.head, 16 * parts.packs,
-                      barriers_[stage], evict_first());
+                      barrier_, evict_first());
           }
         },
         [&] {
@@ -49,34 +44,26 @@ class ChunkCopies {
     copy_elements(from, to, parts, elements);
   }
 
-  /// Behind the loads of a stage.
-  __device__ void commit(int stage) const {
+  /// Once, for all loads.
+  __device__ void wait() const {
     by_tma(
         [&] {
           if (lane_ == 0) {
-            barriers_[stage].arrive();
+            barrier_.arrive();
           }
+          barrier_.wait(0);
         },
-        [] { commit_copies(); });
-  }
-
-  /// Waits for the loads of a stage; those of all others may have been committed since.
-  __device__ void wait(int stage) {
-    by_tma(
-        [&] {
-          barriers_[stage].wait(parities_ >> stage & 1);
-          parities_ ^= 1u << stage;
-        },
-        [] { wait_for_copies<kStages - 1>(); });
+        [] {
+          commit_copies();
+          wait_for_copies<0>();
+        });
     __syncwarp();
   }
 
-  /// Copies elements from where load() puts them, in packs if those are aligned in both places.
+  /// Copies elements from shared memory, which the block may leave then.
   template <typename T>
   __device__ __forceinline__ void store(const T* from, T* to, int elements) const {
-    const int shift = pack_shift(to);
-    const Parts parts(shared_address(from) / sizeof(T) % kPack<T> == static_cast<unsigned>(shift),
-                      shift, kPack<T>, elements);
+    const Parts parts(to, from, elements);
     by_tma(
         [&] {
           fence_async_proxy();
@@ -93,16 +80,11 @@ class ChunkCopies {
           }
         });
     copy_elements(from, to, parts, elements);
-  }
-
-  /// Before a stage that was stored is loaded again, or the block ends.
-  __device__ void wait_for_stores() const {
     by_tma([&] {
       if (lane_ == 0) {
         wait_for_bulk_reads();
       }
     });
-    __syncwarp();
   }
 
  private:
@@ -110,10 +92,13 @@ class ChunkCopies {
   struct Parts {
     int head = 0, packs = 0;
 
-    __device__ Parts(bool aligned, int shift, int pack, int elements) {
-      if (aligned) {
-        head = min(elements, (pack - shift) % pack);
-        packs = (elements - head) / pack;
+    template <typename T>
+    __device__ Parts(const T* global, const T* shared, int elements) {
+      constexpr int kElements = static_cast<int>(kPack<T>);
+      const int shift = pack_shift(global);
+      if (shared_address(shared) / sizeof(T) % kElements == static_cast<unsigned>(shift)) {
+        head = min(elements, (kElements - shift) % kElements);
+        packs = (elements - head) / kElements;
       }
     }
   };
@@ -146,9 +131,8 @@ class ChunkCopies {
     }
   }
 
-  Mbarrier* barriers_;
+  Mbarrier& barrier_;
   int lane_;
-  unsigned parities_ = 0;  // of each stage's next phase, a bit each
 };
 
 /// Loads an element of shared memory, also where the compiler sees no need to.

@@ -50,7 +50,7 @@ class ChunkMask {
  public:
   using C = typename KeyMask::C;
 
-  /// Starts the loads of `rows` rows from `first` on, in stage 0.
+  /// Starts the loads of `rows` rows from `first` on.
   template <typename Copies>
   __device__ ChunkMask(const KeyMask& key_mask, const ChunkMaskShape& shape, const Copies& copies,
                        unsigned char* shared, int64_t first, int rows, int lane)
@@ -64,8 +64,8 @@ class ChunkMask {
     for (int begin = 0, run = 0; begin < rows; ++run) {
       const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
       const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first + begin));
-      copies.load(0, from, reinterpret_cast<uint4*>(shared + run * shape.run_bytes),
-                  pack_shift(from), (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes);
+      copies.load(from, shared + run * shape.run_bytes + pack_shift(from),
+                  (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes);
       if (lane == 0) {
         *shift_of(run) = pack_shift(from);
       }

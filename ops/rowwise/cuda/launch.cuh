@@ -95,13 +95,9 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
-  constexpr int kStages = kChunkStages<Function>;
   // Rules cost a chunk as much as some elements do.
-  constexpr int kBytes = kHasRules<Function> ? (kStages > 1 ? 3500 : 3000)
-                         : kStages > 1       ? 3000
-                                             : 2048;
+  constexpr int kBytes = kHasRules<Function> ? 3000 : 2048;
   constexpr int kSlots = chunk_slots(kKind<Function>.direction, kKind<Function>.tensor);
-  const auto kernel = chunk_kernel<kSlots, Function>;
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
       int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes);
@@ -113,19 +109,15 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                               key_mask.element_bytes(), chunk.behind);
   }
   const int64_t block_rows = int64_t{warps} * chunk.rows;
-  LaunchShape shape{
-      Tier::chunk,
-      plan.lane_packs,
-      (steps + block_rows - 1) / block_rows,
-      plan.threads,
-      1,
-      warps * (sizeof(uint4) * static_cast<size_t>(kStages * Function::kInputs * chunk.packs) +
-               static_cast<size_t>(mask.bytes) +
-               (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
-  if (kStages > 1) {  // each warp takes several chunks
-    shape.blocks = std::min(shape.blocks, max_active_clusters(kernel, shape));
-  }
-  return launch_kernel(kernel, shape, stream, function, steps, chunk, mask);
+  LaunchShape shape{Tier::chunk,
+                    plan.lane_packs,
+                    (steps + block_rows - 1) / block_rows,
+                    plan.threads,
+                    1,
+                    warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+                             static_cast<size_t>(mask.bytes) +
+                             (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
+  return launch_kernel(chunk_kernel<kSlots, Function>, shape, stream, function, steps, chunk, mask);
 }
 
 template <typename Function>
