@@ -91,9 +91,11 @@ std::string refusal(const TuningEntry& entry) {
                            (registers && entry.tier == Tier::column) ||
                            (rows && !registers && entry.direction == Direction::backward) ||
                            (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
-  const bool at_most_256 =
-      entry.tier == Tier::warp || entry.tier == Tier::chunk || entry.tier == Tier::span;
-  const int most = at_most_256 ? 256 : at_most_512 ? 512 : 1024;
+  const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::span;
+  const int most = entry.tier == Tier::chunk ? 128
+                   : at_most_256             ? 256
+                   : at_most_512             ? 512
+                                             : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }

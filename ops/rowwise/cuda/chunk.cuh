@@ -180,11 +180,16 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   });
 }
 
-inline constexpr int kMaxChunkWarps = 8;  // of a block
+inline constexpr int kMaxChunkWarps = 4;  // of a block
+
+/// Blocks of that size per multiprocessor, which leave 80 or 96 registers, the fewest without spills.
+template <RowFunction F>
+constexpr int kChunkBlocks =
+    kHasMaskTensor<F> || (kHasRules<F> && F::kInputs == 1 && !kDrops<F>) ? 6 : 5;
 
 /// kSlots: elements of a lane.
 template <int kSlots, RowFunction F>
-__global__ void __launch_bounds__(32 * kMaxChunkWarps, kHasMaskTensor<F> ? 3 : 2)
+__global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
   extern __shared__ uint4 memory[];
   __shared__ Mbarrier barriers[kMaxChunkWarps];
