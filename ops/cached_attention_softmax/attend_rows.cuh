@@ -57,6 +57,18 @@ __device__ __forceinline__ uint4 load_pack(const T* row, int pack, int elements,
   return bits;
 }
 
+/// The same to shared memory; asynchronous where packs are aligned.
+template <typename T, bool kAligned>
+__device__ __forceinline__ void copy_pack(uint4& to, const T* row, int pack, int elements,
+                                          bool wanted) {
+  if constexpr (kAligned) {
+    copy_16_bytes_or_zeros(shared_address(&to), row + pack * kPack<T>,
+                           wanted && pack * kPack<T> < elements);
+  } else {
+    to = load_pack<T, false>(row, pack, elements, wanted);
+  }
+}
+
 template <typename T, bool kAligned>
 __device__ __forceinline__ void store_pack(T* row, int pack, int elements, const uint4& bits) {
   if constexpr (kAligned) {

@@ -22,41 +22,6 @@ __device__ __forceinline__ int query_row(int i) {
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-// clang-format off
-#define WARPFUSE_WGMMA_64X64X16(TYPE, CONSTRAINT, OPERANDS, ...) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-               "}, " OPERANDS ";" \
-               : CONSTRAINT(d[0][0]), CONSTRAINT(d[0][1]), CONSTRAINT(d[0][2]), CONSTRAINT(d[0][3]), \
-                 CONSTRAINT(d[1][0]), CONSTRAINT(d[1][1]), CONSTRAINT(d[1][2]), CONSTRAINT(d[1][3]), \
-                 CONSTRAINT(d[2][0]), CONSTRAINT(d[2][1]), CONSTRAINT(d[2][2]), CONSTRAINT(d[2][3]), \
-                 CONSTRAINT(d[3][0]), CONSTRAINT(d[3][1]), CONSTRAINT(d[3][2]), CONSTRAINT(d[3][3]), \
-                 CONSTRAINT(d[4][0]), CONSTRAINT(d[4][1]), CONSTRAINT(d[4][2]), CONSTRAINT(d[4][3]), \
-                 CONSTRAINT(d[5][0]), CONSTRAINT(d[5][1]), CONSTRAINT(d[5][2]), CONSTRAINT(d[5][3]), \
-                 CONSTRAINT(d[6][0]), CONSTRAINT(d[6][1]), CONSTRAINT(d[6][2]), CONSTRAINT(d[6][3]), \
-                 CONSTRAINT(d[7][0]), CONSTRAINT(d[7][1]), CONSTRAINT(d[7][2]), CONSTRAINT(d[7][3]) \
-               : __VA_ARGS__)
-// clang-format on
-
-/// d = a b^T, or d += a b^T, of a warpgroup: 64 rows, of which each warp has 16, by 64 columns.
-template <typename T, bool kAdds>
-__device__ __forceinline__ void wgmma_scores(float (*d)[4], uint64_t a, uint64_t b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    if constexpr (kAdds) {
-      WARPFUSE_WGMMA_64X64X16("f16", "+f", "%32, %33, 1, 1, 1, 0, 0", "l"(a), "l"(b));
-    } else {
-      WARPFUSE_WGMMA_64X64X16("f16", "=f", "%32, %33, 0, 1, 1, 0, 0", "l"(a), "l"(b));
-    }
-  } else {
-    if constexpr (kAdds) {
-      WARPFUSE_WGMMA_64X64X16("bf16", "+f", "%32, %33, 1, 1, 1, 0, 0", "l"(a), "l"(b));
-    } else {
-      WARPFUSE_WGMMA_64X64X16("bf16", "=f", "%32, %33, 0, 1, 1, 0, 0", "l"(a), "l"(b));
-    }
-  }
-}
-
 /// d += a b, with a in registers.
 template <typename T>
 __device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[4], uint64_t b) {
@@ -68,7 +33,6 @@ __device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[
                             "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 }
-#undef WARPFUSE_WGMMA_64X64X16
 #endif
 
 template <bool kTransposed>
@@ -132,11 +96,11 @@ class PromptProducts {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     const uint64_t a = wgmma_operand(queries_), b = wgmma_operand(keys);
     wgmma_begin();
-    wgmma_scores<T, false>(s, a, b);
+    wgmma_64x64<T, false>(s, a, b);
 #pragma unroll
     for (int step = 1; step < kDim / 16; ++step) {
       const int to = (step / 4 * (kTileSlots * 128) + step % 4 * 32) / kOperandUnit;
-      wgmma_scores<T, true>(s, a + to, b + to);
+      wgmma_64x64<T, true>(s, a + to, b + to);
     }
     wgmma_end();
     wgmma_wait();

@@ -32,6 +32,32 @@ WARPFUSE_GPU_TEST("one token is one kernel, a prompt two",
   }
 }
 
+WARPFUSE_GPU_TEST("as many warps per query as have two iterations",
+                  "[cached_attention][launches][portable]") {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    for (const int64_t slots : {1, 31, 32, 63, 64, 65, 127, 128, 129, 255, 256, 300, 2000}) {
+      for (const int64_t window : {0, 50}) {
+        AttentionCall call = random_attention(
+            {.batch = 5, .heads = 16, .key_heads = 8, .slots = slots, .head_dim = 40}, dtype,
+            device);
+        call.window = window;
+        const auto launches = launches_during([&] { check_attention(call); });
+        // Heads of 40 elements take 8 lanes in half precision and 16 in float32.
+        const int64_t iteration = dtype == at::kFloat ? 8 : 16;
+        const int64_t seen = window > 0 ? std::min(window, slots) : slots;
+        int64_t warps = 8;
+        while (warps > 1 && 2 * warps * iteration > seen) {
+          warps /= 2;
+        }
+        if (16 * iteration < seen && row_limits().cluster_blocks > 1) {
+          warps = 4;  // of each block of a cluster
+        }
+        CHECK(launches[0]["threads"] == warps * 32);
+      }
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("every size of cluster attends alike", "[cached_attention][launches][portable]") {
   for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t blocks : {1, 2, 4, 8}) {
