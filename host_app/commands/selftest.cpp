@@ -112,10 +112,10 @@ constexpr Rows kRows[] = {
     {"linear_dropout_softmax", "1x8x16,5x64x1000,33x128x256", nullptr, kOrdinary},
     {"ms_deform_attn,ms_deform_attn_uniform",
      "2x5x3x7x2/6x4/3x5,1x33x4x64x3/9x17,2x187x8x32x4/11x13/5x7/3x3", nullptr, kOrdinary},
-    // Both sides of 16 rows, where ATen's matmuls begin.
+    // Both sides of 16 rows, where other kernels begin, and of 64; few outputs and many.
     {"norm_linear,norm_linear_gelu,linear_residual,linear_argmax",
-     "1x8x16,3x33x65,5x64x1000,8x768x2304,16x129x96,17x64x40,1x3072x768", nullptr, kLinear,
-     kWithoutFloat64},
+     "1x8x16,3x33x65,5x64x1000,8x768x2304,16x129x96,17x64x40,1x3072x768,40x3072x768,70x64x9001",
+     nullptr, kLinear, kWithoutFloat64},
     {"cached_attention_softmax",
      "1x1x1x1x8,2x3x1x129x64,3x2x5x33x16,1x2x65x65x24,2x2x7x1025x64,2x1x40x300x128",
      "none,positions", kOrdinary, kWithoutFloat64},

@@ -58,7 +58,7 @@ class StepFinish {
       publish(is_result, static_cast<T*>(product.output) + index,
               activated(sum, product.activation) + residual);
     } else if (is_result) {
-      best_ = max(best_, ranked(from_compute<T>(sum), output));
+      best_ = max(best_, ranked(key_of(from_compute<T>(sum)), output));
     }
   }
 

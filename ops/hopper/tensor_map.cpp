@@ -1,5 +1,7 @@
 #include "hopper/tensor_map.h"
 
+#include "rowwise/cuda/device_limits.h"
+
 namespace warpfuse::cuda {
 namespace {
 
@@ -42,6 +44,17 @@ cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const 
       encode(&map, type, rank, const_cast<void*>(data), sizes, stride_bytes + 1, boxes, steps,
              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+bool has_wgmma_code() {
+#ifdef WARPFUSE_HOPPER_CODE
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major == 9 && device_limits().dependent_launch;  // true for code of 9.0
+#else
+  return false;
+#endif
 }
 
 }  // namespace warpfuse::cuda

@@ -22,4 +22,8 @@ cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const 
                               std::initializer_list<TensorMapDimension> dimensions,
                               CUtensorMapSwizzle swizzle);
 
+/// Whether the library has code with wgmma (hopper/wgmma.cuh) for the current device. Only code for
+/// 9.0a has it, which runs on no other compute capability than 9.0.
+bool has_wgmma_code();
+
 }  // namespace warpfuse::cuda

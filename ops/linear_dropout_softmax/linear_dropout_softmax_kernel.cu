@@ -144,19 +144,6 @@ LaunchShape launch_shape(int64_t columns) {
           .cooperative = true};
 }
 
-/// Whether the library has code with wgmma for the current device. Only code for 9.0a has it, which
-/// runs on no other compute capability than 9.0.
-bool has_code() {
-#ifdef WARPFUSE_HOPPER_CODE
-  int device = 0, major = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major == 9 && device_limits().dependent_launch;  // true for code of 9.0
-#else
-  return false;
-#endif
-}
-
 /// The map of a contiguous matrix [rows, inner], copied in boxes of box_rows x kStageRowBytes.
 cudaError_t encode_operand(CUtensorMap& map, const void* matrix, CUtensorMapDataType type,
                            int64_t rows, int64_t inner, int box_rows) {
@@ -197,7 +184,7 @@ bool fits_linear_dropout_softmax_cuda(const LinearDropoutSoftmaxArguments& argum
   const int64_t min_rows = a.dtype != DType::float32 ? 1 : a.split ? kMinRowsSplit : kMinRowsTf32;
   if (a.dtype == DType::float64 || a.rows < min_rows || a.rows > kTileRows || a.columns < 1 ||
       a.inner < 1 || inner_bytes % 16 != 0 || a.columns % kDropoutBlock != 0 || !aligned(a.input) ||
-      !aligned(a.weight) || !has_code()) {
+      !aligned(a.weight) || !has_wgmma_code()) {
     return false;
   }
   const LaunchShape shape = launch_shape(a.columns);

@@ -70,13 +70,19 @@ c10::SymDimVector LinearInputs::output_sizes() const {
   return sizes;
 }
 
-at::Tensor LinearInputs::by_aten() const {
-  at::Tensor x = input;
+void LinearInputs::normalise() {
   if (norm == Norm::layer) {
-    x = at::layer_norm(x, {x.size(-1)}, norm_weight, norm_bias, epsilon);
+    input = at::layer_norm(input, {input.size(-1)}, norm_weight, norm_bias, epsilon);
   } else if (norm == Norm::rms) {
-    x = at::rms_norm(x, {x.size(-1)}, norm_weight, epsilon);
+    input = at::rms_norm(input, {input.size(-1)}, norm_weight, epsilon);
   }
+  norm = Norm::none;
+  norm_weight = norm_bias = at::Tensor();
+}
+
+at::Tensor LinearInputs::by_aten() {
+  normalise();
+  const at::Tensor& x = input;
   // cuBLASLt's epilogue; on the CPU it is GELU without tanh.
   if (activation == Activation::gelu_tanh && x.is_cuda() && bias.defined()) {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
@@ -92,7 +98,8 @@ at::Tensor LinearInputs::by_aten() const {
 
 std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
   const int64_t columns = input.size(-1);
-  if (input.numel() == 0 || input.numel() / columns > kMaxSkinnyRows || weight.stride(1) != 1) {
+  const int64_t max_rows = input.is_cuda() ? kMaxTiledRows : kMaxSkinnyRows;
+  if (input.numel() == 0 || input.numel() / columns > max_rows || weight.stride(1) != 1) {
     return std::nullopt;
   }
   for (at::Tensor* tensor : {&input, &bias, &norm_weight, &norm_bias, &residual}) {
@@ -105,7 +112,7 @@ std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
                                         .bias = data_of(bias),
                                         .residual = data_of(residual),
                                         .output = nullptr,
-                                        .tokens = nullptr,
+                                        .tokens = tokens,
                                         .dtype = to_dtype(input.scalar_type()),
                                         .norm = norm,
                                         .activation = activation,
@@ -116,7 +123,14 @@ std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
                                         .weight_stride = weight.stride(0)};
 #ifdef WARPFUSE_WITH_CUDA
   if (input.is_cuda()) {
-    return fits_skinny_linear_cuda(arguments) ? std::optional(arguments) : std::nullopt;
+    if (fits_skinny_linear_cuda(arguments)) {
+      return arguments;
+    }
+    if (norm == Norm::none) {
+      return std::nullopt;
+    }
+    normalise();
+    return few_rows();
   }
 #endif
   return arguments;

@@ -21,6 +21,7 @@ struct LinearInputs {
   Norm norm = Norm::none;
   double epsilon = 0;
   Activation activation = Activation::none;
+  int64_t* tokens = nullptr;  // [..]: where linear_argmax's result goes
 
   /// Throws unless they are as the schemas want them. Reads no data.
   void check() const;
@@ -28,10 +29,13 @@ struct LinearInputs {
   /// [.., out].
   c10::SymDimVector output_sizes() const;
 
-  /// By ATen's operators: for many rows, or what the kernels for few rows do not take.
-  at::Tensor by_aten() const;
+  /// Applies the norm to the input, by ATen's operator.
+  void normalise();
 
-  /// For the kernels, without an output; all but the weight are made contiguous, and held here.
+  /// By ATen's operators: for many rows, or what the kernels for few rows do not take.
+  at::Tensor by_aten();
+
+  /// For the kernels, with no output but tokens; all but the weight are made contiguous, and held here.
   /// Nothing where the kernels for few rows on the input's device do not take them.
   std::optional<SkinnyLinearArguments> few_rows();
 };

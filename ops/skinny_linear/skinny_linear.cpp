@@ -97,12 +97,12 @@ struct LinearArgmax {
       if (!Backend::computes(tokens)) {
         return tokens;
       }
-      auto arguments = inputs.few_rows();
+      inputs.tokens = tokens.mutable_data_ptr<int64_t>();
+      const auto arguments = inputs.few_rows();
       if (!arguments.has_value()) {
         const at::Tensor step = at::empty({1}, tokens.options());  // greedy sampling reads none
         return sample_tokens(inputs.by_aten(), step, 0, /*temperature=*/0.0);
       }
-      arguments->tokens = tokens.mutable_data_ptr<int64_t>();
       Backend::launch(tokens, *arguments);
     }
     return tokens;

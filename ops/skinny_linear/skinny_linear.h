@@ -13,6 +13,8 @@ enum class Activation { none, gelu, gelu_tanh };
 
 /// The rows of the kernels for few rows: a tile of the tensor cores.
 inline constexpr int64_t kMaxSkinnyRows = 16;
+/// On a GPU in half precision, tiles of rows and outputs take up to as many.
+inline constexpr int64_t kMaxTiledRows = 128;
 
 /// output = activation(norm(input) weight^T + bias) + residual, float32, float16 or bfloat16.
 struct SkinnyLinearArguments {

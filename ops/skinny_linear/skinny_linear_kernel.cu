@@ -3,7 +3,9 @@
 #include "common/launch_chain.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/group.cuh"
-#include "skinny_linear/tile_product.cuh"
+#include "skinny_linear/norm_correction.cuh"
+#include "skinny_linear/streamed_linear.h"
+#include "skinny_linear/tiled_linear.h"
 #include "skinny_linear/wide_linear.h"
 
 namespace warpfuse {
@@ -21,51 +23,6 @@ struct LanePacks {
   __device__ int at(int step) const { return (step * warps + warp) * kQuad + quad_rank(); }
   __device__ bool has(int step) const { return at(step) < packs; }
 };
-
-/// A norm before a product is a correction behind it. With g the norm's weight, b its bias, and m
-/// and d a row's mean and inverse deviation,
-///
-///   sum_k w[k] ((x[k] - m) d g[k] + b[k]) = d (sum_k w[k] g[k] x[k] - m sum_k w[k] g[k])
-///                                           + sum_k w[k] b[k]
-///
-/// so that the weights take g while the kernel ahead runs, and the product waits for no moment of
-/// its row. w g is rounded to the dtype as the norm's result in memory is. In float32, whose
-/// products have no digits to spare, x is relative to its row's first element: m is a few
-/// deviations then.
-///
-/// The moments are relative to the row's first element too. It is within sqrt(columns) deviations
-/// of the mean, so their difference costs the variance at most a factor of `columns` of its
-/// precision.
-struct RowMoments {
-  float sum, squares;
-
-  __device__ __forceinline__ void add(float x) {
-    sum += x;
-    squares = fmaf(x, x, squares);
-  }
-};
-
-template <typename T>
-__device__ __forceinline__ uint4 product(const uint4& a, const uint4& b) {
-  float x[kPack<T>], y[kPack<T>];
-  unpack<T>(a, x);
-  unpack<T>(b, y);
-#pragma unroll
-  for (int i = 0; i < kPack<T>; ++i) {
-    x[i] *= y[i];
-  }
-  return pack_bits<T>(x);
-}
-
-template <typename T>
-__device__ __forceinline__ uint4 ones() {
-  float values[kPack<T>];
-#pragma unroll
-  for (float& value : values) {
-    value = 1.0f;
-  }
-  return pack_bits<T>(values);
-}
 
 /// A block computes 8 outputs of every row. Its warps share the columns and hold all their weights
 /// in registers, which arrive while the kernel ahead still runs.
@@ -107,24 +64,12 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
         load_16_bytes_if(lane.has(step) && quad() == 1 && a.norm_bias != nullptr,
                          pack_of(a.norm_bias, step), b[step]);
       }
-      // A product with two rows: ones, of which w takes g before, and b.
-      TileSums<T, 1> with_ones(2), with_bias(2);
+      NormSums<T> sums;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        const uint4 bias_row[] = {b[step]}, ones_row[] = {quad() == 0 ? ones<T>() : uint4()};
-        with_bias.add(bias_row, w[step]);
-        w[step] = product<T>(w[step], g[step]);
-        with_ones.add(ones_row, w[step]);
+        sums.add(w[step], g[step], b[step]);
       }
-      const auto keep = [&](int wanted_row) {
-        return [&, wanted_row](int, int of_row, int of_column, float sum) {
-          if (of_row == wanted_row) {
-            norm_sums[warp][of_row][of_column] = sum;
-          }
-        };
-      };
-      with_ones.each(keep(0));
-      with_bias.each(keep(1));
+      sums.each([&](int vector, int column, float sum) { norm_sums[warp][vector][column] = sum; });
     }
   };
   if (continues_chain) {
@@ -219,19 +164,14 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     };
     float sum = sum_over_warps([&](int i) { return sums[i][row][column]; });
     if constexpr (kNorm) {
-      const float inverse_columns = 1.0f / static_cast<float>(a.columns);
-      const float squares =
-          sum_over_warps([&](int i) { return moments[i][row].squares; }) * inverse_columns;
-      float variance = squares, mean = 0;
-      if (a.norm == Norm::layer) {
-        mean = sum_over_warps([&](int i) { return moments[i][row].sum; }) * inverse_columns;
-        variance = fmaf(-mean, mean, squares);
-        variance = variance < 0 ? 0.0f : variance;  // a NaN stays
-        mean += kShifts ? 0.0f : result_shift;      // what the product is relative to
+      RowMoments total{};
+#pragma unroll 4
+      for (int i = 0; i < warps; ++i) {
+        total.add(moments[i][row]);
       }
-      const float products = sum_over_warps([&](int i) { return norm_sums[i][0][column]; });
-      const float biases = sum_over_warps([&](int i) { return norm_sums[i][1][column]; });
-      sum = fmaf(rsqrtf(variance + a.epsilon), sum - mean * products, biases);
+      sum = RowNorm::of(total, a, kShifts ? 0.0f : result_shift)
+                .corrected(sum, sum_over_warps([&](int i) { return norm_sums[i][0][column]; }),
+                           sum_over_warps([&](int i) { return norm_sums[i][1][column]; }));
     }
     static_cast<T*>(a.output)[index] =
         from_compute<T>(activated(sum + bias, a.activation) + residual);
@@ -281,12 +221,21 @@ bool fits_skinny_linear_cuda(const SkinnyLinearArguments& a) {
   };
   const int64_t pack = 16 / element_bytes(a.dtype);
   const int max_steps = a.norm == Norm::none ? 16 : kNormSteps;
-  return a.rows <= kMaxSkinnyRows && a.columns % pack == 0 && a.weight_stride % pack == 0 &&
-         aligned(a.input) && aligned(a.weight) && aligned(a.norm_weight) && aligned(a.norm_bias) &&
-         (is_wide(a) ? fits_wide_linear(a) : warps_for(a, max_steps) <= kMaxWarps);
+  if (a.columns % pack != 0 || a.weight_stride % pack != 0 || !aligned(a.input) ||
+      !aligned(a.weight) || !aligned(a.norm_weight) || !aligned(a.norm_bias)) {
+    return false;
+  }
+  if (a.rows > kMaxSkinnyRows) {
+    return is_wide(a) ? fits_streamed_linear(a) : fits_tiled_linear(a);
+  }
+  return is_wide(a) ? fits_wide_linear(a) : warps_for(a, max_steps) <= kMaxWarps;
 }
 
 cudaError_t launch_cuda(const SkinnyLinearArguments& a, Workspace& workspace, cudaStream_t stream) {
+  if (a.rows > kMaxSkinnyRows) {
+    return is_wide(a) ? launch_streamed_linear(a, workspace, stream)
+                      : launch_tiled_linear(a, stream);
+  }
   if (is_wide(a)) {
     return launch_wide_linear(a, workspace, stream);
   }

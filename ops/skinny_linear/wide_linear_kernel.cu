@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksPerMultiprocessor)
         const float value = activated(sum + element_or_zero<T>(a.bias, output), a.activation) +
                             element_or_zero<T>(a.residual, index);
         if constexpr (kArgmax) {
-          best[slot] = max(best[slot], ranked(from_compute<T>(value), output));
+          best[slot] = max(best[slot], ranked(key_of(from_compute<T>(value)), output));
         } else {
           static_cast<T*>(a.output)[index] = from_compute<T>(value);
         }
@@ -112,36 +112,6 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksPerMultiprocessor)
     if (static_cast<int>(threadIdx.x) < rows) {
       partials[int64_t{threadIdx.x} * gridDim.x + blockIdx.x] = best_of_block[threadIdx.x];
     }
-  }
-}
-
-/// Reduces the blocks' partials [rows, count]; a block for each row.
-template <typename T>
-__global__ void __launch_bounds__(kWarps * 32)
-    best_token_kernel(unsigned long long* partials, int count, int64_t* tokens,
-                      bool continues_chain) {
-  __shared__ unsigned long long best_of_warp[kWarps];
-  if (continues_chain) {
-    launch_dependents();
-  }
-  wait_for_previous_kernel();
-  unsigned long long best = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kWarps * 32) {
-    best = max(best, __ldcg(partials + int64_t{blockIdx.x} * count + i));
-  }
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    best = max(best, __shfl_xor_sync(~0u, best, offset));
-  }
-  if (threadIdx.x % 32 == 0) {
-    best_of_warp[threadIdx.x / 32] = best;
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (const unsigned long long each : best_of_warp) {
-      best = max(best, each);
-    }
-    tokens[blockIdx.x] = token_of<T>(best);
   }
 }
 
@@ -165,9 +135,7 @@ cudaError_t launch(const SkinnyLinearArguments& a, Workspace& workspace, cudaStr
   if (error != cudaSuccess) {
     return error;
   }
-  const LaunchShape rows{Tier::tile, 0, a.rows, kWarps * 32};
-  return launch_in_chain<best_token_kernel<T>>(rows, stream, partials,
-                                               static_cast<int>(shape.blocks), a.tokens);
+  return launch_best_token<T>(a, partials, shape.blocks, stream);
 }
 
 }  // namespace

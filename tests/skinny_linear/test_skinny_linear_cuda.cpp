@@ -21,32 +21,36 @@ namespace {
 /// Two blocks of a transformer with one head of 64 elements, on the operators of decode steps:
 /// 6 kernels, and the token.
 struct TinyModel {
+  int64_t batch;
   std::vector<LinearCall> projections, outputs;
   LinearCall logits;
   AttentionCall attention;
-  at::Tensor x;  // [2, 1, 64]
+  at::Tensor x;  // [batch, 1, 64]
 
-  TinyModel(at::ScalarType dtype, const at::Device& device)
-      : attention(random_attention(
-            {.batch = 2, .heads = 1, .key_heads = 1, .slots = 40, .head_dim = 64}, dtype, device)),
-        x(random_tensor({2, 1, 64}, dtype, device)) {
+  TinyModel(int64_t batch, at::ScalarType dtype, const at::Device& device)
+      : batch(batch),
+        attention(random_attention(
+            {.batch = batch, .heads = 1, .key_heads = 1, .slots = 40, .head_dim = 64}, dtype,
+            device)),
+        x(random_tensor({batch, 1, 64}, dtype, device)) {
     for (int i = 0; i < 2; ++i) {
-      projections.push_back(random_linear({2, 1}, 64, 192, dtype, device, "layer"));
-      outputs.push_back(random_linear({2, 1}, 64, 64, dtype, device));
+      projections.push_back(random_linear({batch, 1}, 64, 192, dtype, device, "layer"));
+      outputs.push_back(random_linear({batch, 1}, 64, 64, dtype, device));
     }
-    logits = random_linear({2, 1}, 64, 9000, dtype, device, "layer");
+    logits = random_linear({batch, 1}, 64, 9000, dtype, device, "layer");
+    attention.cache.nan_to_num_(0);  // slots that a row has not reached
   }
 
   at::Tensor hidden() {
     at::Tensor h = x;
     for (int i = 0; i < 2; ++i) {
       projections[i].input = h;
-      const at::Tensor qkv = projections[i].run().view({2, 1, 3, 1, 64});
+      const at::Tensor qkv = projections[i].run().view({batch, 1, 3, 1, 64});
       attention.layer = i;
       attention.query = qkv.select(2, 0).transpose(1, 2);
       attention.key = qkv.select(2, 1).transpose(1, 2);
       attention.value = qkv.select(2, 2).transpose(1, 2);
-      outputs[i].input = attention.run().transpose(1, 2).reshape({2, 1, 64});
+      outputs[i].input = attention.run().transpose(1, 2).reshape({batch, 1, 64});
       outputs[i].residual = h;
       h = outputs[i].run();
     }
@@ -72,7 +76,6 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
       for (const int64_t rows : {1, 8, 9, 16}) {
         CHECK(tiles(random_linear({rows}, 768, 768, dtype, device, norm)) == 1);
       }
-      CHECK(tiles(random_linear({17}, 768, 768, dtype, device, norm)) == 0);
       CHECK(tiles(random_linear({2}, 37, 19, dtype, device, norm)) == 0);
       LinearCall transposed = random_linear({2}, 64, 64, dtype, device, norm);
       transposed.weight = transposed.weight.t();
@@ -84,7 +87,6 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
       CHECK(tiles(odd) == 0);
     }
     CHECK(tiles(random_linear({1}, 64, 50'257, dtype, device, "layer"), true) > 0);
-    CHECK(tiles(random_linear({17}, 64, 50'257, dtype, device, "layer"), true) == 0);
     const LinearCall call = random_linear({2}, 64, 24, dtype, device);
     const auto launches = launches_during([&] { call.run(); });
     REQUIRE(launches.size() == 1);
@@ -105,12 +107,17 @@ WARPFUSE_GPU_TEST("from 8,192 outputs on, warps stay and take tile after tile",
 WARPFUSE_GPU_TEST("a chain of operators in a graph has the bits of calls one by one",
                   "[skinny_linear][cached_attention][portable]") {
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
-  for (const at::ScalarType dtype : kInferenceDtypes) {
-    TinyModel model(dtype, device);
+  for (const auto& [dtype, batch] :
+       std::vector<std::pair<at::ScalarType, int64_t>>{{at::kFloat, 2},
+                                                       {at::kHalf, 2},
+                                                       {at::kBFloat16, 2},
+                                                       {at::kHalf, 40},
+                                                       {at::kHalf, 100}}) {
+    TinyModel model(batch, dtype, device);
     const at::Tensor cache = model.attention.cache.clone();
     Captured hidden([&] { return model.hidden(); }), token([&] { return model.token(); });
     for (int64_t i = 0; i < 20; ++i) {
-      model.x.copy_(random_tensor({2, 1, 64}, dtype, device));
+      model.x.copy_(random_tensor({batch, 1, 64}, dtype, device));
       model.attention.positions.fill_(i);
       model.attention.cache.copy_(cache);
       const at::Tensor ahead = hidden.replay().clone(), written = model.attention.cache.clone();

@@ -72,6 +72,28 @@ inline LinearCall random_linear(at::IntArrayRef leading, int64_t in, int64_t out
   return call;
 }
 
+/// Small integers: outputs are exact in any order, and many are equal.
+inline LinearCall integer_linear(int64_t rows, int64_t in, int64_t out, at::ScalarType dtype,
+                                 const at::Device& device, double unit = 1) {
+  const auto integers = [&](at::IntArrayRef sizes, double of_unit) {
+    return at::randint(-2, 3, sizes, at::kDouble).mul_(of_unit).to(dtype).to(device);
+  };
+  return {.input = integers({rows, in}, 1),
+          .weight = integers({out, in}, unit),
+          .bias = integers({out}, unit)};
+}
+
+/// The lowest index among the largest outputs, rounded to the dtype.
+inline at::Tensor first_of_largest(const LinearCall& call) {
+  const auto wide = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
+  const at::Tensor outputs = (at::matmul(wide(call.input), wide(call.weight).t()) + wide(call.bias))
+                                 .to(call.input.scalar_type())
+                                 .to(at::kDouble);
+  const at::Tensor is_largest = outputs.eq(outputs.amax(-1, true));
+  const at::Tensor index = at::arange(outputs.size(-1), at::kLong);
+  return at::where(is_largest, index, outputs.size(-1)).amin(-1);
+}
+
 /// Whether the kernels for few rows may take the call; others round to the dtype between steps.
 inline bool is_few_rows(const LinearCall& call) {
   const int64_t in = call.input.size(-1);

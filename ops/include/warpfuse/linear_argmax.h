@@ -14,8 +14,7 @@ namespace warpfuse {
 ///
 /// input        [.., in]: float32, float16 or bfloat16; any strides
 /// weight       [out, in], like all tensors behind it of the input's dtype and device; out at
-/// least 1.
-///              It may be a part of the rows of a larger tensor
+///              least 1. It may be a part of the rows of a larger tensor
 /// bias         [out] or none
 /// norm_weight  [in], or none for no norm
 /// norm_bias    [in] or none; none without a norm_weight and for "rms"

@@ -25,10 +25,12 @@ namespace warpfuse {
 /// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error. Autocast
 /// gives all tensors its dtype.
 ///
-/// Up to 16 rows are one kernel, which computes in float32 and rounds once, at the end; in half
-/// precision a GPU also rounds weight * norm_weight, which must stay below 65504 in float16. More
-/// rows, weights without a dense last dimension, and on a GPU rows that are not of whole, aligned
-/// packs of 16 bytes or are very long go to ATen's operators, which round between them.
+/// Up to 16 rows, and on a GPU in half precision up to 128 where that is faster, are one kernel,
+/// which computes in float32 and rounds once, at the end; in half precision a GPU also rounds
+/// weight * norm_weight, which must stay below 65504 in float16. More rows, weights without a dense
+/// last dimension, and on a GPU rows that are not of whole, aligned packs of 16 bytes or are very
+/// long go to ATen's operators, which round between them; so does the norm alone before more than
+/// 16 rows of 8192 outputs and more.
 ///
 /// In a captured CUDA graph kernels of these operators that follow each other directly form a chain
 /// (norm_linear, linear_residual, linear_argmax, cached_attention_softmax): each reads its weights,

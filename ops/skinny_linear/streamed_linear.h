@@ -1,0 +1,12 @@
+#pragma once
+
+#include "skinny_linear/skinny_linear.h"
+
+namespace warpfuse::cuda {
+
+/// Whether these are of rows without a norm, and the device has what the kernel needs.
+bool fits_streamed_linear(const SkinnyLinearArguments& arguments);
+cudaError_t launch_streamed_linear(const SkinnyLinearArguments& arguments, Workspace& workspace,
+                                   cudaStream_t stream);
+
+}  // namespace warpfuse::cuda
