@@ -57,8 +57,7 @@ GPT2_OPERATORS = {
     ),
 }
 RECOMMENDATION = (
-    "export.py: steps is the variant to serve: the fastest to decode up to 32 sequences at once; "
-    "for more, sdpa (docs/operators/decode.md)"
+    "export.py: steps is the variant to serve: the fastest to decode (docs/operators/decode.md)"
 )
 
 
