@@ -3,6 +3,7 @@
 #include "cached_attention_softmax/attend_query.cuh"
 #include "cached_attention_softmax/prompt_kernel.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "rowwise/tuning.h"
 
 namespace warpfuse {
 namespace {
@@ -58,7 +59,8 @@ struct QueryShape {
       }
       return;
     }
-    const int max_blocks = std::min(kMaxAttendBlocks, device_limits().rows.cluster_blocks);
+    const int max_blocks =
+        std::min({kMaxAttendBlocks, device_limits().rows.cluster_blocks, tuning().cluster_blocks});
     while (2 << log2_blocks <= max_blocks &&
            queries << (log2_blocks + 1) <= kPlaces * device_limits().rows.multiprocessors &&
            slots_of_iteration << (kLog2SmallWarps + log2_blocks) < slots) {

@@ -318,7 +318,8 @@ bool fits_tiled_linear(const SkinnyLinearArguments& a) {
   const TiledShape tiled(a);
   constexpr size_t kStaticBytes = size_t{6} * 1024;
   return tiled.shared_bytes + kStaticBytes <= tuning().shared_bytes &&
-         tiled.splits <= std::min(8, device_limits().rows.cluster_blocks) &&
+         tiled.splits <=
+             std::min({8, device_limits().rows.cluster_blocks, tuning().cluster_blocks}) &&
          2 * tiled.blocks <= int64_t{3} * device_limits().rows.multiprocessors;
 }
 
