@@ -92,10 +92,7 @@ std::string refusal(const TuningEntry& entry) {
                            (rows && !registers && entry.direction == Direction::backward) ||
                            (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
   const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::span;
-  const int most = entry.tier == Tier::chunk ? 128
-                   : at_most_256             ? 256
-                   : at_most_512             ? 512
-                                             : 1024;
+  const int most = entry.tier == Tier::chunk ? 128 : at_most_256 ? 256 : at_most_512 ? 512 : 1024;
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }

@@ -35,8 +35,8 @@ struct LinearInputs {
   /// By ATen's operators: for many rows, or what the kernels for few rows do not take.
   at::Tensor by_aten();
 
-  /// For the kernels, with no output but tokens; all but the weight are made contiguous, and held here.
-  /// Nothing where the kernels for few rows on the input's device do not take them.
+  /// For the kernels, with no output but tokens; all but the weight are made contiguous, and held
+  /// here. Nothing where the kernels for few rows on the input's device do not take them.
   std::optional<SkinnyLinearArguments> few_rows();
 };
 

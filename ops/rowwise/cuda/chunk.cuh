@@ -182,7 +182,8 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
 
 inline constexpr int kMaxChunkWarps = 4;  // of a block
 
-/// Blocks of that size per multiprocessor, which leave 80 or 96 registers, the fewest without spills.
+/// Blocks of that size per multiprocessor, which leave 80 or 96 registers, the fewest without
+/// spills.
 template <RowFunction F>
 constexpr int kChunkBlocks =
     kHasMaskTensor<F> || (kHasRules<F> && F::kInputs == 1 && !kDrops<F>) ? 6 : 5;
