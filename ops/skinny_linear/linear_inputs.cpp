@@ -102,38 +102,42 @@ std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
   if (input.numel() == 0 || input.numel() / columns > max_rows || weight.stride(1) != 1) {
     return std::nullopt;
   }
-  for (at::Tensor* tensor : {&input, &bias, &norm_weight, &norm_bias, &residual}) {
-    *tensor = dense(*tensor);
-  }
-  const SkinnyLinearArguments arguments{.input = input.const_data_ptr(),
-                                        .norm_weight = data_of(norm_weight),
-                                        .norm_bias = data_of(norm_bias),
-                                        .weight = weight.const_data_ptr(),
-                                        .bias = data_of(bias),
-                                        .residual = data_of(residual),
-                                        .output = nullptr,
-                                        .tokens = tokens,
-                                        .dtype = to_dtype(input.scalar_type()),
-                                        .norm = norm,
-                                        .activation = activation,
-                                        .epsilon = static_cast<float>(epsilon),
-                                        .rows = input.numel() / columns,
-                                        .columns = columns,
-                                        .outputs = weight.size(0),
-                                        .weight_stride = weight.stride(0)};
+  const auto arguments = [&] {
+    for (at::Tensor* tensor : {&input, &bias, &norm_weight, &norm_bias, &residual}) {
+      *tensor = dense(*tensor);
+    }
+    return SkinnyLinearArguments{.input = input.const_data_ptr(),
+                                 .norm_weight = data_of(norm_weight),
+                                 .norm_bias = data_of(norm_bias),
+                                 .weight = weight.const_data_ptr(),
+                                 .bias = data_of(bias),
+                                 .residual = data_of(residual),
+                                 .output = nullptr,
+                                 .tokens = tokens,
+                                 .dtype = to_dtype(input.scalar_type()),
+                                 .norm = norm,
+                                 .activation = activation,
+                                 .epsilon = static_cast<float>(epsilon),
+                                 .rows = input.numel() / columns,
+                                 .columns = columns,
+                                 .outputs = weight.size(0),
+                                 .weight_stride = weight.stride(0)};
+  };
 #ifdef WARPFUSE_WITH_CUDA
   if (input.is_cuda()) {
-    if (fits_skinny_linear_cuda(arguments)) {
-      return arguments;
-    }
-    if (norm == Norm::none) {
-      return std::nullopt;
+    const auto fitting = [&] {
+      const SkinnyLinearArguments found = arguments();
+      return fits_skinny_linear_cuda(found) ? std::optional(found) : std::nullopt;
+    };
+    const auto with_norm = fitting();
+    if (with_norm.has_value() || norm == Norm::none) {
+      return with_norm;
     }
     normalise();
-    return few_rows();
+    return fitting();
   }
 #endif
-  return arguments;
+  return arguments();
 }
 
 Norm norm_named(const char* op, std::string_view name) {

@@ -36,7 +36,8 @@ struct LinearInputs {
   at::Tensor by_aten();
 
   /// For the kernels, with no output but tokens; all but the weight are made contiguous, and held
-  /// here. Nothing where the kernels for few rows on the input's device do not take them.
+  /// here, and the input is normalised where a kernel takes it only so. Nothing where the kernels
+  /// on the input's device do not take them.
   std::optional<SkinnyLinearArguments> few_rows();
 };
 

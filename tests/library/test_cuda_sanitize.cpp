@@ -80,7 +80,7 @@ WARPFUSE_GPU_TEST("tokens drawn by blocks and clusters", "[sanitize]") {
 namespace {
 
 void check_linear(int64_t rows, int64_t in, int64_t out, at::ScalarType dtype,
-                  const at::Device& device, bool argmax = true) {
+                  const at::Device& device, bool argmax) {
   for (const std::string norm : {"", "layer", "rms"}) {
     const LinearCall host = random_linear({rows}, in, out, dtype, at::kCPU, norm);
     LinearCall call = host;
@@ -102,7 +102,10 @@ WARPFUSE_GPU_TEST("linear layers of few rows, narrow and wide", "[sanitize]") {
     for (const auto& [in, out] :
          std::vector<std::pair<int64_t, int64_t>>{{40, 19}, {768, 24}, {64, 8201}}) {
       for (const int64_t rows : {1, 9, 16}) {
-        check_linear(rows, in, out, dtype, device);
+        // Larger rows go to ATen, whose kernels the tools do not watch.
+        constexpr int64_t kMaxBytes = int64_t{40} * 1024;
+        const bool argmax = rows * in * at::elementSize(dtype) <= kMaxBytes;
+        check_linear(rows, in, out, dtype, device, argmax);
       }
     }
   }
@@ -121,8 +124,8 @@ WARPFUSE_GPU_TEST("linear layers whose columns a cluster shares", "[sanitize-til
 
 // One lane arrives for its warp at the mbarriers of its stages, which racecheck does not see.
 WARPFUSE_GPU_TEST("weights streamed past rows", "[sanitize-tiles]") {
-  check_linear(40, 200, 9001, at::kHalf, device);
-  check_linear(70, 64, 9001, at::kHalf, device);
+  check_linear(40, 200, 9001, at::kHalf, device, /*argmax=*/true);
+  check_linear(70, 64, 9001, at::kHalf, device, /*argmax=*/true);
 }
 
 namespace {

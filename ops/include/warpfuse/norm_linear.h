@@ -29,8 +29,8 @@ namespace warpfuse {
 /// which computes in float32 and rounds once, at the end; in half precision a GPU also rounds
 /// weight * norm_weight, which must stay below 65504 in float16. More rows, weights without a dense
 /// last dimension, and on a GPU rows that are not of whole, aligned packs of 16 bytes or are very
-/// long go to ATen's operators, which round between them; so does the norm alone before more than
-/// 16 rows of 8192 outputs and more.
+/// long go to ATen's operators, which round between them. The norm alone does where a kernel takes
+/// the rows without it, as those of many outputs do for more than 16 rows.
 ///
 /// In a captured CUDA graph kernels of these operators that follow each other directly form a chain
 /// (norm_linear, linear_residual, linear_argmax, cached_attention_softmax): each reads its weights,
