@@ -13,7 +13,7 @@ enum class Activation { none, gelu, gelu_tanh };
 
 /// The rows of the kernels for few rows: a tile of the tensor cores.
 inline constexpr int64_t kMaxSkinnyRows = 16;
-/// On a GPU in half precision, tiles of rows and outputs take up to as many.
+/// The rows of those for more, on a GPU in half precision.
 inline constexpr int64_t kMaxTiledRows = 128;
 
 /// output = activation(norm(input) weight^T + bias) + residual, float32, float16 or bfloat16.
@@ -36,7 +36,7 @@ struct SkinnyLinearArguments {
   int64_t weight_stride;
 };
 
-/// Whether launch_cuda() takes these: few rows, and packs of 16 bytes that are aligned.
+/// Whether launch_cuda() takes these: up to 128 rows, and packs of 16 bytes that are aligned.
 bool fits_skinny_linear_cuda(const SkinnyLinearArguments& arguments);
 
 void launch_cpu(const SkinnyLinearArguments& arguments);

@@ -4,8 +4,7 @@
 
 namespace warpfuse::cuda {
 
-// More rows than a tile of the tensor cores has, in half precision: blocks of rows by outputs.
-
+/// Whether these are tiles of rows and outputs (tiled_linear.cuh) that are faster than ATen's.
 bool fits_tiled_linear(const SkinnyLinearArguments& arguments);
 cudaError_t launch_tiled_linear(const SkinnyLinearArguments& arguments, cudaStream_t stream);
 
