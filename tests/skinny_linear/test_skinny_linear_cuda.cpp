@@ -208,7 +208,7 @@ WARPFUSE_GPU_TEST("a captured linear layer has the bits of an eager one",
                   "[skinny_linear][portable]") {
   const c10::cuda::CUDAStreamGuard guard(at::cuda::getStreamFromPool());
   for (const at::ScalarType dtype : kInferenceDtypes) {
-    for (const int64_t rows : {1, 8, 16, 17}) {
+    for (const int64_t rows : {1, 8, 16, 17, 64, 128}) {
       for (const int64_t out : {768, 9000}) {
         const LinearCall call = random_linear({rows}, 768, out, dtype, device, "layer");
         Captured output([&] { return call.run(); }), tokens([&] { return call.argmax(); });
