@@ -40,9 +40,10 @@ __device__ __forceinline__ void prefetch(const CachedAttentionArguments& a, cons
   }
 }
 
+inline constexpr int kAttendStages = 3;
+
 /// A warp's keys and values on their way, kSlotsAhead slots per lane group and stage. A lane reads
 /// what it has copied itself. The warp's partial takes their place in the end.
-inline constexpr int kAttendStages = 3;
 union StagedSlots {
   uint4 packs[kAttendStages][2][kSlotsAhead][32];
   AttendedPartial partial;

@@ -46,6 +46,18 @@ cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const 
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
+cudaError_t encode_operand(CUtensorMap& map, CUtensorMapDataType type, const void* matrix,
+                           int64_t rows, int64_t columns, int64_t row_stride, int box_rows) {
+  const bool wide =
+      type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const int bytes = wide ? 4 : 2;
+  return encode_tensor_map(
+      map, type, matrix,
+      {{.size = columns, .box = kOperandRowBytes / bytes, .stride_bytes = bytes},
+       {.size = rows, .box = box_rows, .stride_bytes = row_stride * bytes}},
+      CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
 bool has_wgmma_code() {
 #ifdef WARPFUSE_HOPPER_CODE
   int device = 0, major = 0;

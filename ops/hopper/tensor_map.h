@@ -22,6 +22,15 @@ cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const 
                               std::initializer_list<TensorMapDimension> dimensions,
                               CUtensorMapSwizzle swizzle);
 
+/// An operand of wgmma (hopper/wgmma.cuh) in shared memory: bytes of each row, whose 16-byte chunk
+/// c lies at place c ^ row % 8, relative to addresses divisible by the alignment.
+inline constexpr int kOperandRowBytes = 128, kOperandAlignment = 1024;
+
+/// The map of a matrix [rows, columns] as such an operand, in boxes of box_rows x kOperandRowBytes.
+/// Rows are row_stride elements apart.
+cudaError_t encode_operand(CUtensorMap& map, CUtensorMapDataType type, const void* matrix,
+                           int64_t rows, int64_t columns, int64_t row_stride, int box_rows);
+
 /// Whether the library has code with wgmma (hopper/wgmma.cuh) for the current device. Only code for
 /// 9.0a has it, which runs on no other compute capability than 9.0.
 bool has_wgmma_code();

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(Product::kThreads + kProducerThreads, 1)
 
   const int first_column = block * kTileColumns;
   const int columns = p.columns - first_column;  // of the tile; may be negative
-  constexpr int kStepElements = kStageRowBytes / static_cast<int>(sizeof(T));  // of the weight
+  constexpr int kStepElements = kOperandRowBytes / static_cast<int>(sizeof(T));  // of the weight
   const int steps = Product::steps(p.inner);
   const RingCursor input_cursor(input_ring, input_stages(memory));
   const RingCursor weight_cursor(weight_ring, weight_stages(memory));
@@ -144,18 +144,6 @@ LaunchShape launch_shape(int64_t columns) {
           .cooperative = true};
 }
 
-/// The map of a contiguous matrix [rows, inner], copied in boxes of box_rows x kStageRowBytes.
-cudaError_t encode_operand(CUtensorMap& map, const void* matrix, CUtensorMapDataType type,
-                           int64_t rows, int64_t inner, int box_rows) {
-  const bool wide =
-      type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  const int bytes = wide ? 4 : 2;
-  return encode_tensor_map(map, type, matrix,
-                           {{.size = inner, .box = kStageRowBytes / bytes, .stride_bytes = bytes},
-                            {.size = rows, .box = box_rows, .stride_bytes = inner * bytes}},
-                           CU_TENSOR_MAP_SWIZZLE_128B);
-}
-
 /// TMA rounds float32 to TF32, unless it is to be split.
 CUtensorMapDataType operand_type(const LinearDropoutSoftmaxArguments& a) {
   return a.dtype == DType::float16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
@@ -215,14 +203,15 @@ cudaError_t launch_cuda(const LinearDropoutSoftmaxArguments& arguments, Workspac
     error = launch_kernel(split_input_kernel, row_blocks, stream,
                           static_cast<const float4*>(a.input), inner, pieces, scales);
     if (error == cudaSuccess) {
-      error =
-          encode_operand(input, pieces, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rows, row_pieces, share);
+      error = encode_operand(input, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, pieces, rows, row_pieces,
+                             row_pieces, share);
     }
   } else {
-    error = encode_operand(input, a.input, operand_type(a), rows, inner, share);
+    error = encode_operand(input, operand_type(a), a.input, rows, inner, inner, share);
   }
   if (error == cudaSuccess) {
-    error = encode_operand(weight, a.weight, operand_type(a), a.columns, inner, kTileColumns);
+    error =
+        encode_operand(weight, operand_type(a), a.weight, a.columns, inner, inner, kTileColumns);
   }
   if (error != cudaSuccess) {
     return error;

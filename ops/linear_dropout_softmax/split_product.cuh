@@ -104,7 +104,7 @@ class SplitProduct : public TileProduct<float> {
         for (unsigned group = 0; group < 2; ++group) {
           const unsigned chunk = (4 * group + rank) ^ row % 8;
           const uint4 bits =
-              load_shared_16_bytes(weight.stage() + row * kStageRowBytes + chunk * sizeof(bits));
+              load_shared_16_bytes(weight.stage() + row * kOperandRowBytes + chunk * sizeof(bits));
           w[i][2 * stage + group] = reinterpret_cast<const float4&>(bits);
         }
       }

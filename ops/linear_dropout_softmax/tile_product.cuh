@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "hopper/ring.cuh"
+#include "hopper/tensor_map.h"
 #include "hopper/tma.cuh"
 #include "hopper/wgmma.cuh"
 #include "rowwise/cuda/pack.cuh"
@@ -18,22 +19,19 @@ namespace warpfuse::cuda {
 
 inline constexpr int kTileRows = 128, kTileColumns = 128;
 
-/// A stage holds kStageRowBytes of each row of an operand, its 16-byte chunk c at place c ^ row %
-/// 8: the 128-byte swizzle of TMA and wgmma, relative to addresses divisible by kStageAlignment.
-inline constexpr int kStageRowBytes = 128;
-inline constexpr int kStageAlignment = 1024;
-inline constexpr int kInputBytes = kTileRows * kStageRowBytes;
-inline constexpr int kWeightBytes = kTileColumns * kStageRowBytes;
+/// A stage holds kOperandRowBytes of each row of an operand.
+inline constexpr int kInputBytes = kTileRows * kOperandRowBytes;
+inline constexpr int kWeightBytes = kTileColumns * kOperandRowBytes;
 /// All blocks of a cluster have to release a stage of the input, so that ring is the longer one.
 using InputRing = Ring<7, kInputBytes>;
 using WeightRing = Ring<6, kWeightBytes>;
 /// Dynamic shared memory for the stages of both rings.
 inline constexpr int kStagesBytes =
-    InputRing::kStages * kInputBytes + WeightRing::kStages * kWeightBytes + kStageAlignment;
+    InputRing::kStages * kInputBytes + WeightRing::kStages * kWeightBytes + kOperandAlignment;
 
 /// The shared address of the input's stages in `memory`, and of the weight's.
 __device__ __forceinline__ unsigned input_stages(const void* memory) {
-  return (shared_address(memory) + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
+  return (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
 }
 __device__ __forceinline__ unsigned weight_stages(const void* memory) {
   return input_stages(memory) + InputRing::kStages * kInputBytes;
@@ -68,9 +66,9 @@ __device__ __forceinline__ void produce_input(RingCursor<InputRing> ring, const 
   const uint64_t policy = evict_last();
   for (int step = 0; step < steps; ++step, ring.advance()) {
     ring.producer_wait();
-    ring.full().arrive_expect_bytes(shares * share * kStageRowBytes);
+    ring.full().arrive_expect_bytes(shares * share * kOperandRowBytes);
     if (row < rows) {
-      tma_load_2d_multicast(ring.stage() + row * kStageRowBytes, map, step * step_elements, row,
+      tma_load_2d_multicast(ring.stage() + row * kOperandRowBytes, map, step * step_elements, row,
                             ring.full(), kAllBlocks, policy);
     }
   }
@@ -116,7 +114,7 @@ class TileProduct {
   static constexpr int kThreads = 256, kRows = 2, kColumns = 32;
   static constexpr int kInstructionBytes = 32;  // of each row of an operand
   static constexpr int kRowLanes = 4;  // neighbouring lanes that hold a row of a warp's part
-  static constexpr int kInputStepElements = kStageRowBytes / static_cast<int>(sizeof(T));
+  static constexpr int kInputStepElements = kOperandRowBytes / static_cast<int>(sizeof(T));
 
   float values[kRows][kColumns] = {};  // [i][j]: row(i), column(j) of the tile
 
@@ -134,14 +132,14 @@ class TileProduct {
   /// Accumulates all steps. kBlocks blocks of a cluster share the input's stages.
   template <int kBlocks>
   __device__ void multiply(RingCursor<InputRing> input, RingCursor<WeightRing> weight, int steps) {
-    const unsigned lane = threadIdx.x % 32, rows = threadIdx.x / 128 * (64 * kStageRowBytes);
+    const unsigned lane = threadIdx.x % 32, rows = threadIdx.x / 128 * (64 * kOperandRowBytes);
     for (int step = 0; step < steps; ++step) {
       weight.consumer_wait();
       input.consumer_wait();
       const uint64_t a = wgmma_operand(input.stage() + rows), b = wgmma_operand(weight.stage());
       wgmma_begin();
 #pragma unroll
-      for (int part = 0; part < kStageRowBytes; part += kInstructionBytes) {
+      for (int part = 0; part < kOperandRowBytes; part += kInstructionBytes) {
         multiply_add(a + part / kOperandUnit, b + part / kOperandUnit);
       }
       wgmma_end();

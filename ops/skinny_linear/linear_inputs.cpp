@@ -98,7 +98,8 @@ at::Tensor LinearInputs::by_aten() {
 
 std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
   const int64_t columns = input.size(-1);
-  const int64_t max_rows = input.is_cuda() ? kMaxTiledRows : kMaxSkinnyRows;
+  const bool takes_more = input.is_cuda() && input.scalar_type() != at::kFloat;
+  const int64_t max_rows = takes_more ? kMaxTiledRows : kMaxSkinnyRows;
   if (input.numel() == 0 || input.numel() / columns > max_rows || weight.stride(1) != 1) {
     return std::nullopt;
   }

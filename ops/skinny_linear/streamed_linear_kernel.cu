@@ -17,21 +17,20 @@ namespace {
 // memory, 64 per warpgroup, and a producer thread streams tiles of 64 outputs' weights past them.
 
 constexpr int kTile = 64;                            // outputs, and rows of a warpgroup
-constexpr int kStepBytes = 128, kStepElements = 64;  // of each row of an operand
-constexpr int kOperandBytes = kTile * kStepBytes;
+constexpr int kStepElements = kOperandRowBytes / 2;  // of each row of an operand
+constexpr int kOperandBytes = kTile * kOperandRowBytes;
 constexpr int kGroupThreads = 128;
-constexpr int kAlignment = 1024;  // of swizzled operands
 
 template <int kGroups>
 struct StreamedBlock {
   static constexpr int kRows = kGroups * kTile, kThreads = kGroups * kGroupThreads + 32;
-  static constexpr int kStepRows = kRows * kStepBytes;  // bytes of one step of all rows
+  static constexpr int kStepRows = kRows * kOperandRowBytes;  // bytes of one step of all rows
   // The more the better; next to 128 rows of 768 elements there is room for 3.
   using WeightRing = Ring<kGroups == 1 ? 8 : 3, kOperandBytes>;
 
   static size_t shared_bytes(int64_t columns) {
     const int64_t steps = (columns + kStepElements - 1) / kStepElements;
-    return steps * kStepRows + WeightRing::kStages * kOperandBytes + kAlignment;
+    return steps * kStepRows + WeightRing::kStages * kOperandBytes + kOperandAlignment;
   }
 };
 
@@ -68,7 +67,8 @@ __global__ void __launch_bounds__(StreamedBlock<kGroups>::kThreads)
   const int tiles = static_cast<int>((a.outputs + kTile - 1) / kTile);
   const int steps = static_cast<int>((a.columns + kStepElements - 1) / kStepElements);
   const int block_tiles = (tiles - block + blocks - 1) / blocks;
-  const unsigned rows = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
+  const unsigned rows =
+      (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   RingCursor cursor(ring, rows + steps * Block::kStepRows);
 
   if (thread >= kGroups * kGroupThreads) {
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(StreamedBlock<kGroups>::kThreads)
         const uint64_t x = wgmma_operand(rows + step * Block::kStepRows + group * kOperandBytes);
         wgmma_begin();
 #pragma unroll
-        for (int part = 0; part < kStepBytes; part += 32) {
+        for (int part = 0; part < kOperandRowBytes; part += 32) {
           wgmma_64x64<T, true>(sums, w + part / kOperandUnit, x + part / kOperandUnit);
         }
         wgmma_end();
@@ -185,18 +185,11 @@ cudaError_t launch(const SkinnyLinearArguments& a, Workspace& workspace, cudaStr
   using Block = StreamedBlock<kGroups>;
   const auto type = std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                               : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const auto encode = [&](CUtensorMap& map, const void* matrix, int64_t rows, int64_t stride,
-                          int box_rows) {
-    return encode_tensor_map(
-        map, type, matrix,
-        {{.size = a.columns, .box = kStepElements, .stride_bytes = sizeof(T)},
-         {.size = rows, .box = box_rows, .stride_bytes = stride * static_cast<int64_t>(sizeof(T))}},
-        CU_TENSOR_MAP_SWIZZLE_128B);
-  };
   CUtensorMap input, weight;
-  cudaError_t error = encode(input, a.input, a.rows, a.columns, Block::kRows);
+  cudaError_t error =
+      encode_operand(input, type, a.input, a.rows, a.columns, a.columns, Block::kRows);
   if (error == cudaSuccess) {
-    error = encode(weight, a.weight, a.outputs, a.weight_stride, kTile);
+    error = encode_operand(weight, type, a.weight, a.outputs, a.columns, a.weight_stride, kTile);
   }
   if (error != cudaSuccess) {
     return error;

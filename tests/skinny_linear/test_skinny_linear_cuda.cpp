@@ -76,6 +76,9 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
       for (const int64_t rows : {1, 8, 9, 16}) {
         CHECK(tiles(random_linear({rows}, 768, 768, dtype, device, norm)) == 1);
       }
+      if (dtype == at::kFloat) {  // half precision: test_many_rows_cuda.cpp
+        CHECK(tiles(random_linear({17}, 768, 768, dtype, device, norm)) == 0);
+      }
       CHECK(tiles(random_linear({2}, 37, 19, dtype, device, norm)) == 0);
       LinearCall transposed = random_linear({2}, 64, 64, dtype, device, norm);
       transposed.weight = transposed.weight.t();
@@ -87,6 +90,9 @@ WARPFUSE_GPU_TEST("few aligned rows are the tile kernel's, others ATen's",
       CHECK(tiles(odd) == 0);
     }
     CHECK(tiles(random_linear({1}, 64, 50'257, dtype, device, "layer"), true) > 0);
+    if (dtype == at::kFloat) {
+      CHECK(tiles(random_linear({17}, 64, 50'257, dtype, device, "layer"), true) == 0);
+    }
     const LinearCall call = random_linear({2}, 64, 24, dtype, device);
     const auto launches = launches_during([&] { call.run(); });
     REQUIRE(launches.size() == 1);
