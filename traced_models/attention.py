@@ -20,10 +20,11 @@ class Variant:
 
     # (pos i64[B,T], slots i64[S]) -> what `attend` takes as its `visibility`.
     prepare: Callable[[Tensor, Tensor], Tensor]
-    # (query [B,H,T,D], keys [B,H,S,D], values [B,H,S,D], visibility, scale) -> [B,H,T,D]
-    attend: Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
+    # (heads [B,T,H,3,D], pos i64[B,T], visibility, cache [L,2,B,H,S,D], layer, scale) -> [B,H,T,D]:
+    # writes the new keys and values, heads 1 and 2 of the 3, and attends with the queries.
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor, int, float], Tensor]
     # Whether one token per sequence goes through the plugin's operators of decode steps instead,
-    # which take weights [out, in] and the whole cache.
+    # which take weights [out, in].
     fused_steps: bool = False
 
 
@@ -59,9 +60,32 @@ def _attend_sdpa(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
 
 
+def _attend_cached(
+    heads: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor, layer: int, scale: float
+) -> Tensor:
+    query, key, value = (heads.select(3, i).transpose(1, 2) for i in range(3))  # [B,H,T,D]
+    return torch.ops.warpfuse.cached_attention_softmax(query, key, value, cache, layer, pos, scale)
+
+
+def _after_writing(
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor],
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, int, float], Tensor]:
+    """attend(query [B,H,T,D], keys [B,H,S,D], values [B,H,S,D], visibility, scale) on the cache."""
+
+    def write_and_attend(
+        heads: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor, layer: int, scale: float
+    ) -> Tensor:
+        query = heads.select(3, 0).transpose(1, 2)
+        new = heads.narrow(3, 1, 2).permute(3, 0, 2, 1, 4)  # [2,B,H,T,D]
+        written = cache[layer].scatter_(3, pos[:, None, :, None].expand_as(new), new)
+        return attend(query, written[0], written[1], visibility, scale)
+
+    return write_and_attend
+
+
 VARIANTS = {
-    "baseline": Variant(_hidden, _attend_baseline),
-    "fused": Variant(_positions, _attend_fused),
-    "sdpa": Variant(_visible, _attend_sdpa),
-    "steps": Variant(_visible, _attend_sdpa, fused_steps=True),
+    "baseline": Variant(_hidden, _after_writing(_attend_baseline)),
+    "fused": Variant(_positions, _after_writing(_attend_fused)),
+    "sdpa": Variant(_visible, _after_writing(_attend_sdpa)),
+    "steps": Variant(_positions, _attend_cached, fused_steps=True),
 }

@@ -70,24 +70,19 @@ class Attention(nn.Module):
             self.scale /= layer + 1
 
     def forward(self, x: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
-        """x [B,T,C], pos i64[B,T], cache [2,B,H,S,D] of this layer -> [B,T,C]."""
-        heads = self.c_attn(x).view(x.size(0), x.size(1), self.heads, 3, self.head_dim)
-        query = heads.select(3, 0).transpose(1, 2)  # [B,H,T,D]
-        new = heads.narrow(3, 1, 2).permute(3, 0, 2, 1, 4)  # [2,B,H,T,D]
-        cache.scatter_(3, pos[:, None, :, None].expand_as(new), new)
-        mixed = self.variant.attend(query, cache[0], cache[1], visibility, self.scale)
-        return self.c_proj(mixed.transpose(1, 2).reshape(x.size(0), x.size(1), x.size(2)))
-
+        """x [B,T,C], pos i64[B,T], cache [L,2,B,H,S,D] -> [B,T,C]."""
+        return self.c_proj(self._mix(self.c_attn(x), pos, visibility, cache))
 
     def step(self, x: Tensor, norm: nn.LayerNorm, pos: Tensor, cache: Tensor) -> Tensor:
-        """x + self(norm(x)) of a decode step: x [B,1,C], pos i64[B,1], cache [L,2,B,H,S,D]."""
-        heads = self.c_attn.after_norm(x, norm).view(x.size(0), 1, self.heads, 3, self.head_dim)
-        query, key, value = (heads.select(3, i).transpose(1, 2) for i in range(3))  # [B,H,1,D]
-        mixed = torch.ops.warpfuse.cached_attention_softmax(
-            query, key, value, cache, self.layer, pos, self.scale
-        )
-        rows = mixed.transpose(1, 2).reshape(x.size(0), 1, x.size(2))
-        return self.c_proj.before_residual(rows, x)
+        """x + self(norm(x)) of a decode step: x [B,1,C], pos i64[B,1]."""
+        mixed = self._mix(self.c_attn.after_norm(x, norm), pos, pos, cache)
+        return self.c_proj.before_residual(mixed, x)
+
+    def _mix(self, qkv: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
+        """qkv [B,T,H*3*D] -> the attention of all heads [B,T,C]."""
+        heads = qkv.view(qkv.size(0), qkv.size(1), self.heads, 3, self.head_dim)
+        mixed = self.variant.attend(heads, pos, visibility, cache, self.layer, self.scale)
+        return mixed.transpose(1, 2).reshape(qkv.size(0), qkv.size(1), self.heads * self.head_dim)
 
 
 class MLP(nn.Module):
@@ -159,8 +154,8 @@ class Transformer(nn.Module):
         """ids, pos i64[B,T], cache [L,2,B,H,S,D] -> [B,T,C]."""
         visibility = self.variant.prepare(pos, self.slots[: cache.size(4)])
         x = self.wte(ids) + self.wpe(pos)
-        for layer, block in enumerate(self.h):
-            x = block(x, pos, visibility, cache[layer])
+        for block in self.h:
+            x = block(x, pos, visibility, cache)
         return x
 
     def step(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:

@@ -6,8 +6,7 @@
 #include <cstdint>
 
 #include "cached_attention_softmax/prompt_slots.cuh"
-#include "hopper/mbarrier.cuh"
-#include "hopper/wgmma.cuh"
+#include "cached_attention_softmax/prompt_softmax.cuh"
 #include "skinny_linear/tile_product.cuh"
 
 namespace warpfuse::cuda {
@@ -20,20 +19,6 @@ namespace warpfuse::cuda {
 __device__ __forceinline__ int query_row(int i) {
   return static_cast<int>(threadIdx.x) / 32 * 16 + quad() + 8 * i;
 }
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/// d += a b, with a in registers.
-template <typename T>
-__device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[4], uint64_t b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    WARPFUSE_WGMMA_64X64X16("f16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
-                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  } else {
-    WARPFUSE_WGMMA_64X64X16("bf16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
-                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  }
-}
-#endif
 
 template <bool kTransposed>
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned shared) {
@@ -48,19 +33,12 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned shared
   }
 }
 
-/// Products of heads of up to kHeadDim elements: by warpgroups on Hopper, by warps elsewhere.
+/// Products of heads of up to kHeadDim elements.
 template <typename Element, int kDim>
 class PromptProducts {
  public:
   using T = Element;
   static constexpr int kHeadDim = kDim;
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  static constexpr bool kAsync = true;
-#else
-  static constexpr bool kAsync = false;
-#endif
-  /// Queries that take part in a tile together.
-  static constexpr int kGroupQueries = 64;
   static constexpr int kRowBytes = 128;     // from row to row of a panel
   static constexpr int kQueryBytes = kDim;  // of shared memory, per thread
 
@@ -85,27 +63,7 @@ class PromptProducts {
     }
   }
 
-  /// Makes what this thread has written to shared memory visible to the products.
-  __device__ static void fence_shared() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    fence_async_proxy();
-#endif
-  }
-
   __device__ void scores(float (&s)[kTileSlots / 8][4], unsigned keys) const {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    const uint64_t a = wgmma_operand(queries_), b = wgmma_operand(keys);
-    wgmma_begin();
-    wgmma_64x64<T, false>(s, a, b);
-#pragma unroll
-    for (int step = 1; step < kDim / 16; ++step) {
-      const int to = (step / 4 * (kTileSlots * 128) + step % 4 * 32) / kOperandUnit;
-      wgmma_64x64<T, true>(s, a + to, b + to);
-    }
-    wgmma_end();
-    wgmma_wait();
-    pin(s);
-#else
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int i = 0; i < kTileSlots / 8; ++i) {
@@ -129,21 +87,12 @@ class PromptProducts {
         mma_16x8x16(s[2 * pair + 1], a[0], a[1], a[2], a[3], b[2], b[3], T());
       }
     }
-#endif
   }
 
-  /// o = o by + p values, for each row its factor. May go on until wait().
+  /// o = o by + p values, for each row its factor.
   __device__ void add_values(float (&o)[kDim / 8][4], const float (&by)[2],
                              const float (&p)[kTileSlots / 8][4], unsigned values) const {
-    if (__any_sync(~0u, by[0] != 1 || by[1] != 1)) {  // seldom, after the first tiles
-#pragma unroll
-      for (auto& columns : o) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          columns[i] *= by[i / 2];
-        }
-      }
-    }
+    RowSoftmax::scale(o, by);
     unsigned a[kTileSlots / 16][4];
 #pragma unroll
     for (int step = 0; step < kTileSlots / 16; ++step) {
@@ -152,21 +101,6 @@ class PromptProducts {
         a[step][i] = pack_word(&p[2 * step + i / 2][i % 2 * 2], T());
       }
     }
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    const uint64_t b = wgmma_operand(values);
-    pin(o);
-    pin(a);
-    wgmma_begin();
-#pragma unroll
-    for (int step = 0; step < kTileSlots / 16; ++step) {
-#pragma unroll
-      for (int panel = 0; panel < kDim / 64; ++panel) {
-        wgmma_values<T>(o + 8 * panel, a[step],
-                        b + (panel * (kTileSlots * 128) + step * (16 * 128)) / kOperandUnit);
-      }
-    }
-    wgmma_end();
-#else
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int step = 0; step < kTileSlots / 16; ++step) {
@@ -179,14 +113,6 @@ class PromptProducts {
                     T());
       }
     }
-#endif
-  }
-
-  __device__ static void wait(float (&o)[kDim / 8][4]) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    wgmma_wait();
-    pin(o);
-#endif
   }
 
   /// Stores row `i` of this lane's two, times `factor`.

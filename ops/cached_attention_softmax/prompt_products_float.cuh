@@ -30,8 +30,6 @@ class PromptProducts<float, kDim> {
  public:
   using T = float;
   static constexpr int kHeadDim = kDim;
-  static constexpr bool kAsync = false;
-  static constexpr int kGroupQueries = 16;
   static constexpr int kRowBytes = kDim * 4;
   static constexpr int kQueryBytes = kDim * 2;  // of shared memory, per thread
 
@@ -56,7 +54,6 @@ class PromptProducts<float, kDim> {
       }
     }
   }
-  __device__ static void fence_shared() {}
 
   __device__ void scores(float (&s)[kTileSlots / 8][4], unsigned keys) const {
 #pragma unroll
@@ -127,8 +124,6 @@ class PromptProducts<float, kDim> {
       }
     }
   }
-
-  __device__ static void wait(float (&)[kDim / 8][4]) {}
 
   __device__ static void store(const float (&o)[kDim / 8][4], int i, float factor, float* row,
                                int elements, bool wanted) {

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "cached_attention_softmax/attend_rows.cuh"
+#include "rowwise/cuda/row_order.cuh"
 
 namespace warpfuse::cuda {
 
@@ -10,6 +11,49 @@ namespace warpfuse::cuda {
 // taken from the arguments, since other blocks write them to the cache at the same time.
 
 inline constexpr int kTileSlots = 64;  // neighbouring slots that are computed together
+
+/// What finds a block's queries, computed on the host: divisions take long.
+struct PromptOrder {
+  FastDivisor rows, heads, group;  // [B, H], H, and the heads that share keys
+
+  explicit PromptOrder(const CachedAttentionArguments& a)
+      : rows(a.batch * a.heads), heads(a.heads), group(a.heads / a.key_heads) {}
+};
+
+/// The queries of a block, neighbours of one head. Blocks whose queries come last, which see many
+/// slots, are first.
+struct PromptBlock {
+  int batch, head, key_head, first_query;
+  bool writes_cache;  // its tokens: of the heads that share keys, one does
+
+  /// Blocks have `queries` each.
+  __device__ PromptBlock(const CachedAttentionArguments& a, const PromptOrder& order, int queries) {
+    const int block = static_cast<int>(blockIdx.x), tile = order.rows.quotient(block);
+    const int row = block - tile * static_cast<int>(order.rows.divisor);
+    batch = order.heads.quotient(row);
+    head = row - batch * static_cast<int>(a.heads);
+    key_head = order.group.quotient(head);
+    first_query = ((static_cast<int>(a.tokens) - 1) / queries - tile) * queries;
+    writes_cache = head == key_head * static_cast<int>(order.group.divisor);
+  }
+
+  /// The block's queries, `max` at most.
+  __device__ int queries(const CachedAttentionArguments& a, int max) const {
+    return min(static_cast<int>(a.tokens) - first_query, max);
+  }
+
+  template <typename T>
+  __device__ T* output(const CachedAttentionArguments& a, int query) const {
+    const int64_t token = batch * a.tokens + first_query + query;
+    return static_cast<T*>(a.output) + (token * a.heads + head) * a.head_dim;
+  }
+};
+
+/// A barrier of kWarps warps of the block, those that name it: not 0, which is __syncthreads().
+template <int kWarps>
+__device__ __forceinline__ void sync_warps(int barrier = 1) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kWarps * 32) : "memory");
+}
 
 /// The slots that a query sees; [0, INT_MAX) where there is no query or it has no position, so that
 /// it needs no mask. Its result is dropped.
@@ -29,7 +73,7 @@ struct PromptSlots {
   bool has_gaps;                           // slots between those of two queries may be seen by none
   int begin, end;                          // all that is seen by any query lies between
 
-  /// By all threads, followed by a barrier.
+  /// By all warps, followed by a barrier.
   __device__ void find(const CachedAttentionArguments& a, int batch, int first_query) {
     const int tokens = static_cast<int>(a.tokens), thread = static_cast<int>(threadIdx.x);
     for (int i = thread; i < kQueries; i += kWarps * 32) {
@@ -79,7 +123,7 @@ struct PromptSlots {
       }
       of_warp_[thread / 32][kValues] = written;
     }
-    __syncthreads();
+    sync_warps<kWarps>();
     if (thread < 32) {
       const int warp = min(thread, kWarps - 1);
 #pragma unroll

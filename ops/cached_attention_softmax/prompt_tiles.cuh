@@ -34,15 +34,14 @@ class SlotTiles {
 
   /// `stages` is the shared address of kBytes, `tokens` int[kStages * kTileSlots] in shared memory.
   __device__ SlotTiles(const CachedAttentionArguments& a, const Slots& slots, Barriers& barriers,
-                       unsigned stages, int* tokens, int batch, int key_head, int first_query,
-                       bool writes)
+                       unsigned stages, int* tokens, const PromptBlock& block)
       : a_(a),
         slots_(slots),
         barriers_(barriers),
         stages_(stages),
         tokens_(tokens),
-        batch_(batch),
-        first_query_(first_query),
+        batch_(block.batch),
+        first_query_(block.first_query),
         chunk_(static_cast<int>(threadIdx.x) % kChunks),
         row_(static_cast<int>(threadIdx.x) / kChunks),
         offset_(Products::offset(row_, chunk_)),
@@ -54,14 +53,14 @@ class SlotTiles {
         new_slots_(slots.new_slots),
         begin_(slots.begin),
         end_(slots.end),
-        first_written_(consecutive_ ? first_slot_ + first_query - first_token_ : 0),
-        last_written_(!writes        ? 0
-                      : consecutive_ ? first_written_ + kQueries
-                                     : INT_MAX),
-        key_(row_of<T>(a.key, batch, key_head, 0) + chunk_ * kPack<T>),
-        value_(row_of<T>(a.value, batch, key_head, 0) + chunk_ * kPack<T>),
-        keys_(row_of<T>(a.keys, batch, key_head, 0) + chunk_ * kPack<T>),
-        values_(row_of<T>(a.values, batch, key_head, 0) + chunk_ * kPack<T>) {}
+        first_written_(consecutive_ ? first_slot_ + first_query_ - first_token_ : 0),
+        last_written_(!block.writes_cache ? 0
+                      : consecutive_      ? first_written_ + kQueries
+                                          : INT_MAX),
+        key_(row_of<T>(a.key, block.batch, block.key_head, 0) + chunk_ * kPack<T>),
+        value_(row_of<T>(a.value, block.batch, block.key_head, 0) + chunk_ * kPack<T>),
+        keys_(row_of<T>(a.keys, block.batch, block.key_head, 0) + chunk_ * kPack<T>),
+        values_(row_of<T>(a.values, block.batch, block.key_head, 0) + chunk_ * kPack<T>) {}
 
   __device__ int count() const { return (end_ - begin_ + kTileSlots - 1) / kTileSlots; }
   __device__ int first_slot(int tile) const { return begin_ + tile * kTileSlots; }
@@ -84,8 +83,7 @@ class SlotTiles {
     barriers_.full[stage(tile)].wait(round(tile));
   }
 
-  /// A tile has been read by this warp. To be called before the warp waits for the tile after the
-  /// next one, or, with two stages, for the next one.
+  /// A tile has been read by this warp.
   __device__ void release(int tile) const {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -128,7 +126,6 @@ class SlotTiles {
   /// Once this warp's part of a tile has arrived, which is the last that it has begun.
   __device__ void hand_over(int tile) const {
     wait_for_copies<0>();
-    Products::fence_shared();
     __syncwarp();
     if (threadIdx.x % 32 == 0 && tile < count()) {
       barriers_.full[stage(tile)].arrive();
@@ -200,18 +197,18 @@ class SlotTiles {
   /// Of several tokens at a slot the last one counts. By all threads of the block.
   __device__ void find_tokens(int tile) const {
     int* const tokens = tokens_ + stage(tile) * kTileSlots;
-    __syncthreads();
+    sync_warps<kWarps>();
     for (int i = static_cast<int>(threadIdx.x); i < kTileSlots; i += kThreads) {
       tokens[i] = -1;
     }
-    __syncthreads();
+    sync_warps<kWarps>();
     for (int token = static_cast<int>(threadIdx.x); token < a_.tokens; token += kThreads) {
       const int64_t row = load_position(a_.positions, batch_, token) - first_slot(tile);
       if (row >= 0 && row < kTileSlots && first_slot(tile) + row < a_.slots) {
         atomicMax(&tokens[row], token);
       }
     }
-    __syncthreads();
+    sync_warps<kWarps>();
   }
 
   const CachedAttentionArguments& a_;

@@ -68,4 +68,16 @@ __device__ __forceinline__ void tma_load_4d(unsigned shared, const CUtensorMap* 
       : "memory");
 }
 
+/// Copies shared memory to the box whose first element is at `at`; elements outside the tensor are
+/// left out. As bulk_store().
+__device__ __forceinline__ void tma_store_4d(const CUtensorMap& map, const int (&at)[4],
+                                             unsigned shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+          &map),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(shared)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
 }  // namespace warpfuse::cuda

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/unrolled.cuh"
+
 namespace warpfuse::cuda {
 
 // Matrix products of a warpgroup (PTX ISA: "wgmma"), which run beside the threads that start them.
@@ -22,17 +24,14 @@ __device__ __forceinline__ uint64_t wgmma_operand(unsigned shared) {
 /// Keeps what is computed of registers before an instruction before it, and what after behind it.
 template <typename T, int kRows, int kCount>
 __device__ __forceinline__ void pin(T (&values)[kRows][kCount]) {
-#pragma unroll
-  for (auto& row : values) {
-#pragma unroll
-    for (T& value : row) {
-      if constexpr (std::is_same_v<T, float>) {
-        asm volatile("" : "+f"(value)::"memory");
-      } else {
-        asm volatile("" : "+r"(value)::"memory");
-      }
+  unrolled<kRows * kCount>([&](int i) {
+    T& value = values[i / kCount][i % kCount];
+    if constexpr (std::is_same_v<T, float>) {
+      asm volatile("" : "+f"(value)::"memory");
+    } else {
+      asm volatile("" : "+r"(value)::"memory");
     }
-  }
+  });
 }
 
 /// Before the first product of a group: its registers are as the threads left them.
@@ -42,9 +41,10 @@ __device__ __forceinline__ void wgmma_begin() {
 __device__ __forceinline__ void wgmma_end() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Returns once all groups have ended.
+/// Returns once all groups but the last kPending have ended.
+template <int kPending = 0>
 __device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -90,6 +90,36 @@ WARPFUSE_DEVICE_TEST("prompts with a window", "[cached_attention][prompt][portab
   }
 }
 
+// Tiles are computed from the newest slots to the oldest ones.
+WARPFUSE_DEVICE_TEST("scores of a prompt that rise towards old slots",
+                     "[cached_attention][prompt][portable]") {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    for (const double rise : {0.02, 0.1}) {  // per slot: 0.1 is a factor of 2^9 per tile
+      AttentionCall call = prompt_of(dtype, device, 300, 320);
+      call.query.select(-1, 0).fill_(1.0);
+      const auto set = [&](const at::Tensor& keys, int64_t first) {
+        const at::Tensor slots = at::arange(first, first + keys.size(-2), keys.options());
+        keys.select(-1, 0).copy_((slots - 320) * (-rise / call.scale));
+      };
+      set(call.key, 17);  // rows of the batch begin at slots 17 and 20
+      set(call.cache.select(1, 0), 0);
+      check_attention(call);
+    }
+  }
+}
+
+WARPFUSE_DEVICE_TEST("a query of a prompt that sees -inf in its newest tile",
+                     "[cached_attention][prompt][portable]") {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    AttentionCall call = prompt_of(dtype, device, 200, 203);
+    call.query.select(-1, 0).fill_(1.0);
+    for (const int64_t token : {64, 128}) {  // the only ones that their own queries see there
+      call.key.select(2, token).select(-1, 0).fill_(-std::numeric_limits<double>::infinity());
+    }
+    check_attention(call);
+  }
+}
+
 WARPFUSE_DEVICE_TEST("positions of a prompt in any order", "[cached_attention][prompt][portable]") {
   for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t window : {0, 7, 90}) {

@@ -79,6 +79,10 @@ __device__ __forceinline__ uint4 load_shared_16_bytes(unsigned shared) {
   return bits;
 }
 
+__device__ __forceinline__ void store_shared_word(unsigned shared, unsigned word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
+}
+
 __device__ __forceinline__ void copy_16_bytes(unsigned shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
