@@ -66,6 +66,7 @@ class InOrderPrompt {
     const uint64_t queries = wgmma_operand(loads_.queries(group)), stages = wgmma_operand(stages_);
     const int own_tile = loads_.tile_of(group_query);
     RingCursor cursor = loads_.first();
+#pragma unroll 1
     for (int tile = 0; tile < own_tile; ++tile) {
       cursor.advance();
     }
@@ -98,6 +99,7 @@ class InOrderPrompt {
     // All tiles are passed over by a group without queries.
     const bool has_queries = group_query < a_.tokens;
     RingCursor passed = loads_.first();
+#pragma unroll 1
     for (int tile = 0; tile < (has_queries ? own_tile : count); ++tile, passed.advance()) {
       passed.consumer_wait();
       release(passed);

@@ -78,6 +78,7 @@ class PromptLoads {
 
   /// Starts the copies of tiles up to `end`.
   __device__ void load_until(int end, int first_slot) {
+#pragma unroll 1
     for (; loaded_ < end; ++loaded_, next_.advance()) {
       const int first = first_token(loaded_);
       const bool is_new = first >= 0;
@@ -94,6 +95,7 @@ class PromptLoads {
   __device__ void wait_for_start() const {
     wait_for_queries();
     RingCursor loaded = first();
+#pragma unroll 1
     for (int tile = 0; tile < first_loads(); ++tile, loaded.advance()) {
       loaded.consumer_wait();
     }
