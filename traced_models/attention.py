@@ -23,9 +23,9 @@ class Variant:
     # (heads [B,T,H,3,D], pos i64[B,T], visibility, cache [L,2,B,H,S,D], layer, scale) -> [B,H,T,D]:
     # writes the new keys and values, heads 1 and 2 of the 3, and attends with the queries.
     attend: Callable[[Tensor, Tensor, Tensor, Tensor, int, float], Tensor]
-    # Whether one token per sequence goes through the plugin's operators of decode steps instead,
-    # which take weights [out, in].
-    fused_steps: bool = False
+    # Whether the other parts of a layer go through the plugin's operators of decode steps too, which
+    # take weights [out, in].
+    fused_layers: bool = False
 
 
 def _hidden(pos: Tensor, slots: Tensor) -> Tensor:
@@ -87,5 +87,5 @@ VARIANTS = {
     "baseline": Variant(_hidden, _after_writing(_attend_baseline)),
     "fused": Variant(_positions, _after_writing(_attend_fused)),
     "sdpa": Variant(_visible, _after_writing(_attend_sdpa)),
-    "steps": Variant(_positions, _attend_cached, fused_steps=True),
+    "steps": Variant(_positions, _attend_cached, fused_layers=True),
 }

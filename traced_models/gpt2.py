@@ -41,7 +41,7 @@ class Conv1D(nn.Module):
         return flat.view(x.size(0), x.size(1), self.outputs)
 
     def after_norm(self, x: Tensor, norm: nn.LayerNorm, activation: str = "none") -> Tensor:
-        """activation(self(norm(x))) of a decode step, the weight being transposed."""
+        """activation(self(norm(x))) by the plugin, the weight being transposed."""
         return torch.ops.warpfuse.norm_linear(
             x, norm.weight, norm.bias, self.weight, self.bias, "layer", norm.eps, activation
         )
@@ -60,8 +60,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
         super().__init__()
-        self.c_attn = Conv1D(config.width, 3 * config.width, variant.fused_steps)
-        self.c_proj = Conv1D(config.width, config.width, variant.fused_steps)
+        self.c_attn = Conv1D(config.width, 3 * config.width, variant.fused_layers)
+        self.c_proj = Conv1D(config.width, config.width, variant.fused_layers)
         self.heads, self.head_dim = config.heads, config.head_dim
         self.variant = variant
         self.layer = layer
@@ -73,9 +73,11 @@ class Attention(nn.Module):
         """x [B,T,C], pos i64[B,T], cache [L,2,B,H,S,D] -> [B,T,C]."""
         return self.c_proj(self._mix(self.c_attn(x), pos, visibility, cache))
 
-    def step(self, x: Tensor, norm: nn.LayerNorm, pos: Tensor, cache: Tensor) -> Tensor:
-        """x + self(norm(x)) of a decode step: x [B,1,C], pos i64[B,1]."""
-        mixed = self._mix(self.c_attn.after_norm(x, norm), pos, pos, cache)
+    def fused(
+        self, x: Tensor, norm: nn.LayerNorm, pos: Tensor, visibility: Tensor, cache: Tensor
+    ) -> Tensor:
+        """x + self(norm(x)) by the plugin."""
+        mixed = self._mix(self.c_attn.after_norm(x, norm), pos, visibility, cache)
         return self.c_proj.before_residual(mixed, x)
 
     def _mix(self, qkv: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
@@ -90,8 +92,8 @@ class MLP(nn.Module):
 
     def __init__(self, config: GPT2Config, variant: Variant) -> None:
         super().__init__()
-        self.c_fc = Conv1D(config.width, config.inner, variant.fused_steps)
-        self.c_proj = Conv1D(config.inner, config.width, variant.fused_steps)
+        self.c_fc = Conv1D(config.width, config.inner, variant.fused_layers)
+        self.c_proj = Conv1D(config.inner, config.width, variant.fused_layers)
         self.activation = activation_function(config.activation)
         # What norm_linear computes itself; the others follow it.
         self.fused_activation = {"tanh": "gelu_tanh", "none": "gelu"}.get(
@@ -102,8 +104,8 @@ class MLP(nn.Module):
         """[B,T,C] -> [B,T,C]."""
         return self.c_proj(self.activation(self.c_fc(x)))
 
-    def step(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """x + self(norm(x)) of a decode step: x [B,1,C]."""
+    def fused(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """x + self(norm(x)) by the plugin."""
         inner = self.c_fc.after_norm(x, norm, self.fused_activation or "none")
         if self.fused_activation is None:
             inner = self.activation(inner)
@@ -115,6 +117,7 @@ class Block(nn.Module):
 
     def __init__(self, config: GPT2Config, layer: int, variant: Variant) -> None:
         super().__init__()
+        self.fused = variant.fused_layers
         self.ln_1 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
         self.attn = Attention(config, layer, variant)
         self.ln_2 = nn.LayerNorm(config.width, eps=config.norm_epsilon)
@@ -122,12 +125,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, pos: Tensor, visibility: Tensor, cache: Tensor) -> Tensor:
         """As Attention.forward, with both residual connections."""
+        if self.fused:
+            x = self.attn.fused(x, self.ln_1, pos, visibility, cache)
+            return self.mlp.fused(x, self.ln_2)
         x = x + self.attn(self.ln_1(x), pos, visibility, cache)
         return x + self.mlp(self.ln_2(x))
-
-    def step(self, x: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
-        """The same of a decode step, as Attention.step."""
-        return self.mlp.step(self.attn.step(x, self.ln_1, pos, cache), self.ln_2)
 
     def step_tensors(self) -> list[Tensor]:
         """What gpt2_step takes of a layer."""
@@ -156,15 +158,6 @@ class Transformer(nn.Module):
         x = self.wte(ids) + self.wpe(pos)
         for block in self.h:
             x = block(x, pos, visibility, cache)
-        return x
-
-    def step(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
-        """The same of one token each: ids, pos i64[B,1] -> [B,1,C]."""
-        if not self.variant.fused_steps:
-            return self(ids, pos, cache)
-        x = self.wte(ids) + self.wpe(pos)
-        for block in self.h:
-            x = block.step(x, pos, cache)
         return x
 
 
@@ -201,8 +194,8 @@ class GPT2(nn.Module):
 
     def decode(self, ids: Tensor, pos: Tensor, cache: Tensor) -> Tensor:
         """Logits [B,V] of one new token each: ids, pos i64[B,1]."""
-        hidden = self.transformer.step(ids, pos, cache).squeeze(1)
-        if not self.transformer.variant.fused_steps:
+        hidden = self.transformer(ids, pos, cache).squeeze(1)
+        if not self.transformer.variant.fused_layers:
             return self._logits(hidden)
         norm = self.transformer.ln_f
         padded = torch.ops.warpfuse.norm_linear(
@@ -216,7 +209,7 @@ class GPT2(nn.Module):
         head = self._head().narrow(0, 0, self.config.vocab_size)
         activation = transformer.h[0].mlp.fused_activation if transformer.h else None
         if activation is None or self.config.scale_by_inverse_layer:
-            hidden = transformer.step(ids, pos, cache).squeeze(1)
+            hidden = transformer(ids, pos, cache).squeeze(1)
             return torch.ops.warpfuse.linear_argmax(
                 hidden, head, None, norm.weight, norm.bias, "layer", norm.eps
             )
@@ -238,4 +231,4 @@ class GPT2(nn.Module):
     def methods(self) -> tuple[str, ...]:
         """The methods of a bundle of this variant."""
         common = ("forward", "prefill", "decode")
-        return (*common, "next") if self.transformer.variant.fused_steps else common
+        return (*common, "next") if self.transformer.variant.fused_layers else common
