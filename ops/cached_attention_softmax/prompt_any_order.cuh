@@ -17,7 +17,7 @@ __device__ __forceinline__ unsigned operand_memory(const unsigned char* memory) 
 struct RowsInCommon {
   int all_first, all_last, first, last;
 
-  /// Of this lane's two rows.
+  /// `rows` are this lane's two.
   __device__ explicit RowsInCommon(const SeenSlots (&rows)[2])
       : all_first(__reduce_max_sync(~0u, max(rows[0].first, rows[1].first))),
         all_last(__reduce_min_sync(~0u, min(rows[0].last, rows[1].last))) {

@@ -10,8 +10,8 @@
 
 namespace warpfuse::cuda {
 
-/// Softmax of the scores of a lane's two rows, tile after tile, in base 2. Scores are elements of
-/// an m64n64 or m16n8 product: [j][2 i + k] is of row i, column 8 j + 2 rank + k.
+/// Softmax of the scores of a lane's two rows, tile after tile, in base 2. Element [j][2 i + k] is
+/// that of row i and column 8 j + 2 c + k, where c is the lane's rank in its quad.
 struct RowSoftmax {
   float shift[2] = {-INFINITY, -INFINITY};  // of exponents
   float sum[2] = {0, 0};                    // of this lane's columns
@@ -56,8 +56,8 @@ struct RowSoftmax {
     add(s, factor, by);
   }
 
-  /// Weights in half precision by the shifts as they are: false, and nothing has changed, where one
-  /// is more than 2^kGrowth. So rows whose maximum is known cost no search for it.
+  /// The same in half precision without a search for the maximum: the shifts stay. False, and
+  /// nothing has changed, where a weight is above 2^kGrowth.
   template <typename T>
   __device__ __forceinline__ bool add_below(const float (&s)[kTileSlots / 8][4], float factor,
                                             unsigned (&weights)[kTileSlots / 16][4]) {
@@ -103,7 +103,8 @@ struct RowSoftmax {
     asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
-  /// Of two weights, which are not negative: so are their bits compared as integers.
+  /// Whether one of two weights is above the limit. They are not negative, so their bits compare as
+  /// integers.
   __device__ static bool exceeds(unsigned pair, __half) {
     constexpr unsigned kLimit = 0x5c00;  // 2^8
     return max(pair & 0xffff, pair >> 16) > kLimit;
