@@ -35,7 +35,7 @@ __device__ __forceinline__ void prefetch(const CachedAttentionArguments& a, cons
     const int64_t threads = blockDim.x;
     for (int64_t i = (threadIdx.x + block * threads) * kLine; i < elements;
          i += blocks * threads * kLine) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(first + i));
+      prefetch_line(first + i);
     }
   }
 }

@@ -10,11 +10,10 @@ namespace {
 
 using namespace cuda;
 
-template <typename Products, int kWarps, int kStages, int kBlocks>
-__global__ void __launch_bounds__(kWarps * 32, kBlocks)
+template <typename Prompt, int kBlocks>
+__global__ void __launch_bounds__(Prompt::kThreads, kBlocks)
     prompt_any_order_kernel(const __grid_constant__ CachedAttentionArguments a,
                             const __grid_constant__ PromptOrder order) {
-  using Prompt = AnyOrderPrompt<Products, kWarps, kStages>;
   extern __shared__ unsigned char memory[];
   __shared__ typename Prompt::Shared shared;
   wait_for_previous_kernel();
@@ -45,37 +44,33 @@ __global__ void __launch_bounds__(InOrderPrompt<T, kHeadDim>::kThreads,
 #endif
 }
 
-/// A block of Prompt per kQueries queries of a head.
+/// Dynamic shared memory of a block.
 template <typename Prompt>
-LaunchShape prompt_shape(const CachedAttentionArguments& a) {
+constexpr size_t kPromptBytes = Prompt::kSharedBytes + kOperandAlignment;
+
+/// Launches a block per Prompt::kQueries queries of a head.
+template <typename Prompt, typename Kernel, typename... Parameters>
+cudaError_t launch_blocks(Kernel kernel, const CachedAttentionArguments& a, cudaStream_t stream,
+                          const Parameters&... parameters) {
   const int64_t query_tiles = (a.tokens + Prompt::kQueries - 1) / Prompt::kQueries;
   LaunchShape shape{Tier::tile, 0, a.batch * a.heads * query_tiles, Prompt::kThreads};
-  shape.shared_bytes = Prompt::kSharedBytes + kOperandAlignment;
-  return shape;
+  shape.shared_bytes = kPromptBytes<Prompt>;
+  return launch_kernel(kernel, shape, stream, a, parameters..., PromptOrder(a));
 }
-
-template <typename Products, int kWarps, int kStages, int kBlocks>
-struct AnyOrderForm {
-  using Prompt = AnyOrderPrompt<Products, kWarps, kStages>;
-
-  static cudaError_t launch(const CachedAttentionArguments& a, cudaStream_t stream) {
-    return launch_kernel(prompt_any_order_kernel<Products, kWarps, kStages, kBlocks>,
-                         prompt_shape<Prompt>(a), stream, a, PromptOrder(a));
-  }
-};
 
 /// The form of any order for a dtype and heads of up to kHeadDim elements.
 template <typename T, int kHeadDim>
-struct FormOf {
+struct AnyOrderForm {
   // Half of the queries per block in float32, for two blocks per multiprocessor.
-  static constexpr bool kIsFloat = sizeof(T) == 4, kFitsTwice = kHeadDim == 64;
-  using Form = AnyOrderForm<PromptProducts<T, kHeadDim>, kIsFloat && kFitsTwice ? 4 : 8,
-                            kIsFloat ? 2 : 4, kFitsTwice ? 2 : 1>;
+  static constexpr bool kIsFloat = sizeof(T) == 4;
+  static constexpr int kBlocks = kHeadDim == 64 ? 2 : 1;
+  static constexpr int kWarps = kIsFloat && kBlocks == 2 ? 4 : 8, kStages = kIsFloat ? 2 : 4;
+  using Prompt = AnyOrderPrompt<PromptProducts<T, kHeadDim>, kWarps, kStages>;
 };
 
 /// Calls what(zero of the dtype, the head's elements as the kernels have them).
 template <typename What>
-auto with_form(const CachedAttentionArguments& a, What&& what) {
+auto dispatch_prompt(const CachedAttentionArguments& a, What&& what) {
   return dispatch_narrow(a.dtype, [&](auto zero) {
     return a.head_dim <= 64 ? what(zero, std::integral_constant<int, 64>())
                             : what(zero, std::integral_constant<int, 128>());
@@ -83,20 +78,16 @@ auto with_form(const CachedAttentionArguments& a, What&& what) {
 }
 
 /// False where the TMA unit does not take the tensors.
-template <typename T>
 bool encode_maps(PromptMaps& maps, const CachedAttentionArguments& a) {
   const auto encode = [&](CUtensorMap& map, const auto& tensor, int64_t heads, int64_t rows,
                           int box_rows = kTileSlots) {
-    constexpr int64_t kBytes = sizeof(T);
+    const int64_t bytes = element_bytes(a.dtype);
     return encode_tensor_map(
-               map,
-               std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               tensor.data,
-               {{.size = a.head_dim, .box = kPanelElements, .stride_bytes = kBytes},
-                {.size = rows, .box = box_rows, .stride_bytes = tensor.row_stride * kBytes},
-                {.size = heads, .box = 1, .stride_bytes = tensor.head_stride * kBytes},
-                {.size = a.batch, .box = 1, .stride_bytes = tensor.batch_stride * kBytes}},
+               map, tensor_map_type(a.dtype), tensor.data,
+               {{.size = a.head_dim, .box = kPanelElements, .stride_bytes = bytes},
+                {.size = rows, .box = box_rows, .stride_bytes = tensor.row_stride * bytes},
+                {.size = heads, .box = 1, .stride_bytes = tensor.head_stride * bytes},
+                {.size = a.batch, .box = 1, .stride_bytes = tensor.batch_stride * bytes}},
                CU_TENSOR_MAP_SWIZZLE_128B) == cudaSuccess;
   };
   const int64_t width = a.heads * a.head_dim;
@@ -113,25 +104,27 @@ bool encode_maps(PromptMaps& maps, const CachedAttentionArguments& a) {
 
 bool takes_prompt(const CachedAttentionArguments& a) {
   constexpr int kMinTokens = 16;
-  return a.tokens >= kMinTokens && a.head_dim <= 128 && with_form(a, [](auto zero, auto head_dim) {
-           using Prompt = typename FormOf<decltype(zero), decltype(head_dim)::value>::Form::Prompt;
-           return Prompt::kSharedBytes + kOperandAlignment <= device_limits().rows.shared_bytes;
+  return a.tokens >= kMinTokens && a.head_dim <= 128 &&
+         dispatch_prompt(a, [](auto zero, auto head_dim) {
+           using Prompt = typename AnyOrderForm<decltype(zero), head_dim.value>::Prompt;
+           return kPromptBytes<Prompt> <= device_limits().rows.shared_bytes;
          });
 }
 
 cudaError_t launch_prompt(const CachedAttentionArguments& a, cudaStream_t stream) {
-  return with_form(a, [&](auto zero, auto head_dim) {
+  return dispatch_prompt(a, [&](auto zero, auto head_dim) {
     using T = decltype(zero);
-    constexpr int kHeadDim = decltype(head_dim)::value;
+    constexpr int kHeadDim = head_dim.value;
     if constexpr (sizeof(T) == 2) {
       PromptMaps maps;
-      if (has_wgmma_code() && encode_maps<T>(maps, a)) {
-        return launch_kernel(prompt_in_order_kernel<T, kHeadDim>,
-                             prompt_shape<InOrderPrompt<T, kHeadDim>>(a), stream, a, maps,
-                             PromptOrder(a));
+      if (has_wgmma_code() && encode_maps(maps, a)) {
+        return launch_blocks<InOrderPrompt<T, kHeadDim>>(prompt_in_order_kernel<T, kHeadDim>, a,
+                                                         stream, maps);
       }
     }
-    return FormOf<T, kHeadDim>::Form::launch(a, stream);
+    using Form = AnyOrderForm<T, kHeadDim>;
+    return launch_blocks<typename Form::Prompt>(
+        prompt_any_order_kernel<typename Form::Prompt, Form::kBlocks>, a, stream);
   });
 }
 

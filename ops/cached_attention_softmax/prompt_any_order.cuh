@@ -3,14 +3,8 @@
 #include "cached_attention_softmax/prompt_products_float.cuh"
 #include "cached_attention_softmax/prompt_softmax.cuh"
 #include "cached_attention_softmax/prompt_tiles.cuh"
-#include "hopper/tensor_map.h"
 
 namespace warpfuse::cuda {
-
-/// The first shared address of a block's dynamic memory at which a tile may lie.
-__device__ __forceinline__ unsigned operand_memory(const unsigned char* memory) {
-  return (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
-}
 
 /// The slots that a warp's rows see: all of them [all_first, all_last), and none of them anything
 /// outside of [first, last).
@@ -131,7 +125,7 @@ struct AnyOrderPrompt {
       const T* const line =
           row_of<T>(rows, block.batch, block.key_head, block.first_query + i / lines) +
           i % lines * kLine;
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+      prefetch_line(line);
     }
   }
 };

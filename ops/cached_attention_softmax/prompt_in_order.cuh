@@ -7,20 +7,6 @@
 
 namespace warpfuse::cuda {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/// d += a b of a warpgroup, 64 x 64 elements, with a in registers and b [sum][column].
-template <typename T>
-__device__ __forceinline__ void wgmma_values(float (*d)[4], const unsigned (&a)[4], uint64_t b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    WARPFUSE_WGMMA_64X64X16("f16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
-                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  } else {
-    WARPFUSE_WGMMA_64X64X16("bf16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
-                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  }
-}
-#endif
-
 /// Attention of a block's queries in half precision on Hopper, if the tokens have neighbouring
 /// slots of the cache, in order. Two warpgroups have 64 queries each; a thread of the second one,
 /// which is the later one at most tiles, starts all copies.
@@ -51,7 +37,7 @@ class InOrderPrompt {
   /// `memory` is the shared address of kSharedBytes.
   __device__ InOrderPrompt(const CachedAttentionArguments& a, const PromptMaps& maps,
                            const PromptBlock& block, Shared& shared, unsigned memory)
-      : a_(a), maps_(maps), block_(block), loads_(a, maps, block, shared, memory), stages_(memory) {
+      : a_(a), maps_(maps), block_(block), loads_(a, maps, block, shared, memory) {
     if (threadIdx.x == kProducer) {
       loads_.start();
     }
@@ -63,9 +49,10 @@ class InOrderPrompt {
     // The same in all lanes, as the compiler can see.
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     const int group_query = block_.first_query + group * kTileSlots;
-    const uint64_t queries = wgmma_operand(loads_.queries(group)), stages = wgmma_operand(stages_);
+    const uint64_t queries = wgmma_operand(loads_.queries(group));
     const int own_tile = loads_.tile_of(group_query);
     RingCursor cursor = loads_.first();
+    const uint64_t stages = wgmma_operand(cursor.stage());
 #pragma unroll 1
     for (int tile = 0; tile < own_tile; ++tile) {
       cursor.advance();
@@ -230,7 +217,7 @@ class InOrderPrompt {
 #pragma unroll
       for (int panel = 0; panel < kPanels; ++panel) {
         const int to = (panel * kPanelBytes + step * 16 * kOperandRowBytes) / kOperandUnit;
-        wgmma_values<T>(o + 8 * panel, weights[step], values + to);
+        wgmma_64x64_registers<T>(o + 8 * panel, weights[step], values + to);
       }
     }
   }
@@ -297,7 +284,6 @@ class InOrderPrompt {
   const PromptMaps& maps_;
   const PromptBlock& block_;
   Loads loads_;
-  unsigned stages_;
   int first_slot_ = 0;  // of the new tokens
 };
 

@@ -19,7 +19,6 @@ inline constexpr int kPanelElements = kOperandRowBytes / 2;
 struct PromptMaps {
   CUtensorMap query, key, value, keys, values, output;
 };
-inline constexpr int kWarpQueries = 16;
 
 /// Copies of a block's queries, in groups of 64, and of its tiles, by one thread.
 template <int kPanels, int kGroups, int kStages>

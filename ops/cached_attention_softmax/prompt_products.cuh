@@ -17,7 +17,7 @@ namespace warpfuse::cuda {
 
 /// A lane's first or second row among the block's queries.
 __device__ __forceinline__ int query_row(int i) {
-  return static_cast<int>(threadIdx.x) / 32 * 16 + quad() + 8 * i;
+  return static_cast<int>(threadIdx.x) / 32 * kWarpQueries + quad() + 8 * i;
 }
 
 template <bool kTransposed>
@@ -76,7 +76,7 @@ class PromptProducts {
     for (int step = 0; step < kDim / 16; ++step) {
       unsigned a[4];
       load_matrices<false>(
-          a, queries_ + offset(static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane % 16,
+          a, queries_ + offset(static_cast<int>(threadIdx.x) / 32 % 4 * kWarpQueries + lane % 16,
                                2 * step + lane / 16));
 #pragma unroll
       for (int pair = 0; pair < kTileSlots / 16; ++pair) {

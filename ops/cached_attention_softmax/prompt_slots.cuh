@@ -11,6 +11,7 @@ namespace warpfuse::cuda {
 // taken from the arguments, since other blocks write them to the cache at the same time.
 
 inline constexpr int kTileSlots = 64;  // neighbouring slots that are computed together
+inline constexpr int kWarpQueries = 16;
 
 /// What finds a block's queries, computed on the host: divisions take long.
 struct PromptOrder {

@@ -26,7 +26,7 @@ template <typename Products, int kWarps, int kStages>
 class SlotTiles {
  public:
   using T = typename Products::T;
-  static constexpr int kQueries = kWarps * 16, kThreads = kWarps * 32;
+  static constexpr int kQueries = kWarps * kWarpQueries, kThreads = kWarps * 32;
   static constexpr int kTileBytes = kTileSlots * Products::kHeadDim * static_cast<int>(sizeof(T));
   static constexpr int kBytes = kStages * 2 * kTileBytes;
   using Barriers = StageBarriers<kStages>;

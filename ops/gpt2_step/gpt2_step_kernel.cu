@@ -89,7 +89,7 @@ __device__ void prefetch_vectors(const StepProduct& product) {
   const auto prefetch = [](const void* vector, int elements) {
     constexpr int kLine = 128 / sizeof(T);
     for (int i = static_cast<int>(threadIdx.x) * kLine; i < elements; i += kStepThreads * kLine) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const T*>(vector) + i));
+      prefetch_line(static_cast<const T*>(vector) + i);
     }
   };
   if (product.bias != nullptr) {
@@ -115,8 +115,8 @@ __device__ void prefetch_slots(const Gpt2StepArguments& a, const StepShared& sha
                           row * a.cache_strides[2] + unit % a.heads * a.cache_strides[3];
     for (int slot = lane; slot < slots; slot += 32) {
       const T* const key = keys + slot * a.cache_strides[4];
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(key));
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(key + a.cache_strides[1]));
+      prefetch_line(key);
+      prefetch_line(key + a.cache_strides[1]);
     }
   }
 }

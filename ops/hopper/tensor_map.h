@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "common/dtype.h"
+
 namespace warpfuse::cuda {
 
 /// One dimension of a tensor in global memory, and of the box of it that one TMA copy moves.
@@ -14,6 +16,20 @@ struct TensorMapDimension {
   int box;               // elements, at most 256
   int64_t stride_bytes;  // a multiple of 16; unused in the innermost dimension, which is contiguous
 };
+
+/// float32 as it is; the TMA unit can also round it to TF32.
+constexpr CUtensorMapDataType tensor_map_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case DType::float32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::float16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
 
 /// Describes a tensor to the TMA unit (hopper/tma.cuh): `data` is aligned to 16 bytes, `dimensions`
 /// are 1 to 5, the innermost first. Elements of a box outside the tensor are read as zeros.

@@ -6,11 +6,18 @@
 #include <type_traits>
 
 #include "common/unrolled.cuh"
+#include "hopper/tensor_map.h"
+#include "rowwise/cuda/memory.cuh"
 
 namespace warpfuse::cuda {
 
 // Matrix products of a warpgroup (PTX ISA: "wgmma"), which run beside the threads that start them.
 // Only code for 9.0a has them.
+
+/// The first shared address in a block's dynamic memory at which operands may lie.
+__device__ __forceinline__ unsigned operand_memory(const void* memory) {
+  return (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+}
 
 /// An operand by its shared address (PTX ISA: "matrix descriptor format"): rows of 128 bytes,
 /// 16-byte chunk c at c ^ row % 8. Addresses of descriptors count in kOperandUnit bytes.
@@ -82,6 +89,19 @@ __device__ __forceinline__ void wgmma_64x64(float (*d)[4], uint64_t a, uint64_t 
     } else {
       WARPFUSE_WGMMA_64X64X16("bf16", "=f", "%32, %33, 0, 1, 1, 0, 0", "l"(a), "l"(b));
     }
+  }
+}
+
+/// d += a b likewise, with a in registers; the sum goes along the rows of b.
+template <typename T>
+__device__ __forceinline__ void wgmma_64x64_registers(float (*d)[4], const unsigned (&a)[4],
+                                                      uint64_t b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    WARPFUSE_WGMMA_64X64X16("f16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
+                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else {
+    WARPFUSE_WGMMA_64X64X16("bf16", "+f", "{%32, %33, %34, %35}, %36, 1, 1, 1, 1", "r"(a[0]),
+                            "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 }
 #endif

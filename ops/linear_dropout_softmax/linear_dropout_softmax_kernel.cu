@@ -146,10 +146,8 @@ LaunchShape launch_shape(int64_t columns) {
 
 /// TMA rounds float32 to TF32, unless it is to be split.
 CUtensorMapDataType operand_type(const LinearDropoutSoftmaxArguments& a) {
-  return a.dtype == DType::float16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-         : a.dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-         : a.split                    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                                      : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  return a.dtype == DType::float32 && !a.split ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                               : tensor_map_type(a.dtype);
 }
 
 /// Calls the function with the type of the product that these arguments take.

@@ -31,7 +31,7 @@ inline constexpr int kStagesBytes =
 
 /// The shared address of the input's stages in `memory`, and of the weight's.
 __device__ __forceinline__ unsigned input_stages(const void* memory) {
-  return (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+  return operand_memory(memory);
 }
 __device__ __forceinline__ unsigned weight_stages(const void* memory) {
   return input_stages(memory) + InputRing::kStages * kInputBytes;

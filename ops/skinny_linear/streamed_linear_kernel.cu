@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(StreamedBlock<kGroups>::kThreads)
   const int tiles = static_cast<int>((a.outputs + kTile - 1) / kTile);
   const int steps = static_cast<int>((a.columns + kStepElements - 1) / kStepElements);
   const int block_tiles = (tiles - block + blocks - 1) / blocks;
-  const unsigned rows =
-      (shared_address(memory) + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+  const unsigned rows = operand_memory(memory);
   RingCursor cursor(ring, rows + steps * Block::kStepRows);
 
   if (thread >= kGroups * kGroupThreads) {
@@ -183,8 +182,7 @@ __global__ void __launch_bounds__(StreamedBlock<kGroups>::kThreads)
 template <typename T, int kGroups>
 cudaError_t launch(const SkinnyLinearArguments& a, Workspace& workspace, cudaStream_t stream) {
   using Block = StreamedBlock<kGroups>;
-  const auto type = std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUtensorMapDataType type = tensor_map_type(a.dtype);
   CUtensorMap input, weight;
   cudaError_t error =
       encode_operand(input, type, a.input, a.rows, a.columns, a.columns, Block::kRows);

@@ -92,19 +92,6 @@ Launch launch_of(const TileArguments& arguments) {
   });
 }
 
-CUtensorMapDataType map_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case DType::float32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case DType::float16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    default:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  }
-}
-
 }  // namespace
 
 TileBox::TileBox(const MsDeformAttnSizes& sizes, DType dtype) {
@@ -142,7 +129,7 @@ cudaError_t launch_tiles(const TileArguments& arguments, int blocks, cudaStream_
   const int64_t bytes = element_bytes(in.dtype), pixel = in.sizes.pixel_elements() * bytes;
   CUtensorMap model;
   cudaError_t error = cuda::encode_tensor_map(
-      model, map_type(in.dtype), in.value,
+      model, cuda::tensor_map_type(in.dtype), in.value,
       {{in.sizes.heads * in.sizes.channels, arguments.box.bytes / static_cast<int>(bytes), bytes},
        {1, 2, pixel},
        {1, 2, pixel},
