@@ -38,7 +38,7 @@ class InOrderPrompt {
   __device__ InOrderPrompt(const CachedAttentionArguments& a, const PromptMaps& maps,
                            const PromptBlock& block, Shared& shared, unsigned memory)
       : a_(a), maps_(maps), block_(block), loads_(a, maps, block, shared, memory) {
-    if (threadIdx.x == kProducer) {
+    if (threadIdx.x / 32 == kProducer / 32 && is_elected()) {
       loads_.start();
     }
   }
@@ -77,7 +77,7 @@ class InOrderPrompt {
     first_slot_ = tokens.first_slot();
     const int count = loads_.count(first_slot_);
     const auto load_until = [&](int end) {
-      if (threadIdx.x == kProducer) {
+      if (threadIdx.x / 32 == kProducer / 32 && is_elected()) {
         loads_.load_until(min(end, count), first_slot_);
       }
       __syncwarp();
@@ -179,7 +179,8 @@ class InOrderPrompt {
       return;
     }
     if (first + kTileSlots <= a_.tokens) {
-      for (int panel = 0; thread == 0 && panel < kPanels; ++panel) {
+      const bool writes = thread / 32 == 0 && is_elected();
+      for (int panel = 0; writes && panel < kPanels; ++panel) {
         const int at[] = {panel * kPanelElements, first_slot_ + first, block_.key_head,
                           block_.batch};
         tma_store_4d(maps_.keys, at, stage + panel * kPanelBytes);
@@ -268,7 +269,7 @@ class InOrderPrompt {
     });
     fence_async_proxy();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) {
+    if (is_elected()) {
 #pragma unroll
       for (int panel = 0; panel < kPanels; ++panel) {
         tma_store_4d(

@@ -12,6 +12,20 @@ namespace warpfuse::cuda {
 // copy, of one box of a CUtensorMap where it is of a tensor; the map lies in a __grid_constant__
 // parameter. The bytes arrive at an mbarrier. `policy` is an L2 cache policy (memory.cuh).
 
+/// True in one lane of a converged warp. Code behind it stays uniform, unlike behind lane == 0,
+/// where ptxas makes a loop over lanes of each copy.
+__device__ __forceinline__ bool is_elected() {
+  unsigned elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, one;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 /// Copies `bytes` bytes, a multiple of 16, between addresses that are too. They arrive at
 /// `barrier`.
 __device__ __forceinline__ void bulk_load(unsigned shared, const void* global, int bytes,

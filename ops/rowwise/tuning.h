@@ -39,6 +39,7 @@ struct TuningEntry {
     plain,      // softmax and log_softmax
     masked,     // attention without dropout
     no_tensor,  // without a mask tensor and dropout
+    rules,      // attention whose keys are hidden by position alone, without dropout
     dropout,    // that draw random numbers
   };
 
@@ -62,6 +63,8 @@ struct TuningEntry {
         return kind.masked && !kind.dropout;
       case Functions::no_tensor:
         return !kind.tensor && !kind.dropout;
+      case Functions::rules:
+        return kind.masked && !kind.tensor && !kind.dropout;
       case Functions::dropout:
         return kind.dropout;
       default:
@@ -211,13 +214,24 @@ inline constexpr int kLinePacks = 128 / 16;
 /// Packs that a lane reads at once in the tier stream.
 inline constexpr int kStreamLanePacks = 4;
 
-/// Values in the registers of a lane, in the tier chunk: a forward has as many elements, a backward
-/// half of them.
+/// Elements of a row that a lane has at most in the tier chunk, by the names in a table: a backward
+/// has two inputs.
 inline constexpr int kChunkSlots = 40;
+constexpr int chunk_slots(Direction direction) {
+  return kChunkSlots / (direction == Direction::forward ? 1 : 2);
+}
 
-/// Elements of a lane, as the tier's kernels are compiled. A mask tensor's take registers too.
-constexpr int chunk_slots(Direction direction, bool tensor) {
-  return (tensor ? 32 : kChunkSlots) / (direction == Direction::forward ? 1 : 2);
+/// The same, as the tier's kernels are compiled. A mask tensor's elements take registers too; half
+/// precision of a backward stays in pairs; rules alone leave room for rows of 777 floats.
+constexpr int chunk_slots(const RowKind& kind) {
+  const bool backward = kind.direction == Direction::backward;
+  if (kind.tensor) {
+    return backward ? 16 : 32;
+  }
+  if (backward && !kind.dropout && (kind.plain || kind.masked)) {
+    return kind.element_bytes == 2 ? 40 : kind.masked ? 28 : 20;
+  }
+  return chunk_slots(kind.direction);
 }
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.

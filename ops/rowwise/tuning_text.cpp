@@ -14,10 +14,11 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 // Of a direction.
-constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 4> kSuffixes = {
+constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 5> kSuffixes = {
     {{TuningEntry::Functions::plain, "_plain"},
      {TuningEntry::Functions::masked, "_masked"},
      {TuningEntry::Functions::no_tensor, "_no_tensor"},
+     {TuningEntry::Functions::rules, "_rules"},
      {TuningEntry::Functions::dropout, "_dropout"}}};
 constexpr std::array kTiers = {Tier::warp,    Tier::chunk,  Tier::span,  Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
@@ -96,7 +97,7 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.threads < 32 || entry.threads > most || entry.threads % 32 != 0) {
     return "threads are a multiple of 32 up to " + std::to_string(most);
   }
-  const int slots = chunk_slots(entry.direction, /*tensor=*/false);
+  const int slots = chunk_slots(entry.direction);
   switch (entry.tier) {
     case Tier::warp:
       return entry.blocks != 1 || entry.ahead ? "the tier warp has one block, nothing ahead"
@@ -177,7 +178,8 @@ TuningEntry parse_entry(std::istringstream& words, std::string direction) {
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward[_plain|_masked|_no_tensor|_dropout] bytes packs rows tier "
+        "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_dropout] bytes packs rows "
+        "tier "
         "threads lane_packs blocks ahead");
   }
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;

@@ -84,6 +84,46 @@ WARPFUSE_GPU_TEST("chunks of full size", "[chunk][portable]") {
   }
 }
 
+WARPFUSE_GPU_TEST("chunks load what is visible of each row", "[chunk][portable]") {
+  const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
+  const TuningInUse both(tuning_with("chunk 96 20 1 0"));
+  constexpr int64_t kBatch = 3, kHeads = 2, kQueries = 61;
+  const auto longs = at::TensorOptions(device).dtype(at::kLong);
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    // Rows that are loaded as a whole, and from 256 bytes on apart; the longest of a backward.
+    for (const int64_t keys : {63, 65, 127, 129, 197, 577, 777, 895}) {
+      const at::Tensor positions = at::randint(-1, keys, {kBatch, kQueries}, longs);
+      const at::Tensor lengths = at::tensor({int64_t{0}, keys / 3, keys}, longs);
+      for (const MaskArguments& arguments : std::initializer_list<MaskArguments>{
+               {.scale = 0.5, .causal = "upper_left"},
+               {.causal = "lower_right", .window = 9},
+               {.query_positions = positions},
+               {.query_positions = positions, .key_lengths = lengths, .window = 70},
+               {.key_lengths = lengths}}) {
+        INFO(keys << " keys, " << dtype << ", causal " << arguments.causal << ", window "
+                  << arguments.window);
+        const std::vector<int64_t> sizes = {kBatch, kHeads, kQueries, keys};
+        at::Tensor scores = random_at(3, sizes, dtype, device);
+        scores.masked_fill_(visible_keys(scores, arguments).logical_not(),
+                            std::numeric_limits<double>::quiet_NaN());
+        const at::Tensor grad = random_at(3, sizes, dtype, device);
+        at::Tensor output, grad_scores;
+        const Poison poison;
+        const nlohmann::json launches = launches_during([&] {
+          output = masked_softmax(scores, arguments);
+          grad_scores = masked_softmax_backward(grad, output, arguments);
+        });
+        CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
+        CHECK(mismatch(grad_scores, expected_masked_softmax_backward(grad, output, arguments)) ==
+              "");
+        REQUIRE(launches.size() == 2);
+        CHECK(launches[0]["tier"] == "chunk");
+        CHECK(launches[1]["tier"] == "chunk");
+      }
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("chunks copy masks of any strides", "[chunk][portable]") {
   const TuningInUse chunks(tuning_with("chunk 64 40 1 0"));
   constexpr int64_t kBatch = 3, kHeads = 4;

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(32 * DesignBlock::kWarps)
       }
       __syncthreads();
       if (produces) {
-        if (is_elected()) {
+        if (cuda::is_elected()) {
           const int half = (points + 1) / 2, begin = warp * half, end = min(begin + half, points);
           memory.full.arrive_expect_bytes((end - begin) * 4 * box.bytes);
           const int channel = unit.channel(arguments);

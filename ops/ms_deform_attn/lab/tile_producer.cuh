@@ -6,19 +6,6 @@
 
 namespace warpfuse::lab {
 
-/// True in one lane of a converged warp. Code behind it stays uniform, unlike behind lane == 0.
-__device__ __forceinline__ bool is_elected() {
-  unsigned elected;
-  asm volatile(
-      "{\n"
-      ".reg .pred one;\n"
-      "elect.sync _|one, 0xffffffff;\n"
-      "selp.u32 %0, 1, 0, one;\n"
-      "}"
-      : "=r"(elected));
-  return elected != 0;
-}
-
 /// A warp that fills the stages of some consumers: it computes the places of points, one per lane,
 /// and starts the copies of their pixels. Batches of points take turns among consumers, if they are
 /// several.
@@ -66,7 +53,7 @@ class TileProducer {
     }
     __syncwarp();
     if (batch_number_ >= arguments_.units) {
-      if (is_elected()) {
+      if (cuda::is_elected()) {
         cursor_.full().arrive_expect_bytes(0);
       }
     } else {
@@ -133,7 +120,7 @@ class TileProducer {
   __device__ void start_copies(const TileStage& stage, int points) {
     const TileBox& box = arguments_.box;
     constexpr int kCopies = 4;  // rows are a multiple of it
-    if (is_elected()) {
+    if (cuda::is_elected()) {
       cursor_.full().arrive_expect_bytes((points << box.log_rows()) * 4 * box.bytes);
       unsigned tile = cursor_.stage();
       const int2* corners = stage.corners();
@@ -241,7 +228,7 @@ class TileProducer {
         cursor_ = block_.moved(turn_, first_ + batch_consumer_ * step_);
       }
       const TileStage stage = wait_for_stage();
-      if (is_elected()) {
+      if (cuda::is_elected()) {
         stage.unit() = -1;
         cursor_.full().arrive_expect_bytes(0);
       }

@@ -83,11 +83,12 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
   __device__ Row element_row(int64_t step) const {
-    const auto interval = mask.row(step, columns, NoWait());
-    const int64_t offset = interval.index * columns;
-    return {
-        {PackedRow<T>(columns), {output + offset, grad_output + offset}, {}, grad_input + offset},
-        interval};
+    return element_row(mask.row(step, columns, NoWait()));
+  }
+  __device__ Row element_row(int64_t step, const KeyInterval& visible) const
+    requires(Mask::kRules && !kDropout)
+  {
+    return element_row({step, visible.begin, visible.end, 0});
   }
 
   template <int kPacks>
@@ -202,6 +203,13 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
  private:
+  __device__ Row element_row(const typename Mask::Row& interval) const {
+    const int64_t offset = interval.index * columns;
+    return {
+        {PackedRow<T>(columns), {output + offset, grad_output + offset}, {}, grad_input + offset},
+        interval};
+  }
+
   /// Dropout before the softmax drops the result's elements, as NaN where the sum is not finite.
   template <int kCount>
   __device__ static void drop(const KeepMask& keep_mask, const Result& result,

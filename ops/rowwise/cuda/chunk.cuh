@@ -1,10 +1,7 @@
 #pragma once
 
-#include <algorithm>
-
-#include "rowwise/cuda/chunk_copy.cuh"
-#include "rowwise/cuda/chunk_keep_bits.cuh"
 #include "rowwise/cuda/chunk_mask.cuh"
+#include "rowwise/cuda/chunk_shape.cuh"
 #include "rowwise/cuda/row_function.cuh"
 
 namespace warpfuse::cuda {
@@ -13,58 +10,14 @@ namespace warpfuse::cuda {
 // most lanes idle, so a warp copies a chunk of consecutive rows, which is contiguous, to shared
 // memory in packs. A few lanes share a row there, by elements, and the results leave in packs too.
 
-/// The sizes of a launch, which are the same for all rows.
-struct ChunkShape {
-  int rows;        // of a chunk
-  int lanes;       // that share a row
-  int slots;       // of a lane, which holds an element in each
-  int full;        // slots [4, full) of all lanes are elements of a row
-  int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
-  int behind;      // elements that are loaded behind a chunk
-  int keep_words;  // in shared memory for ChunkKeepBits
+/// Rules alone hide keys.
+template <RowFunction F>
+constexpr bool kRulesAlone = kHasRules<F> && !kHasMaskTensor<F> && !kDrops<F>;
 
-  /// For `lanes` lanes of up to `most_slots` slots, and chunks of `bytes` or more, which keep
-  /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
-  /// warps would get none. An odd number of words per lane avoids bank conflicts.
-  template <typename T>
-  static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
-                       int bytes) {
-    // A row that begins in the middle of a word has a slot before its first element.
-    const int before = columns % kWord<T> == 0 ? 0 : kWord<T> - 1, word_slots = lanes * kWord<T>;
-    const int words = (columns + before + word_slots - 1) / word_slots;
-    ChunkShape shape{std::max(32 / lanes, kPack<T>), lanes, words * kWord<T>, 0, 0, 0, 0};
-    while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
-           rows >= warps * shape.rows) {
-      shape.rows *= 2;
-    }
-    if (lanes > 1 && words % 2 == 0 && shape.slots + kWord<T> <= most_slots) {
-      shape.slots += kWord<T>;
-    }
-    shape.full = std::min(shape.slots, columns - (lanes - 1) * shape.slots);
-    shape.behind = lanes * ((shape.slots + 3) / 4 * 4);
-    shape.packs = (shape.rows * columns + shape.behind) / kPack<T> + 2;
-    shape.keep_words = ChunkKeepBits::words(shape.rows * columns + shape.behind);
-    return shape;
-  }
-};
-
-/// Where the slots of a lane lie in a row: slot i has element `first` + i. Slots begin at a word of
-/// shared memory, so that slot 0 of a row of half precision may be the last element of the row
-/// before it.
-struct ChunkSlots {
-  int first;
-  int begin, end;  // the slots that are elements of the row
-  bool written;    // the lane writes results
-
-  template <typename T>
-  __device__ ChunkSlots(const T* row, int columns, int rank, const ChunkShape& shape, bool written)
-      : first(rank * shape.slots - static_cast<int>(shared_address(row) / sizeof(T) % kWord<T>)),
-        begin(max(-first, 0)),
-        end(min(shape.slots, columns - first)),
-        written(written) {
-    __builtin_assume(begin <= 1);
-  }
-};
+/// A lane keeps words as they were loaded, which are half of the registers.
+template <RowFunction F>
+constexpr bool kKeepsWords =
+    sizeof(typename F::T) == 2 && kFragmentIsRaw<F> && !kDrops<F> && !kHasMaskTensor<F>;
 
 /// Reduces and writes a row. kept: a bit for each of this lane's slots. mask_row: its row in
 /// `mask`, a ChunkMask where there is a tensor.
@@ -114,12 +67,28 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   };
   const auto is_full = [&](int i) { return i > 0 && i + 4 <= shape.full; };
   // Elements outside are loaded too: under its condition each load would be waited for.
-  typename F::Edge elements[kSlots];
-  for_fours([&](int i) {
+  unsigned words[F::kInputs][(kKeepsWords<F> ? kSlots : 4) / kWord<T>];
+  const auto load_words = [&](int i, int at) {
+    for_inputs<F::kInputs>([&](auto k) {
+      const auto* const from = reinterpret_cast<const unsigned*>(row.rows[k] + first + i);
+#pragma unroll
+      for (int j = 0; j < 4 / kWord<T>; ++j) {
+        words[k][at / kWord<T> + j] = load_shared(from + j);
+      }
+    });
+  };
+  if constexpr (kKeepsWords<F>) {
+    for_fours([&](int i) { load_words(i, i); });
+  }
+  const auto make_four = [&](int i, typename F::Edge(&four)[4], const auto& is_inside) {
+    const int at = kKeepsWords<F> ? i : 0;
+    if constexpr (!kKeepsWords<F>) {
+      load_words(i, at);
+    }
     RawElement<T, F::kInputs> raws[4];
     for_inputs<F::kInputs>([&](auto k) {
       C values[4];
-      load_four(row.rows[k] + first + i, values);
+      unpack_words<T>(words[k] + at / kWord<T>, values);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         raws[j].inputs[k] = values[j];
@@ -135,24 +104,32 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
         }
       }
     }
-    const auto make_elements = [&](const auto& is_inside) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        elements[i + j] =
-            function.to_edge(row, first + i + j, is_inside(i + j), raws[j], keep_mask(i + j));
-      }
-    };
-    if (!kHasRules<F> && is_full(i)) {
-      make_elements([](int) { return true; });
-    } else {
-      make_elements(inside);
+    for (int j = 0; j < 4; ++j) {
+      four[j] = function.to_edge(row, first + i + j, is_inside(i + j), raws[j], keep_mask(i + j));
     }
-  });
+  };
+  const auto always = [](int) { return true; };
+  const auto make_inside = [&](int i, typename F::Edge(&four)[4]) {
+    if (!kHasRules<F> && is_full(i)) {
+      make_four(i, four, always);
+    } else {
+      make_four(i, four, inside);
+    }
+  };
+  typename F::Edge fours[kKeepsWords<F> ? 1 : kSlots / 4][4];
+  if constexpr (!kKeepsWords<F>) {
+    for_fours([&](int i) { make_inside(i, fours[i / 4]); });
+  }
   const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
     for_fours([&](int i) {
+      auto& four = fours[kKeepsWords<F> ? 0 : i / 4];
+      if constexpr (kKeepsWords<F>) {
+        make_inside(i, four);
+      }
 #pragma unroll
-      for (int j = i; j < i + 4; ++j) {
-        visit(elements[j]);
+      for (int j = 0; j < 4; ++j) {
+        visit(four[j]);
       }
     });
   });
@@ -166,10 +143,14 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   }
   for_fours([&](int i) {
     C values[4];
+    auto& four = fours[kKeepsWords<F> ? 0 : i / 4];
+    if constexpr (kKeepsWords<F>) {
+      make_four(i, four, always);
+    }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      values[j] = function.edge_value(row, first + i + j, !kHasRules<F> || inside(i + j),
-                                      elements[i + j], to_write, keep_mask(i + j), kReduced);
+      values[j] = function.edge_value(row, first + i + j, !kHasRules<F> || inside(i + j), four[j],
+                                      to_write, keep_mask(i + j), kReduced);
     }
     T* const to = row.out + first + i;
     if (is_full(i)) {
@@ -186,7 +167,7 @@ inline constexpr int kMaxChunkWarps = 4;  // of a block
 /// spills.
 template <RowFunction F>
 constexpr int kChunkBlocks =
-    kHasMaskTensor<F> || (kHasRules<F> && F::kInputs == 1 && !kDrops<F>) ? 6 : 5;
+    !kDrops<F> && (F::kInputs == 1 ? kHasRules<F> : sizeof(typename F::T) == 2) ? 6 : 5;
 
 /// kSlots: elements of a lane.
 template <int kSlots, RowFunction F>
@@ -204,19 +185,46 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     return;
   }
   const int chunk_rows = static_cast<int>(min(rows - first, int64_t{shape.rows}));
-  const auto chunk = function.element_row(first);
+  // Each lane has the visible keys of one of 32 rows: to find them takes as long as some elements.
+  int visible_begin = 0, visible_end = 0;
+  const auto find_visible = [&](int begin) {
+    if constexpr (kRulesAlone<F>) {
+      const auto visible = function.key_mask().visible_keys(static_cast<int>(first) +
+                                                            min(begin + lane, chunk_rows - 1));
+      visible_begin = static_cast<int>(visible.begin);
+      visible_end = static_cast<int>(visible.end);
+    }
+  };
+  const auto row_of = [&](int index, int in_chunk) {
+    if constexpr (kRulesAlone<F>) {
+      return function.element_row(first + in_chunk, {__shfl_sync(~0u, visible_begin, index % 32),
+                                                     __shfl_sync(~0u, visible_end, index % 32)});
+    } else {
+      return function.element_row(first + in_chunk);
+    }
+  };
+  const auto chunk = row_of(0, 0);
   // Elements from a 16-byte boundary to the chunk in shared memory, as in global memory; but rows
   // of whole words begin at one.
   int shift = pack_shift(chunk.rows[0]);
   if (columns % kWord<T> == 0) {
     shift -= shift % kWord<T>;
   }
-  // Two inputs of float arrive earlier by the lanes.
-  const ChunkCopies<(F::kInputs > 1 && sizeof(T) == 4)> copies(barriers[warp], lane);
+  // Two inputs arrive earlier by the lanes, where these have instructions left for it.
+  constexpr bool kByLanes = F::kInputs > 1 && (sizeof(T) == 4 || (kKeepsWords<F> && !kHasRules<F>));
+  const ChunkCopies<kByLanes> copies(barriers[warp], lane);
+  if (kRulesAlone<F> && shape.apart) {
+    find_visible(0);
+  }
   T* staged[F::kInputs];
   for_inputs<F::kInputs>([&](auto i) {
     staged[i] = reinterpret_cast<T*>(memory + (warp * F::kInputs + i) * shape.packs) + shift;
-    copies.load(chunk.rows[i], staged[i], chunk_rows * columns);
+    if (kRulesAlone<F> && shape.apart) {
+      copies.load_pieces(chunk.rows[i], staged[i], chunk_rows * columns, chunk_rows,
+                         lane * columns + visible_begin, lane * columns + visible_end);
+    } else {
+      copies.load(chunk.rows[i], staged[i], chunk_rows * columns);
+    }
   });
   uint4* const behind_inputs = memory + warps * F::kInputs * shape.packs;
   const auto mask = [&] {
@@ -238,7 +246,10 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     const LaneGroup group(1 << lanes_log2);
     for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
       const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
-      auto row = function.element_row(first + in_chunk);
+      if (kRulesAlone<F> && begin % 32 == 0 && !shape.apart) {
+        find_visible(begin);
+      }
+      auto row = row_of(index, in_chunk);
       const bool has_row = index < chunk_rows;  // other lanes stay: their warp reduces together
       if constexpr (kDrops<F>) {
         if (!has_row) {

@@ -29,16 +29,42 @@ class ChunkCopies {
     const Parts parts(from, to, elements);
     by_tma(
         [&] {
-          if (lane_ == 0 && parts.packs > 0) {
+          if (parts.packs > 0 && is_elected()) {
             barrier_.expect_bytes(16 * parts.packs);
             bulk_load(shared_address(to + parts.head), from + parts.head, 16 * parts.packs,
                       barrier_, evict_first());
           }
         },
+        [&] { load_packs(from, to, parts.head, 0, parts.packs); });
+    copy_elements(from, to, parts, elements);
+  }
+
+  /// As load(), but only the packs that have elements [begin, end) of one of `pieces` pieces, which
+  /// the lanes give; neighbours may share a pack.
+  template <typename T>
+  __device__ __forceinline__ void load_pieces(const T* from, T* to, int elements, int pieces,
+                                              int begin, int end) const {
+    constexpr int kElements = static_cast<int>(kPack<T>);
+    const Parts parts(from, to, elements);
+    const bool none = lane_ >= pieces || begin == end;
+    const int last = none ? 0 : min((end - parts.head + kElements - 1) / kElements, parts.packs);
+    const int before = __shfl_up_sync(~0u, last, 1);
+    const int first = max(max(begin - parts.head, 0) / kElements, lane_ == 0 ? 0 : before);
+    by_tma(
         [&] {
-          for (int i = lane_; i < parts.packs; i += 32) {
-            const int at = parts.head + i * kPack<T>;
-            copy_16_bytes(shared_address(to + at), from + at);
+          const int bytes = 16 * max(last - first, 0), all = __reduce_add_sync(~0u, bytes);
+          if (is_elected()) {
+            barrier_.expect_bytes(all);
+          }
+          __syncwarp();
+          if (bytes > 0) {
+            const int at = parts.head + first * kElements;
+            bulk_load(shared_address(to + at), from + at, bytes, barrier_, evict_first());
+          }
+        },
+        [&] {
+          for (int i = 0; i < pieces; ++i) {
+            load_packs(from, to, parts.head, __shfl_sync(~0u, first, i), __shfl_sync(~0u, last, i));
           }
         });
     copy_elements(from, to, parts, elements);
@@ -48,7 +74,7 @@ class ChunkCopies {
   __device__ void wait() const {
     by_tma(
         [&] {
-          if (lane_ == 0) {
+          if (is_elected()) {
             barrier_.arrive();
           }
           barrier_.wait(0);
@@ -68,7 +94,7 @@ class ChunkCopies {
         [&] {
           fence_async_proxy();
           __syncwarp();
-          if (lane_ == 0 && parts.packs > 0) {
+          if (parts.packs > 0 && is_elected()) {
             bulk_store(to + parts.head, shared_address(from + parts.head), 16 * parts.packs);
           }
         },
@@ -81,7 +107,7 @@ class ChunkCopies {
         });
     copy_elements(from, to, parts, elements);
     by_tma([&] {
-      if (lane_ == 0) {
+      if (is_elected()) {
         wait_for_bulk_reads();
       }
     });
@@ -115,6 +141,16 @@ class ChunkCopies {
   template <typename Tma>
   __device__ __forceinline__ static void by_tma(const Tma& tma) {
     by_tma(tma, [] {});
+  }
+
+  /// Packs [first, last) behind the head, by the lanes.
+  template <typename T>
+  __device__ __forceinline__ void load_packs(const T* from, T* to, int head, int first,
+                                             int last) const {
+    for (int i = first + lane_; i < last; i += 32) {
+      const int at = head + i * kPack<T>;
+      copy_16_bytes(shared_address(to + at), from + at);
+    }
   }
 
   /// Those in no pack.
@@ -153,17 +189,15 @@ __device__ __forceinline__ T load_shared(const T* from) {
 template <typename T>
 constexpr int kWord = 4 / static_cast<int>(sizeof(T));
 
-/// Loads four elements from the start of a word of shared memory on.
+/// The elements of words of shared memory.
 template <typename T>
-__device__ __forceinline__ void load_four(const T* from, Compute<T> (&values)[4]) {
-  const auto* const words = reinterpret_cast<const unsigned*>(from);
+__device__ __forceinline__ void unpack_words(const unsigned* words, Compute<T> (&values)[4]) {
 #pragma unroll
   for (int i = 0; i < 4 / kWord<T>; ++i) {
-    const unsigned word = load_shared(words + i);
     if constexpr (sizeof(T) == 2) {
-      unpack_word(word, values + 2 * i, T());
+      unpack_word(words[i], values + 2 * i, T());
     } else {
-      values[i] = __uint_as_float(word);
+      values[i] = __uint_as_float(words[i]);
     }
   }
 }

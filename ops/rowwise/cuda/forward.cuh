@@ -52,12 +52,12 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
   __device__ Row element_row(int64_t step) const {
-    const auto interval = load.mask.row(step, columns, NoWait());
-    const int64_t offset = interval.index * columns;
-    return {{PackedRow<T>(columns), {input + offset}, {}, output + offset},
-            interval,
-            load.mask.any_visible(interval),
-            nullptr};
+    return element_row(load.mask.row(step, columns, NoWait()));
+  }
+  __device__ Row element_row(int64_t step, const KeyInterval& visible) const
+    requires(Mask::kRules && !kDropout)
+  {
+    return element_row({step, visible.begin, visible.end, 0});
   }
 
   // Dropout's draws before the wait for the previous kernel (in_registers.cuh).
@@ -146,6 +146,14 @@ struct Forward : ForwardSums<Load, Store> {
   }
 
  private:
+  __device__ Row element_row(const typename Mask::Row& interval) const {
+    const int64_t offset = interval.index * columns;
+    return {{PackedRow<T>(columns), {input + offset}, {}, output + offset},
+            interval,
+            load.mask.any_visible(interval),
+            nullptr};
+  }
+
   __device__ Row make_row(const typename Mask::Row& interval) const {
     const T* in = input + interval.index * columns;
     const PackedRow<T> packed = load.mask.packed(in, columns, interval);

@@ -48,6 +48,9 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
   if constexpr (kHasMaskTensor<Function>) {
     chunk = !function.key_mask().fills();
   }
+  if constexpr (kRulesAlone<Function>) {
+    chunk = function.key_mask().fits_in_32_bits(rows);
+  }
   return {kKind<Function>,
           columns / kPack<T>,
           aligned ? columns % kPack<T> : std::min<int64_t>(columns, kMaxEdges<T>),
@@ -96,11 +99,11 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
   // Rules cost a chunk as much as some elements do.
-  constexpr int kBytes = kHasRules<Function> ? 3000 : 2048;
-  constexpr int kSlots = chunk_slots(kKind<Function>.direction, kKind<Function>.tensor);
+  constexpr int kBytes = !kHasRules<Function> ? 2048 : Function::kInputs == 1 ? 4000 : 3000;
+  constexpr int kSlots = chunk_slots(kKind<Function>);
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
-      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes);
+      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes, kRulesAlone<Function>);
   const int64_t steps = function.arrange(rows, 0);
   ChunkMaskShape mask;
   if constexpr (kHasMaskTensor<Function>) {

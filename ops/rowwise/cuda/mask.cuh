@@ -87,6 +87,13 @@ struct KeyMask {
     return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
   }
 
+  /// The visible keys of a row, where the indices of all fit in 32 bits.
+  bool fits_in_32_bits(int64_t rows) const { return rows < INT_MAX && rules.fits_in_32_bits(); }
+  __device__ KeyInterval visible_keys(int step) const {
+    int64_t index;
+    return rules.visible<int>(order.place<int>(step, index));
+  }
+
   __device__ PackedRow<T> packed(const T* start, int64_t columns, const Row& row) const {
     return PackedRow<T>(start, columns, row.begin, row.end);
   }
