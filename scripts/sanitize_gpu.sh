@@ -27,10 +27,11 @@ trap 'rm -f "$log"' EXIT
 # Runs a program under a tool that looks at our kernels alone, since ATen's are many; its exit code
 # goes to CODE, its output to the log.
 sanitize() { # tool program...
-  local tool=$1
+  local tool=$1 more=()
   shift
+  [ "$tool" != synccheck ] || more=(--num-cuda-barriers 64) # per block; it counts too few by itself
   CODE=0
-  "$sanitizer" --tool "$tool" --kernel-regex kns=warpfuse --error-exitcode $FOUND "$@" > "$log" 2>&1 || CODE=$?
+  "$sanitizer" --tool "$tool" "${more[@]}" --kernel-regex kns=warpfuse --error-exitcode $FOUND "$@" > "$log" 2>&1 || CODE=$?
 }
 fail() { cat "$log" >&2; die "sanitize_gpu.sh: $*"; }
 
