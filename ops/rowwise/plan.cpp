@@ -57,9 +57,9 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
       const int64_t pack = 16 / shape.kind.element_bytes;
       // At most, with a slot before a row that begins in the middle of a word.
       const int64_t slots = (shape.packs + 1) * pack - (shape.kind.element_bytes == 2 ? 0 : 1);
-      const int of_lane = chunk_slots(shape.kind);
-      plan->lanes =
-          static_cast<int>(std::bit_ceil(static_cast<uint64_t>(ceil_divide(slots, of_lane))));
+      plan->lane_packs = chunk_slots(shape.kind);
+      plan->lanes = static_cast<int>(
+          std::bit_ceil(static_cast<uint64_t>(ceil_divide(slots, plan->lane_packs))));
       return kernels.chunk && shape.chunk && shape.edges > 0 && plan->lanes <= 32;
     }
     case Tier::span: {
