@@ -98,8 +98,10 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
-  // Rules cost a chunk as much as some elements do.
-  constexpr int kBytes = !kHasRules<Function> ? 2048 : Function::kInputs == 1 ? 4000 : 3000;
+  // Rules cost a chunk as much as some elements do; two inputs or a mask tensor take room.
+  constexpr int kBytes = !kHasRules<Function>                              ? 2048
+                         : kRulesAlone<Function> && Function::kInputs == 1 ? 3500
+                                                                           : 3000;
   constexpr int kSlots = chunk_slots(kKind<Function>);
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
