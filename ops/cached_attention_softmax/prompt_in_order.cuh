@@ -19,7 +19,7 @@ class InOrderPrompt {
 
  private:
   static constexpr int kStages = 4, kPanels = kDim / kPanelElements;
-  static constexpr int kProducer = kThreads - kGroupThreads;
+  static constexpr int kProducerWarp = (kThreads - kGroupThreads) / 32;
   using Products = PromptProducts<T, kDim>;
   using Loads = PromptLoads<kPanels, kGroups, kStages>;
   using TileRing = typename Loads::TileRing;
@@ -38,7 +38,7 @@ class InOrderPrompt {
   __device__ InOrderPrompt(const CachedAttentionArguments& a, const PromptMaps& maps,
                            const PromptBlock& block, Shared& shared, unsigned memory)
       : a_(a), maps_(maps), block_(block), loads_(a, maps, block, shared, memory) {
-    if (threadIdx.x / 32 == kProducer / 32 && is_elected()) {
+    if (is_producer()) {
       loads_.start();
     }
   }
@@ -77,7 +77,7 @@ class InOrderPrompt {
     first_slot_ = tokens.first_slot();
     const int count = loads_.count(first_slot_);
     const auto load_until = [&](int end) {
-      if (threadIdx.x / 32 == kProducer / 32 && is_elected()) {
+      if (is_producer()) {
         loads_.load_until(min(end, count), first_slot_);
       }
       __syncwarp();
@@ -164,10 +164,13 @@ class InOrderPrompt {
 #endif
 
  private:
+  /// True in the thread that starts the loads.
+  __device__ static bool is_producer() { return threadIdx.x / 32 == kProducerWarp && is_elected(); }
+
   __device__ static void release(RingCursor<TileRing>& read) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
-      wait_for_bulk_reads();  // of write_tile()
+      wait_for_bulk_reads();  // of write_tile(), by the same lane
       read.consumer_release();
     }
   }
@@ -179,8 +182,7 @@ class InOrderPrompt {
       return;
     }
     if (first + kTileSlots <= a_.tokens) {
-      const bool writes = thread / 32 == 0 && is_elected();
-      for (int panel = 0; writes && panel < kPanels; ++panel) {
+      for (int panel = 0; thread == 0 && panel < kPanels; ++panel) {
         const int at[] = {panel * kPanelElements, first_slot_ + first, block_.key_head,
                           block_.batch};
         tma_store_4d(maps_.keys, at, stage + panel * kPanelBytes);

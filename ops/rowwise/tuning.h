@@ -228,10 +228,11 @@ constexpr int chunk_slots(const RowKind& kind) {
   if (kind.tensor) {
     return backward ? 16 : 32;
   }
-  if (backward && !kind.dropout && (kind.plain || kind.masked)) {
-    return kind.element_bytes == 2 ? 40 : kind.masked ? 28 : 20;
+  const bool plain_backward = backward && !kind.dropout && (kind.plain || kind.masked);
+  if (plain_backward && kind.element_bytes == 2) {
+    return kChunkSlots;
   }
-  return chunk_slots(kind.direction);
+  return plain_backward && kind.masked ? 28 : chunk_slots(kind.direction);
 }
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.

@@ -189,8 +189,8 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   int visible_begin = 0, visible_end = 0;
   const auto find_visible = [&](int begin) {
     if constexpr (kRulesAlone<F>) {
-      const auto visible = function.key_mask().visible_keys(static_cast<int>(first) +
-                                                            min(begin + lane, chunk_rows - 1));
+      const auto visible =
+          function.key_mask().interval(static_cast<int>(first) + min(begin + lane, chunk_rows - 1));
       visible_begin = static_cast<int>(visible.begin);
       visible_end = static_cast<int>(visible.end);
     }

@@ -11,14 +11,14 @@ namespace warpfuse::cuda {
 
 /// The sizes of a launch of the tier chunk, which are the same for all rows.
 struct ChunkShape {
-  int rows;        // of a chunk
-  int lanes;       // that share a row
-  int slots;       // of a lane, which holds an element in each
-  int full;        // slots [4, full) of all lanes are elements of a row
-  int packs;       // in shared memory for each input of a chunk, and what is loaded behind it
-  int behind;      // elements that are loaded behind a chunk
-  int keep_words;  // in shared memory for ChunkKeepBits
-  bool apart;      // what is visible of each row is loaded alone; at most 32 rows then
+  int rows = 0;        // of a chunk
+  int lanes = 0;       // that share a row
+  int slots = 0;       // of a lane, which holds an element in each
+  int full = 0;        // slots [4, full) of all lanes are elements of a row
+  int packs = 0;       // in shared memory for each input of a chunk, and what is loaded behind it
+  int behind = 0;      // elements that are loaded behind a chunk
+  int keep_words = 0;  // in shared memory for ChunkKeepBits
+  bool apart = false;  // what is visible of each row is loaded alone; at most 32 rows then
 
   /// For `lanes` lanes of up to `most_slots` slots, and chunks of `bytes` or more, which keep
   /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
@@ -32,14 +32,10 @@ struct ChunkShape {
     // A row that begins in the middle of a word has a slot before its first element.
     const int before = columns % kWord<T> == 0 ? 0 : kWord<T> - 1, word_slots = lanes * kWord<T>;
     const int words = (columns + before + word_slots - 1) / word_slots;
-    ChunkShape shape{std::max(32 / lanes, apart ? 1 : static_cast<int>(kPack<T>)),
-                     lanes,
-                     words * kWord<T>,
-                     0,
-                     0,
-                     0,
-                     0,
-                     apart};
+    ChunkShape shape{.rows = std::max(32 / lanes, apart ? 1 : static_cast<int>(kPack<T>)),
+                     .lanes = lanes,
+                     .slots = words * kWord<T>,
+                     .apart = apart};
     while (shape.rows * columns * static_cast<int>(sizeof(T)) < bytes &&
            rows >= warps * shape.rows) {
       shape.rows *= 2;

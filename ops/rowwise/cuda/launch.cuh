@@ -49,7 +49,7 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
     chunk = !function.key_mask().fills();
   }
   if constexpr (kRulesAlone<Function>) {
-    chunk = function.key_mask().fits_in_32_bits(rows);
+    chunk = RowOrder::fits(function.key_mask().rules, rows);
   }
   return {kKind<Function>,
           columns / kPack<T>,

@@ -87,9 +87,8 @@ struct KeyMask {
     return {index, visible.begin, visible.end, kTensor ? mask.row_offset(place) : 0};
   }
 
-  /// The visible keys of a row, where the indices of all fit in 32 bits.
-  bool fits_in_32_bits(int64_t rows) const { return rows < INT_MAX && rules.fits_in_32_bits(); }
-  __device__ KeyInterval visible_keys(int step) const {
+  /// The visible keys of the row of a step, where RowOrder::fits(rules, steps).
+  __device__ KeyInterval interval(int step) const {
     int64_t index;
     return rules.visible<int>(order.place<int>(step, index));
   }

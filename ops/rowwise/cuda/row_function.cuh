@@ -68,7 +68,7 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// The interface: 8 types, a constant, 2 data members, 13 functions and 2 optional functions.
+/// The interface: 8 types, a constant, 2 data members, 13 functions and 3 optional functions.
 /// A function whose rows have an interval of visible keys, or whose row() reads memory, also has a
 /// type Mask (mask.cuh).
 template <typename F>
@@ -98,6 +98,7 @@ concept RowFunction =
       // before its first read
       { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;
       // element_row(step): the row of a step as edges alone; the tier chunk moves its pointers
+      // element_row(step, visible), optional: the same, where rules alone hide keys, of known ones
       { f.element_row(n) } -> std::same_as<typename F::Row>;
       // draw(row, pack, apart, masks): for the packs pack, pack + apart, ...
       f.draw(row, i, i, masks);

@@ -55,10 +55,15 @@ class RowOrder {
     while ((1 << block_shift_) < block_rows) {
       ++block_shift_;
     }
-    small_ = steps_ < INT_MAX && rows < INT_MAX && rules.fits_in_32_bits();
+    small_ = fits(rules, steps_);
     by_head_rows_ = FastDivisor(head_rows);
     by_queries_ = FastDivisor(queries_);
     by_heads_ = FastDivisor(rules.heads);
+  }
+
+  /// All numbers but offsets fit in 32 bits.
+  static bool fits(const KeyRules& rules, int64_t steps) {
+    return steps < INT_MAX && rules.fits_in_32_bits();
   }
 
   /// The number of rows, and of padding steps that have no row.
