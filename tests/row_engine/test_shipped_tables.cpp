@@ -2,10 +2,12 @@
 
 #include <rowwise/tuning.h>
 
+#include <bit>
 #include <set>
 
 #include "support/pch.h"
 #include "support/row_engine.h"
+#include "support/tuning_shapes.h"
 
 namespace {
 
@@ -60,4 +62,25 @@ TEST_CASE("a table's first line says for which GPU it was measured", "[tuning]")
                             "forward 4 256 * block 128 4 1 0", "# a table"}) {
     CHECK_FALSE(parse_gpu_line(other));
   }
+}
+
+TEST_CASE("many short rows share warps, in each shipped table", "[tuning]") {
+  const warpfuse::RowLimits limits{232448, 16, 132, true};
+  int64_t plans = 0;
+  for (const ShippedTable& table : shipped_tables()) {
+    for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+      for (const warpfuse::RowKind& kind : warpfuse::row_kinds(direction, bytes)) {
+        for (uint64_t packs = 1; packs <= 16; ++packs) {
+          warpfuse::RowShape shape{kind, static_cast<int64_t>(packs), 0, 100'000};
+          shape.span = kind.masked && !kind.tensor;
+          const warpfuse::RowPlan plan = plan_rows(shape, limits, table.tuning);
+          CAPTURE(table.gpu.name, direction == warpfuse::Direction::forward, bytes, packs,
+                  kind.masked, plan.to_string());
+          CHECK(plan.lanes <= static_cast<int>(std::bit_ceil(packs)));
+          ++plans;
+        }
+      }
+    }
+  }
+  CHECK(plans > 500);
 }
