@@ -24,14 +24,18 @@ struct Query {
   }
 };
 
-/// Brings the slots that a cluster reads to the L2 cache, while the kernel ahead still runs.
+// More of them would compete with the kernel ahead for memory.
+inline constexpr int kPrefetchedSlots = 256;
+
+/// Brings the first slots that a cluster reads to the L2 cache, while the kernel ahead still runs.
 template <typename T>
 __device__ __forceinline__ void prefetch(const CachedAttentionArguments& a, const Query& query,
                                          const VisibleSlots& visible, int block, int blocks) {
   constexpr int kLine = 128 / static_cast<int>(sizeof(T));
   for (const auto* rows : {&a.keys, &a.values}) {
     const T* const first = row_of<T>(*rows, query.batch, query.key_head, visible.first);
-    const int64_t elements = int64_t{visible.last - visible.first} * rows->row_stride;
+    const int slots = min(visible.last - visible.first, kPrefetchedSlots);
+    const int64_t elements = slots * rows->row_stride;
     const int64_t threads = blockDim.x;
     for (int64_t i = (threadIdx.x + block * threads) * kLine; i < elements;
          i += blocks * threads * kLine) {
