@@ -36,18 +36,15 @@ else
 fi
 start_runs
 
-# Random weights of a named size in all variants, these side by side; the dtypes are separated by spaces.
+# Random weights of a named size in all variants; the dtypes are separated by spaces.
 export_random() { # name dtypes
-  local name=$1 dtype variant process processes
+  local name=$1 dtype variant
   for dtype in $2; do
-    processes=()
     for variant in baseline fused sdpa steps; do
       [ -f "$bundles/$name-random/$variant-$dtype/bundle.json" ] && continue
       say "export $name $variant $dtype ($SECONDS s so far)"
-      export_bundles "$name-random" "config:$name" --variants "$variant" --dtype "$dtype" &
-      processes+=($!)
+      export_bundles "$name-random" "config:$name" --variants "$variant" --dtype "$dtype"
     done
-    for process in "${processes[@]}"; do wait "$process"; done
   done
 }
 
