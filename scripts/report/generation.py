@@ -123,8 +123,8 @@ def prefill_table(run: Generation, _peers: Peers) -> str:
 
 
 def decode_runs(docs: Path) -> list[Path]:
-    """The runs that docs/operators/decode.md shows, in its order."""
-    return sorted((docs / "benchmarks").glob("*-steps.json"))
+    """The runs that docs/operators/decode.md shows, in its order: newer GPUs first."""
+    return sorted((docs / "benchmarks").glob("*-steps.json"), reverse=True)
 
 
 def decode_table(run: Generation) -> str:
