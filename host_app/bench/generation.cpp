@@ -56,7 +56,12 @@ struct Measured {
   Measured(const ModelVariant& variant, const GenerationCase& c, CudaRuntime* runtime)
       : variant(variant),
         loop(variant.model,
-             {.rows = c.batch, .sampling = {}, .graphs = c.graph, .top_logprobs = {}}, runtime) {}
+             {.rows = c.batch,
+              .sampling = {},
+              .graphs = c.graph,
+              .top_logprobs = {},
+              .max_length = c.prompt + c.tokens},
+             runtime) {}
 
   const ModelVariant& variant;
   DecodeLoop loop;

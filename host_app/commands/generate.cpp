@@ -172,7 +172,7 @@ ExitCode run_generate(const Arguments& arguments) {
   const std::string model_path = arguments.text("model");
   const std::vector<Prompt> prompts = prompts_of(arguments);
   GenerationOptions options{.max_tokens = arguments.integer("tokens", 1), .end_tokens = {}};
-  const DecodeOptions decoding = decode_options_of(arguments, prompts.size());
+  DecodeOptions decoding = decode_options_of(arguments, prompts.size());
   const OutputOptions output_options = output_options_of(arguments);
 
   choose_threads(arguments.threads(), /*watched=*/true);
@@ -192,6 +192,9 @@ ExitCode run_generate(const Arguments& arguments) {
     options.end_tokens = end_tokens_of(model.spec(), tokenizer);
   }
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
+  const size_t longest = std::ranges::max(ids, {}, &std::vector<int64_t>::size).size();
+  decoding.max_length =
+      static_cast<int64_t>(longest) + std::min(options.max_tokens, model.spec().context);
   DecodeLoop loop(model, decoding, runtime.get());
   GenerationOutput output(tokenizer, prompts, ids, output_options,
                           decoding.top_logprobs.has_value());

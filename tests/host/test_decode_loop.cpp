@@ -114,6 +114,26 @@ TEST_CASE("caches that do not fit are an error that says what would", "[decode]"
         "0.000 GB each");
 }
 
+TEST_CASE("a cache has slots for the longest sequence that is wanted", "[decode]") {
+  load_plugin_under_test();
+  const LanguageModel model = summing_model(kVocabulary, 64);
+  FakeRuntime runtime;
+  runtime.free_bytes = int64_t{20} * model.cache_bytes(1, 16);
+  const auto loop = [&](int64_t rows, int64_t max_length, FakeRuntime* gpu) {
+    return DecodeLoop(
+        model, {.rows = rows, .sampling = {}, .top_logprobs = {}, .max_length = max_length}, gpu);
+  };
+  CHECK_NOTHROW(loop(20, 16, &runtime));
+  CHECK_THROWS(loop(20, 17, &runtime));
+  DecodeLoop whole = loop(1, 0, nullptr), exact = loop(1, 8, nullptr), most = loop(1, 99, nullptr);
+  // The last of 7 tokens needs no slot.
+  const std::vector<int64_t> said = continuation(whole, kPrompt, 7);
+  CHECK(continuation(exact, kPrompt, 7) == said);
+  CHECK(continuation(most, kPrompt, 7) == said);
+  DecodeLoop shorter = loop(1, 7, nullptr);
+  CHECK_THROWS(continuation(shorter, kPrompt, 7));
+}
+
 TEST_CASE("a sequence that was stopped gives no more tokens, and its row goes to the next",
           "[decode]") {
   load_plugin_under_test();

@@ -19,9 +19,17 @@ constexpr int64_t kStepsAhead = 4;
 // Where others wait for a row: a prompt comes behind the steps that are launched already.
 constexpr int64_t kStepsAheadMixed = 3;
 
+// On a GPU those of the context: the strides of a smaller cache may change cuBLAS's sums, and so
+// the text with the number of tokens that are asked for.
+int64_t slots_of(const LanguageModel& model, const DecodeOptions& options) {
+  const int64_t context = model.spec().context;
+  const bool all = model.device().is_cuda() || options.max_length == 0;
+  return all ? context : std::min(options.max_length, context);
+}
+
 void require_memory(const LanguageModel& model, const DecodeOptions& options,
                     const CudaRuntime& runtime) {
-  const int64_t slots = model.spec().context;
+  const int64_t slots = slots_of(model, options);
   const int64_t beside = options.mixed ? PromptPieces::cache_bytes(model) : 0;
   const int64_t free = runtime.device().free_bytes - beside;
   if (model.cache_bytes(options.rows, slots) > free) {
@@ -56,7 +64,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
   if (runtime_ != nullptr) {
     require_memory(model, options, *runtime_);
   }
-  cache_ = model.make_cache(options.rows, model.spec().context);
+  cache_ = model.make_cache(options.rows, slots_of(model, options));
   scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
                       at::TensorOptions(at::kFloat).device(model.device()));
   no_draws_ = at::zeros({1}, at::TensorOptions(at::kLong).device(model.device()));

@@ -15,6 +15,7 @@ struct DecodeOptions {
   // Sequences bring DrawRules of their own, and may enter by pieces. A graph then ends at the
   // logits, and the tokens are drawn behind it, unless all rows are greedy.
   bool mixed = false;
+  int64_t max_length = 0;  // tokens of a sequence that need slots, on a CPU; 0: the context
 };
 
 // Decode steps on a device, for all rows of a cache at a time. A step feeds each active row its
@@ -50,7 +51,7 @@ class DecodeSteps {
   // Captures all graphs ahead of need, before the first sequence.
   void prepare();
 
-  // Launches a step; the longest row has `length` tokens with this step's, at most the context. On
+  // Launches a step; the longest row has `length` tokens with this step's, at most the cache's. On
   // the CPU only the first `rows` rows are computed. At most max_ahead() steps may be launched and
   // not read.
   void launch(int64_t length, int64_t rows);
