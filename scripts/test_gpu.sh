@@ -169,6 +169,10 @@ older_instructions() {
       "$ptx80/bin/warpfuse_tests" "[gpu][portable]~[huge]~[two-gpus]"
   fi
 }
+measurements() {
+  entry "host program, bench" "$python" "$ROOT/tests/host/test_bench_gpu.py"
+  entry "host program, tune" "$python" "$ROOT/tests/host/test_tune_gpu.py"
+}
 sanitizer_and_operators() {
   entry "compute-sanitizer" "$ROOT/scripts/sanitize_gpu.sh" --preset "$PRESET" ${TORCH:+--torch "$TORCH"}
   entry "Python, operators on CUDA" "$python" "$ROOT/tests/python/test_operators.py" --device cuda
@@ -212,7 +216,8 @@ host_and_modules() {
 }
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
-groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
+groups=(row_kernels other_cases less_shared_memory older_instructions measurements sanitizer_and_operators
+  host_and_modules)
 export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 2 * (parts - 1)) + 1))  # two groups have parts
 for name in "${groups[@]}"; do
   group=$((group + 1))

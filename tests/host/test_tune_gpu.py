@@ -6,7 +6,6 @@ import time
 from host_program import USAGE, HostTestCase, folder, gpu_names, main, results, run_with_plugin, start
 
 
-
 def shipped():
     return run_with_plugin("info", "--tuning").stdout.decode()
 
