@@ -1,5 +1,10 @@
 #include "common/cpu_capability.h"
 
+#ifdef __linux__
+#include <unistd.h>
+#endif
+
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -45,6 +50,15 @@ CpuCapability cpu_capability() {
 int64_t prefetch_distance() {
 #ifdef WARPFUSE_CPU_X86
   return __builtin_cpu_is("intel") ? 1024 : 0;
+#else
+  return 0;
+#endif
+}
+
+int64_t second_level_cache_bytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  static const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return std::max<int64_t>(bytes, 0);
 #else
   return 0;
 #endif

@@ -17,6 +17,9 @@ const char* to_string(CpuCapability capability);
 /// of Intel's reads 1.3 times as fast with it, one of AMD's slower (docs/log.md).
 int64_t prefetch_distance();
 
+/// Bytes of a core's second-level cache; 0 where the system does not say.
+int64_t second_level_cache_bytes();
+
 }  // namespace warpfuse
 
 // A kernel source is compiled once for each instruction set with CPU_CAPABILITY defined, as at::vec

@@ -22,9 +22,42 @@ struct SoftmaxRule {
   }
 };
 
+/// Where the exponentials of a row wait for their sum: in its result, if that can hold them and
+/// stays in the caches, else in `scratch`. Short rows are scaled from there faster.
+template <typename T>
+Compute<T>* powers_of([[maybe_unused]] T* y, Compute<T>* scratch, [[maybe_unused]] int64_t count,
+                      [[maybe_unused]] bool streamed) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    if (!streamed && count * static_cast<int64_t>(sizeof(T)) >= kForwardGroupBytes) {
+      return y;
+    }
+  }
+  return scratch;
+}
+
+/// y = map(powers, i), where `powers` may be y.
+template <typename T, typename Map>
+C10_ALWAYS_INLINE void scale_powers(const Compute<T>* powers, T* y, int64_t count, bool streamed,
+                                    const Map& map) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    if (powers == y) {
+      int64_t i = 0;
+      for (; i + kPackSize<T> <= count; i += kPackSize<T>) {
+        store<T>(map(Pack<T>::loadu(y + i), i), y + i, kPackSize<T>);
+      }
+      if (i < count) {
+        store<T>(map(load(y + i, count - i), i), y + i, count - i);
+      }
+      return;
+    }
+  }
+  transform(y, count, streamed, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+    return map(Pack<T>::loadu(powers + i), i);
+  });
+}
+
 /// The sum of exp(x - maximum) over a row of `count` elements, where x(i, n) gives a pack of it.
-/// kStores: the terms are stored to `powers`, which has room for whole packs. Prefetches from
-/// `next`, which is read after this row.
+/// kStores: the terms are stored to `powers`. Prefetches from `next`, which is read after this row.
 template <typename T, bool kStores, typename Row>
 C10_ALWAYS_INLINE Compute<T> exponential_sum(const Row& x, Compute<T> maximum, Compute<T>* powers,
                                              int64_t count, const T* next) {
@@ -33,24 +66,29 @@ C10_ALWAYS_INLINE Compute<T> exponential_sum(const Row& x, Compute<T> maximum, C
     __builtin_prefetch(next + i);
     const Pack<T> power = exponential(x(i, n) - max);
     if constexpr (kStores) {
-      power.store(powers + i);
+      if (n == kPackSize<T>) {
+        power.store(powers + i);
+      } else {
+        power.store(powers + i, static_cast<int>(n));
+      }
     }
     return power;
   });
 }
 
 /// y = finish(softmax(x), i) of one row of `count` elements with the given maximum, rounded once.
-/// scratch has room for whole packs; `next` is read after this row. Returns the sum of
-/// exp(x - maximum), which is positive and finite in a valid row.
+/// scratch has room for a row, rounded up to packs; `next` is read after this row. Returns the sum
+/// of exp(x - maximum), which is positive and finite in a valid row.
 template <typename T, typename Row, typename Finish>
 C10_ALWAYS_INLINE Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y,
                                          Compute<T>* scratch, int64_t count, bool streamed,
                                          const T* next, const Finish& finish) {
-  const Compute<T> sum = exponential_sum<T, true>(x, maximum, scratch, count, next);
+  Compute<T>* const powers = powers_of(y, scratch, count, streamed);
+  const Compute<T> sum = exponential_sum<T, true>(x, maximum, powers, count, next);
   const Pack<T> reciprocal(1 / sum);
-  transform(y, count, streamed, [&](int64_t i, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
-    return finish(Pack<T>::loadu(scratch + i) * reciprocal, i);
-  });
+  scale_powers(powers, y, count, streamed,
+               [&](const Pack<T>& power, int64_t i)
+                   C10_ALWAYS_INLINE_ATTRIBUTE { return finish(power * reciprocal, i); });
   return sum;
 }
 
@@ -69,13 +107,15 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
   const auto row_of = [&](int64_t row) {
     return [from = x + row * columns](int64_t i, int64_t n) { return load(from + i, n); };
   };
+  const auto powers = [&](int64_t row) {
+    return powers_of(y + row * columns, scratch + row * scratch_stride, columns, streamed);
+  };
   for (int64_t row = 0; row < rows; ++row) {
     max[row] = max_of<T>(columns, row_of(row));
   }
   for (int64_t row = 0; row < rows; ++row) {
     const T* next = x + (more ? row + rows : row) * columns;
-    divisor[row] = exponential_sum<T, !kLog>(row_of(row), max[row], scratch + row * scratch_stride,
-                                             columns, next);
+    divisor[row] = exponential_sum<T, !kLog>(row_of(row), max[row], powers(row), columns, next);
   }
   for (int64_t row = 0; row < rows; row += Vectorized<C>::size()) {
     const auto n = static_cast<int>(std::min<int64_t>(rows - row, Vectorized<C>::size()));
@@ -90,10 +130,8 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
                   return from(i, n) - row_max - row_divisor;
                 });
     } else {
-      transform(y + row * columns, columns, streamed,
-                [&, from = scratch + row * scratch_stride](int64_t i, int64_t) {
-                  return P::loadu(from + i) * row_divisor;
-                });
+      scale_powers(powers(row), y + row * columns, columns, streamed,
+                   [&](const P& power, int64_t) { return power * row_divisor; });
     }
   }
 }
