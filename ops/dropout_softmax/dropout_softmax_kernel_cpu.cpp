@@ -38,9 +38,10 @@ void forward(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t en
   using C = Compute<T>;
   const int64_t columns = arguments.layout.columns;
   const Streaming streaming(arguments.layout, sizeof(T), arguments.output);
-  const Scratch<T> powers(columns);
+  const Scratch<T> scratch(columns);
   for_dropped_rows<T>(arguments, begin, end, [&](int64_t row, const C* factors) {
     const T* from = static_cast<const T*>(arguments.input) + row * columns;
+    T* const to = static_cast<T*>(arguments.output) + row * columns;
     const auto drop = [&](const Pack<T>& pack, int64_t i) C10_ALWAYS_INLINE_ATTRIBUTE {
       return pack * Pack<T>::loadu(factors + i);
     };
@@ -50,7 +51,7 @@ void forward(const DropoutSoftmaxArguments& arguments, int64_t begin, int64_t en
     };
     const C max = max_of<T>(columns, x);
     const C sum =
-        softmax_row<T>(x, max, static_cast<T*>(arguments.output) + row * columns, powers.data(),
+        softmax_row<T>(x, max, to, powers_of(from, to, scratch.data(), columns, streaming.on()),
                        columns, streaming.on(), row + 1 < end ? from + columns : from,
                        [&](const Pack<T>& y, int64_t i)
                            C10_ALWAYS_INLINE_ATTRIBUTE { return kSoftmaxFirst ? drop(y, i) : y; });

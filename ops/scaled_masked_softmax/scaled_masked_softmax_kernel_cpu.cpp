@@ -43,10 +43,11 @@ void forward(const Arguments& arguments, int64_t begin, int64_t end) {
     T* result = output + visible.begin;
     if (max > kNegativeInfinity<C> || mask.shows_any()) {
       factors.draw(arguments, row * keys + visible.begin, count);
-      sum = softmax_row<T>(x, max, result, scratch.data(), count, streamed,
-                           row + 1 < end ? scores + keys : scores,
-                           [&](const Pack<T>& y, int64_t i)
-                               C10_ALWAYS_INLINE_ATTRIBUTE { return factors.apply(y, i); });
+      sum =
+          softmax_row<T>(x, max, result, powers_of(scores, result, scratch.data(), count, streamed),
+                         count, streamed, row + 1 < end ? scores + keys : scores,
+                         [&](const Pack<T>& y, int64_t i)
+                             C10_ALWAYS_INLINE_ATTRIBUTE { return factors.apply(y, i); });
       if (!(sum > 0 && sum < std::numeric_limits<C>::infinity())) {
         mask.zero_hidden(result);  // NaN belongs to the visible keys alone
       }

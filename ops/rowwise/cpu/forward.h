@@ -22,13 +22,14 @@ struct SoftmaxRule {
   }
 };
 
-/// Where the exponentials of a row wait for their sum: in its result, if that can hold them and
-/// stays in the caches, else in `scratch`. Short rows are scaled from there faster.
+/// Where the exponentials of a row wait for their sum: in its result y, if that can hold them and
+/// stays in the caches, else in `scratch`. Short rows are scaled from there faster; a row x that is
+/// overwritten by its result is read twice at its end.
 template <typename T>
-Compute<T>* powers_of([[maybe_unused]] T* y, Compute<T>* scratch, [[maybe_unused]] int64_t count,
-                      [[maybe_unused]] bool streamed) {
+Compute<T>* powers_of([[maybe_unused]] const T* x, [[maybe_unused]] T* y, Compute<T>* scratch,
+                      [[maybe_unused]] int64_t count, [[maybe_unused]] bool streamed) {
   if constexpr (std::is_same_v<T, Compute<T>>) {
-    if (!streamed && count * static_cast<int64_t>(sizeof(T)) >= kForwardGroupBytes) {
+    if (x != y && !streamed && count * static_cast<int64_t>(sizeof(T)) >= kForwardGroupBytes) {
       return y;
     }
   }
@@ -77,13 +78,13 @@ C10_ALWAYS_INLINE Compute<T> exponential_sum(const Row& x, Compute<T> maximum, C
 }
 
 /// y = finish(softmax(x), i) of one row of `count` elements with the given maximum, rounded once.
-/// scratch has room for a row, rounded up to packs; `next` is read after this row. Returns the sum
-/// of exp(x - maximum), which is positive and finite in a valid row.
+/// `powers`: of powers_of(), whose scratch has room for a row, rounded up to packs; `next` is read
+/// after this row. Returns the sum of exp(x - maximum), which is positive and finite in a valid
+/// row.
 template <typename T, typename Row, typename Finish>
-C10_ALWAYS_INLINE Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y,
-                                         Compute<T>* scratch, int64_t count, bool streamed,
-                                         const T* next, const Finish& finish) {
-  Compute<T>* const powers = powers_of(y, scratch, count, streamed);
+C10_ALWAYS_INLINE Compute<T> softmax_row(const Row& x, Compute<T> maximum, T* y, Compute<T>* powers,
+                                         int64_t count, bool streamed, const T* next,
+                                         const Finish& finish) {
   const Compute<T> sum = exponential_sum<T, true>(x, maximum, powers, count, next);
   const Pack<T> reciprocal(1 / sum);
   scale_powers(powers, y, count, streamed,
@@ -108,7 +109,8 @@ void softmax_rows(const T* x, T* y, int64_t rows, int64_t columns, Compute<T>* s
     return [from = x + row * columns](int64_t i, int64_t n) { return load(from + i, n); };
   };
   const auto powers = [&](int64_t row) {
-    return powers_of(y + row * columns, scratch + row * scratch_stride, columns, streamed);
+    const int64_t at = row * columns;
+    return powers_of(x + at, y + at, scratch + row * scratch_stride, columns, streamed);
   };
   for (int64_t row = 0; row < rows; ++row) {
     max[row] = max_of<T>(columns, row_of(row));
