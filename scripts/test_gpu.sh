@@ -216,16 +216,16 @@ host_and_modules() {
 }
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
-groups=(row_kernels other_cases less_shared_memory older_instructions measurements sanitizer_and_operators
-  host_and_modules)
+groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
 export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 2 * (parts - 1)) + 1))  # two groups have parts
 for name in "${groups[@]}"; do
   group=$((group + 1))
   "$name" &
 done
 wait
-# Alone: it looks at the memory that each GPU has in use.
+# Alone: these measure, and the last one looks at the memory that each GPU has in use.
 group=$((group + 1))
+measurements
 entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
 
 cat "$REPORT"

@@ -105,9 +105,8 @@ constexpr int64_t kGroupElements = int64_t{1024} * 1024;
 // Rows that no cache keeps, and rows that are too few for the threads, are cut into parts. Parts
 // compute exponentials twice.
 bool wants_parts(const RowLayout& layout) {
-  const int64_t cached = std::clamp(second_level_cache_bytes() / 2, kCachedBytes, 2 * kCachedBytes);
   return layout.inner == 1 &&
-         (layout.columns * int64_t{sizeof(float)} > cached ||
+         (layout.columns * int64_t{sizeof(float)} > cached_row_bytes() ||
           (layout.rows() < at::get_num_threads() && layout.columns >= 4 * kElementsPerThread));
 }
 

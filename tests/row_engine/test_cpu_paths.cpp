@@ -55,8 +55,8 @@ TEST_CASE("rows longer than a cache, in parts", "[softmax][cpu_paths]") {
 }
 
 TEST_CASE("rows just short enough for a cache", "[softmax][cpu_paths]") {
-  const Threads threads(3);  // more would cut the rows into parts
-  sweep("cpu.rows", {{3, 131071}}, -1);
+  const Threads threads(3);              // more would cut the rows into parts
+  sweep("cpu.rows", {{3, 131071}}, -1);  // for the smallest that is assumed
 }
 
 TEST_CASE("exponentials wait in the result of a long row", "[softmax][cpu_paths]") {

@@ -65,7 +65,6 @@ TEST_CASE("a table's first line says for which GPU it was measured", "[tuning]")
 }
 
 TEST_CASE("many short rows share warps, in each shipped table", "[tuning]") {
-  const warpfuse::RowLimits limits{232448, 16, 132, true};
   int64_t plans = 0;
   for (const ShippedTable& table : shipped_tables()) {
     for (const auto& [direction, bytes] : kDirectionsAndBytes) {
@@ -73,7 +72,7 @@ TEST_CASE("many short rows share warps, in each shipped table", "[tuning]") {
         for (uint64_t packs = 1; packs <= 16; ++packs) {
           warpfuse::RowShape shape{kind, static_cast<int64_t>(packs), 0, 100'000};
           shape.span = kind.masked && !kind.tensor;
-          const warpfuse::RowPlan plan = plan_rows(shape, limits, table.tuning);
+          const warpfuse::RowPlan plan = plan_rows(shape, kHopper, table.tuning);
           CAPTURE(table.gpu.name, direction == warpfuse::Direction::forward, bytes, packs,
                   kind.masked, plan.to_string());
           CHECK(plan.lanes <= static_cast<int>(std::bit_ceil(packs)));

@@ -27,9 +27,8 @@ int64_t slots_of(const LanguageModel& model, const DecodeOptions& options) {
   return all ? context : std::min(options.max_length, context);
 }
 
-void require_memory(const LanguageModel& model, const DecodeOptions& options,
+void require_memory(const LanguageModel& model, const DecodeOptions& options, int64_t slots,
                     const CudaRuntime& runtime) {
-  const int64_t slots = slots_of(model, options);
   const int64_t beside = options.mixed ? PromptPieces::cache_bytes(model) : 0;
   const int64_t free = runtime.device().free_bytes - beside;
   if (model.cache_bytes(options.rows, slots) > free) {
@@ -61,10 +60,11 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
       memory_(options.rows, model.device(), runtime),
       greedy_({DrawRules{}}, model.device()) {
   const c10::InferenceMode inference;
+  const int64_t slots = slots_of(model, options);
   if (runtime_ != nullptr) {
-    require_memory(model, options, *runtime_);
+    require_memory(model, options, slots, *runtime_);
   }
-  cache_ = model.make_cache(options.rows, slots_of(model, options));
+  cache_ = model.make_cache(options.rows, slots);
   scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
                       at::TensorOptions(at::kFloat).device(model.device()));
   no_draws_ = at::zeros({1}, at::TensorOptions(at::kLong).device(model.device()));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "common/cpu_capability.h"
 #include "common/resident.h"
 #include "rowwise/layout.h"
 
@@ -12,6 +14,12 @@ namespace warpfuse {
 /// Data that is read again stays in the cache of one core: half of the 1 MiB that a second-level
 /// cache has on most machines.
 inline constexpr int64_t kCachedBytes = int64_t{512} * 1024;
+
+/// The same for a row's exponentials, by the size of this machine's cache where it is known. They
+/// gain nothing sure beyond 1 MiB (docs/log.md).
+inline int64_t cached_row_bytes() {
+  return std::clamp(second_level_cache_bytes() / 2, kCachedBytes, 2 * kCachedBytes);
+}
 
 /// Results of more bytes are evicted from a last-level cache before they are read.
 inline constexpr int64_t kStreamedBytes = int64_t{32} * 1024 * 1024;
