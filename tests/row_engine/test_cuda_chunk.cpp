@@ -163,6 +163,37 @@ WARPFUSE_GPU_TEST("chunks copy masks of any strides", "[chunk][portable]") {
   }
 }
 
+WARPFUSE_GPU_TEST("a mask that all heads share is in a chunk once", "[chunk][portable]") {
+  const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
+  const TuningInUse both(tuning_with("chunk 96 20 1 0"));
+  constexpr int64_t kBatch = 700, kHeads = 9;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    // Chunks of many heads, and of one and a half.
+    for (const int64_t keys : {3, 7, 23, 29}) {
+      const at::Tensor scores = random_at(1, {kBatch, kHeads, keys, keys}, dtype, device);
+      const at::Tensor grad = random_at(1, scores.sizes(), dtype, device);
+      for (const at::Tensor& mask : masks_of_all_kinds({keys, keys}, dtype, device)) {
+        INFO(keys << " keys, " << dtype << ", mask " << mask.dtype());
+        const MaskArguments shared{.scale = 0.5, .attn_mask = mask};
+        const MaskArguments own{.scale = 0.5, .attn_mask = mask.expand_as(scores).contiguous()};
+        at::Tensor output, grad_scores;
+        const Poison poison;
+        const nlohmann::json launches = launches_during([&] {
+          output = masked_softmax(scores, shared);
+          grad_scores = masked_softmax_backward(grad, output, shared);
+          masked_softmax(scores, own);
+        });
+        CHECK(mismatch(output, expected_masked_softmax(scores, shared)) == "");
+        CHECK(mismatch(grad_scores, expected_masked_softmax_backward(grad, output, shared)) == "");
+        REQUIRE(launches.size() == 3);
+        CHECK(launches[0]["tier"] == "chunk");
+        CHECK(launches[1]["tier"] == "chunk");
+        CHECK(launches[0]["shared_bytes"] < launches[2]["shared_bytes"]);
+      }
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("masks that fill are not for chunks", "[chunk]") {
   const TuningInUse chunks(tuning_with("chunk 64 40 1 0"));
   const at::Tensor scores = random_at(1, {2, 3, 20, 33}, at::kHalf, device);

@@ -57,7 +57,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
       options_(options),
       runtime_(runtime),
       graphs_(options.graphs ? runtime : nullptr),
-      memory_(options.rows, model.device(), runtime),
+      memory_(options.rows, model.device(), runtime, /*steps_vary=*/options.mixed),
       greedy_({DrawRules{}}, model.device()) {
   const c10::InferenceMode inference;
   const int64_t slots = slots_of(model, options);

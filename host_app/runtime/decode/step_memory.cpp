@@ -16,7 +16,8 @@ constexpr int kPollsBetweenChecks = 1000;
 
 }  // namespace
 
-StepMemory::StepMemory(int64_t rows, c10::Device device, CudaRuntime* runtime) : runtime_(runtime) {
+StepMemory::StepMemory(int64_t rows, c10::Device device, CudaRuntime* runtime, bool steps_vary)
+    : runtime_(runtime), clock_(steps_vary) {
   const c10::InferenceMode inference;
   const at::TensorOptions integers = at::TensorOptions(at::kLong).device(device);
   const at::TensorOptions shared = at::TensorOptions(at::kLong).pinned_memory(device.is_cuda());
@@ -59,10 +60,21 @@ void StepMemory::wait_for(int64_t step) {
   using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
   const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
-  if (is_there()) {
-    return clock_.arrived(std::min(clock_.due(), Clock::now()));
+  const auto was_there_at_first = [&] {
+    const bool was_there = is_there();
+    if (was_there) {
+      clock_.was_there(Clock::now());
+    }
+    return was_there;
+  };
+  if (was_there_at_first()) {
+    return;
   }
   std::this_thread::sleep_until(clock_.first_look());
+  clock_.woke(Clock::now());
+  if (was_there_at_first()) {
+    return;
+  }
   for (int polls = 1; !is_there(); ++polls) {
     if (polls % kPollsBetweenChecks == 0) {
       const bool idle =

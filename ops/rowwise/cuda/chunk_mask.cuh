@@ -15,19 +15,21 @@ struct ChunkMaskShape {
   MaskRuns runs;      // copied in packs; without rows, all is copied by element
   int row_bytes = 0;  // of the mask
   int run_bytes = 0;  // in shared memory for the part of a run that a chunk has
+  bool once = false;  // a chunk has a whole run, which serves for all others
   int bytes = 0;      // for a chunk, and what is loaded behind it
   FastDivisor by_rows, by_columns;
 
   /// For chunks of `rows` rows, and `behind` elements that are loaded behind them.
   static ChunkMaskShape of(const MaskRuns& runs, int rows, int columns, int element_bytes,
                            int behind) {
-    constexpr int kMinRun = 32;  // shorter ones are faster by element
+    constexpr int kMinRun = 32;  // shorter ones are faster by element, unless one serves for all
     constexpr int kPackBytes = 16;
     const int row_bytes = columns * element_bytes, behind_bytes = behind * element_bytes + 8;
-    ChunkMaskShape shape{{}, row_bytes, 0, rows * row_bytes, {}, FastDivisor(columns)};
-    if (runs.all || runs.rows >= kMinRun) {
+    ChunkMaskShape shape{{}, row_bytes, 0, false, rows * row_bytes, {}, FastDivisor(columns)};
+    shape.once = runs.same && !runs.all && 0 < runs.rows && runs.rows <= rows;
+    if (runs.all || shape.once || runs.rows >= kMinRun) {
       const int largest = std::min(runs.rows, rows);
-      const int count = runs.all ? 1 : 1 + (rows + runs.rows - 2) / runs.rows;
+      const int count = runs.all || shape.once ? 1 : 1 + (rows + runs.rows - 2) / runs.rows;
       // Behind each run stands its offset from a pack in global memory, which it keeps.
       shape.runs = runs;
       shape.run_bytes = round_up((largest - 1) * runs.step_bytes + row_bytes + kPackBytes - 1 +
@@ -61,14 +63,21 @@ class ChunkMask {
       return;
     }
     first_in_run_ = shape.runs.all ? 0 : static_cast<int>(first % run_rows);
-    for (int begin = 0, run = 0; begin < rows; ++run) {
-      const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
-      const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first + begin));
+    const auto load_run = [&](int run, int64_t first_row, int run_rows) {
+      const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first_row));
       copies.load(from, shared + run * shape.run_bytes + pack_shift(from),
-                  (end - begin - 1) * shape.runs.step_bytes + shape.row_bytes);
+                  (run_rows - 1) * shape.runs.step_bytes + shape.row_bytes);
       if (lane == 0) {
         *shift_of(run) = pack_shift(from);
       }
+    };
+    if (shape.once) {
+      load_run(0, first - first_in_run_, run_rows);
+      return;
+    }
+    for (int begin = 0, run = 0; begin < rows; ++run) {
+      const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
+      load_run(run, first + begin, end - begin);
       begin = end;
     }
   }
@@ -78,8 +87,10 @@ class ChunkMask {
     if (shape_.runs.rows == 0) {
       return shared_ + index * shape_.row_bytes;
     }
-    const int at = first_in_run_ + index, run = shape_.by_rows.quotient(at);
-    const int in_run = at - run * shape_.runs.rows - (run == 0 ? first_in_run_ : 0);
+    const int at = first_in_run_ + index, run_of_row = shape_.by_rows.quotient(at);
+    const int run = shape_.once ? 0 : run_of_row,
+              absent = !shape_.once && run == 0 ? first_in_run_ : 0;
+    const int in_run = at - run_of_row * shape_.runs.rows - absent;
     return shared_ + run * shape_.run_bytes + *shift_of(run) + in_run * shape_.runs.step_bytes;
   }
 

@@ -50,6 +50,7 @@ struct MaskRuns {
   int rows = 0;        // a multiple of which begins a run; 0: there are none
   int step_bytes = 0;  // from a row to the next
   bool all = false;    // all rows are one run
+  bool same = false;   // all runs are of the same elements
 };
 
 /// The rules of scaled_masked_softmax and, where kTensor, its mask tensor.
@@ -118,14 +119,16 @@ struct KeyMask {
       return {};
     }
     int64_t run = rules.queries;
+    bool same = mask.batch_stride == 0 && mask.head_stride == 0;
     if (rules.heads == 1 || mask.head_stride == head) {
       run *= rules.heads;
+      same = mask.batch_stride == 0;
       if (rows == run || mask.batch_stride == head * rules.heads) {
         run = rows;
       }
     }
     return {static_cast<int>(std::min<int64_t>(run, MaskRuns::kMaxRows)),
-            static_cast<int>(mask.query_stride * element_bytes()), run == rows};
+            static_cast<int>(mask.query_stride * element_bytes()), run == rows, same};
   }
 
   /// Calls visit(M()) with the type of the mask tensor's elements, as numbers.
