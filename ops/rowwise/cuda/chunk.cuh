@@ -14,6 +14,10 @@ namespace warpfuse::cuda {
 template <RowFunction F>
 constexpr bool kRulesAlone = kHasRules<F> && !kHasMaskTensor<F> && !kDrops<F>;
 
+/// The keys that rules leave visible are found before the rows, by a lane for each row.
+template <RowFunction F>
+constexpr bool kFindsVisible = kHasRules<F> && !kDrops<F>;
+
 /// A lane keeps words as they were loaded, which are half of the registers.
 template <RowFunction F>
 constexpr bool kKeepsWords =
@@ -80,7 +84,8 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   if constexpr (kKeepsWords<F>) {
     for_fours([&](int i) { load_words(i, i); });
   }
-  const auto make_four = [&](int i, typename F::Edge(&four)[4], const auto& is_inside) {
+  const auto make_four = [&](int i, typename F::Edge(&four)[4], const auto& is_inside,
+                             const auto& load_added) {
     const int at = kKeepsWords<F> ? i : 0;
     if constexpr (!kKeepsWords<F>) {
       load_words(i, at);
@@ -95,37 +100,63 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
       }
     });
     if constexpr (kHasMaskTensor<F>) {
-      if (adds) {
-        C added[4];
-        mask.load(mask_row, first + i, added);
+      C added[4] = {};
+      load_added(first + i, added);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          raws[j].mask.added = added[j];
-        }
+      for (int j = 0; j < 4; ++j) {
+        raws[j].mask.added = added[j];
       }
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      four[j] = function.to_edge(row, first + i + j, is_inside(i + j), raws[j], keep_mask(i + j));
+      // The choice comes last: under its condition, all that comes before would be by predicates.
+      if constexpr (kHasMaskTensor<F> && !kDrops<F>) {
+        const auto neutral = function.to_edge(row, first + i + j, false, {}, {});
+        four[j] = function.to_edge(row, first + i + j, true, raws[j], {});
+        four[j] = is_inside(i + j) ? four[j] : neutral;
+      } else {
+        four[j] = function.to_edge(row, first + i + j, is_inside(i + j), raws[j], keep_mask(i + j));
+      }
     }
   };
   const auto always = [](int) { return true; };
-  const auto make_inside = [&](int i, typename F::Edge(&four)[4]) {
+  const auto no_mask = [](int, C(&)[4]) {};
+  const auto make_inside = [&](int i, typename F::Edge(&four)[4], const auto& load_added) {
     if (!kHasRules<F> && is_full(i)) {
-      make_four(i, four, always);
+      make_four(i, four, always, load_added);
     } else {
-      make_four(i, four, inside);
+      make_four(i, four, inside, load_added);
     }
+  };
+  // Calls visit(load_added) with the loads of an additive mask's elements.
+  const auto with_mask = [&](const auto& visit) {
+    if constexpr (kHasMaskTensor<F>) {
+      if (adds) {
+        return mask.visit_additive([&](auto zero) {
+          visit([&](int column, C(&added)[4]) {
+            mask.template load<decltype(zero)>(mask_row, column, added);
+          });
+        });
+      }
+    }
+    visit(no_mask);
   };
   typename F::Edge fours[kKeepsWords<F> ? 1 : kSlots / 4][4];
   if constexpr (!kKeepsWords<F>) {
-    for_fours([&](int i) { make_inside(i, fours[i / 4]); });
+    with_mask([&](const auto& load_added) {
+      for_fours([&](int i) { make_inside(i, fours[i / 4], load_added); });
+    });
+  }
+  // Whether an additive mask shows a key need be known only if there is no score above -inf.
+  constexpr bool kFindsEmpty = kHasMaskTensor<F> && !kDrops<F> && requires { row.visible; };
+  if constexpr (kFindsEmpty) {
+    row.visible = visible != 0;
   }
   const auto result = function.reduce(row, group, [&](auto, const auto& visit) {
     for_fours([&](int i) {
       auto& four = fours[kKeepsWords<F> ? 0 : i / 4];
       if constexpr (kKeepsWords<F>) {
-        make_inside(i, four);
+        make_inside(i, four, no_mask);
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -133,24 +164,55 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
       }
     });
   });
+  auto to_write = result;
+  if constexpr (kFindsEmpty) {
+    const bool may_be_empty = adds && !(result.max > negative_infinity<C>());
+    if (__any_sync(~0u, may_be_empty)) {
+      bool shows = false;
+      with_mask([&](const auto& load_added) {
+        for_fours([&](int i) {
+          C added[4] = {};
+          load_added(first + i, added);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            shows |= inside(i + j) && added[j] != negative_infinity<C>();
+          }
+        });
+      });
+      to_write.empty |= !group.lanes().any(shows);
+    }
+  }
   __syncwarp();  // the next row may have been loaded too
   if (!lane.written) {
     return;
   }
-  auto to_write = result;
+  // Hidden keys are zeros by themselves in a row whose sum is finite.
+  bool zeroes_hidden = false;
   if constexpr (kHasMaskTensor<F>) {
-    to_write.check_hidden = false;  // what the mask hides is outside
+    zeroes_hidden = to_write.check_hidden;
+    to_write.check_hidden = false;
+    if constexpr (requires { to_write.empty; }) {
+      visible = to_write.empty ? 0 : visible;
+      to_write.empty = false;
+    }
   }
   for_fours([&](int i) {
     C values[4];
     auto& four = fours[kKeepsWords<F> ? 0 : i / 4];
     if constexpr (kKeepsWords<F>) {
-      make_four(i, four, always);
+      make_four(i, four, always, no_mask);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      values[j] = function.edge_value(row, first + i + j, !kHasRules<F> || inside(i + j), four[j],
-                                      to_write, keep_mask(i + j), kReduced);
+      const bool is_inside = !kHasRules<F> || kHasMaskTensor<F> || inside(i + j);
+      values[j] = function.edge_value(row, first + i + j, is_inside, four[j], to_write,
+                                      keep_mask(i + j), kReduced);
+    }
+    if (zeroes_hidden) [[unlikely]] {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        values[j] = inside(i + j) ? values[j] : C(0);
+      }
     }
     T* const to = row.out + first + i;
     if (is_full(i)) {
@@ -188,7 +250,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   // Each lane has the visible keys of one of 32 rows: to find them takes as long as some elements.
   int visible_begin = 0, visible_end = 0;
   const auto find_visible = [&](int begin) {
-    if constexpr (kRulesAlone<F>) {
+    if constexpr (kFindsVisible<F>) {
       const auto visible =
           function.key_mask().interval(static_cast<int>(first) + min(begin + lane, chunk_rows - 1));
       visible_begin = static_cast<int>(visible.begin);
@@ -196,7 +258,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     }
   };
   const auto row_of = [&](int index, int in_chunk) {
-    if constexpr (kRulesAlone<F>) {
+    if constexpr (kFindsVisible<F>) {
       return function.element_row(first + in_chunk, {__shfl_sync(~0u, visible_begin, index % 32),
                                                      __shfl_sync(~0u, visible_end, index % 32)});
     } else {
@@ -231,7 +293,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     if constexpr (kHasMaskTensor<F>) {
       return ChunkMask(function.key_mask(), mask_shape, copies,
                        reinterpret_cast<unsigned char*>(behind_inputs) + warp * mask_shape.bytes,
-                       first, chunk_rows, lane);
+                       static_cast<int>(first), chunk_rows, lane);
     } else {
       return nullptr;
     }
@@ -246,7 +308,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     const LaneGroup group(1 << lanes_log2);
     for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
       const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
-      if (kRulesAlone<F> && begin % 32 == 0 && !shape.apart) {
+      if (kFindsVisible<F> && begin % 32 == 0 && !shape.apart) {
         find_visible(begin);
       }
       auto row = row_of(index, in_chunk);

@@ -55,15 +55,15 @@ class ChunkMask {
   /// Starts the loads of `rows` rows from `first` on.
   template <typename Copies>
   __device__ ChunkMask(const KeyMask& key_mask, const ChunkMaskShape& shape, const Copies& copies,
-                       unsigned char* shared, int64_t first, int rows, int lane)
+                       unsigned char* shared, int first, int rows, int lane)
       : key_mask_(key_mask), shape_(shape), shared_(shared) {
     const int run_rows = shape.runs.rows;
     if (run_rows == 0) {
       copy_elements(first, rows, lane);
       return;
     }
-    first_in_run_ = shape.runs.all ? 0 : static_cast<int>(first % run_rows);
-    const auto load_run = [&](int run, int64_t first_row, int run_rows) {
+    first_in_run_ = shape.runs.all ? 0 : first - shape.by_rows.quotient(first) * run_rows;
+    const auto load_run = [&](int run, int first_row, int run_rows) {
       const unsigned char* const from = key_mask.bytes_at(key_mask.offset_of(first_row));
       copies.load(from, shared + run * shape.run_bytes + pack_shift(from),
                   (run_rows - 1) * shape.runs.step_bytes + shape.row_bytes);
@@ -104,28 +104,31 @@ class ChunkMask {
     for (int i = 0; i < kSlots; i += 4) {
       if (i < slots) {
         const unsigned next = load_shared(words + i / 4 + 1);
-        bits |= non_zero_bytes(__funnelshift_r(word, next, 8 * shift)) << i;
+        bits |= non_zero_bytes(__funnelshift_r(word, next, 8 * shift), i);
         word = next;
       }
     }
     return bits;
   }
 
-  /// Loads neighbouring elements of an additive mask.
-  template <int kCount>
-  __device__ __forceinline__ void load(const unsigned char* row, int column,
-                                       C (&elements)[kCount]) const {
-    const auto load_as = [&](auto zero) {
-      const auto* const from = reinterpret_cast<const decltype(zero)*>(row) + column;
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        elements[i] = static_cast<C>(to_compute(load_shared(from + i)));
+  /// Calls visit(M()) with the type of an additive mask's elements.
+  template <typename Visit>
+  __device__ __forceinline__ void visit_additive(const Visit& visit) const {
+    if constexpr (sizeof(typename KeyMask::T) != sizeof(float)) {
+      if (key_mask_.element_bytes() != sizeof(float)) {
+        return visit(typename KeyMask::T());
       }
-    };
-    if (key_mask_.element_bytes() == 4) {
-      load_as(float());
-    } else {
-      load_as(typename KeyMask::T());
+    }
+    visit(float());
+  }
+  /// Loads neighbouring elements of an additive mask.
+  template <typename M, int kCount>
+  __device__ __forceinline__ static void load(const unsigned char* row, int column,
+                                              C (&elements)[kCount]) {
+    const auto* const from = reinterpret_cast<const M*>(row) + column;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      elements[i] = static_cast<C>(to_compute(load_shared(from + i)));
     }
   }
 
@@ -134,7 +137,7 @@ class ChunkMask {
     return reinterpret_cast<int*>(shared_ + (run + 1) * shape_.run_bytes) - 1;
   }
 
-  __device__ void copy_elements(int64_t first, int rows, int lane) const {
+  __device__ void copy_elements(int first, int rows, int lane) const {
     constexpr int kAtOnce = 4;
     const int columns = static_cast<int>(key_mask_.rules.keys), count = rows * columns;
     for (int begin = lane; begin < count; begin += 32 * kAtOnce) {
@@ -160,10 +163,10 @@ class ChunkMask {
     }
   }
 
-  /// A bit for each byte.
-  __device__ static unsigned non_zero_bytes(unsigned bytes) {
-    const unsigned high_bits = (((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes) >> 7 & 0x01010101u;
-    return high_bits * 0x10204080u >> 28;
+  /// A bit for each byte, from bit `at` on, a multiple of four.
+  __device__ static unsigned non_zero_bytes(unsigned bytes, int at) {
+    const unsigned high_bits = (((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes) & 0x80808080u;
+    return high_bits * 0x00204081u >> (28 - at) & 0xfu << at;  // the product's upper four
   }
 
   const KeyMask& key_mask_;

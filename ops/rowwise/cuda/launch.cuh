@@ -45,11 +45,8 @@ RowShape shape_of(const Function& function, const typename Function::T* start, i
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
                      stride % (kLinePacks * kPack<T>) == 0;
   bool chunk = true;
-  if constexpr (kHasMaskTensor<Function>) {
-    chunk = !function.key_mask().fills();
-  }
-  if constexpr (kRulesAlone<Function>) {
-    chunk = RowOrder::fits(function.key_mask().rules, rows);
+  if constexpr (kHasRules<Function>) {
+    chunk = !function.key_mask().fills() && RowOrder::fits(function.key_mask().rules, rows);
   }
   return {kKind<Function>,
           columns / kPack<T>,

@@ -144,11 +144,10 @@ struct KeyMask {
   __device__ const unsigned char* bytes_at(int64_t offset) const {
     return static_cast<const unsigned char*>(mask.data) + offset * element_bytes();
   }
-  /// Of the row of a step.
-  __device__ int64_t offset_of(int64_t step) const {
+  /// Of the row of a step, where RowOrder::fits(rules, steps).
+  __device__ int64_t offset_of(int step) const {
     int64_t index;
-    return mask.row_offset(order.is_small() ? order.place<int>(step, index)
-                                            : order.place<int64_t>(step, index));
+    return mask.row_offset(order.place<int>(step, index));
   }
 
   __device__ MaskElement<C> element(const Row& row, int64_t key) const {
