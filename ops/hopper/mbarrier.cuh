@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "rowwise/cuda/memory.cuh"
 
@@ -49,18 +51,36 @@ class Mbarrier {
         : "memory");
   }
 
-  /// Stores 8 bytes to `destination` in the shared memory of block `block` of the cluster, which
-  /// that block's copy of this barrier counts. `destination` is given by its address in this block.
-  __device__ void store_remote(unsigned block, const void* destination, uint64_t bits) const {
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote, barrier;\n"
-        "mapa.shared::cluster.u32 remote, %0, %2;\n"
-        "mapa.shared::cluster.u32 barrier, %1, %2;\n"
-        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [remote], %3, [barrier];\n"
-        "}" ::"r"(shared_address(destination)),
-        "r"(address()), "r"(block), "l"(bits)
-        : "memory");
+  /// Stores 4 or 8 bytes to `destination` in the shared memory of block `block` of the cluster,
+  /// which that block's copy of this barrier counts. `destination` is given by its address in this
+  /// block.
+  template <typename Word>
+  __device__ void store_remote(unsigned block, const void* destination, Word bits) const {
+    const unsigned to = remote_address(shared_address(destination), block),
+                   barrier = remote_address(address(), block);
+    if constexpr (sizeof(Word) == 8) {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to),
+          "l"(bits), "r"(barrier)
+          : "memory");
+    } else {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+          "r"(bits), "r"(barrier)
+          : "memory");
+    }
+  }
+  /// The same for a value of whole words.
+  template <typename Value>
+  __device__ void send(unsigned block, const Value* destination, const Value& value) const {
+    using Word = std::conditional_t<alignof(Value) % sizeof(uint64_t) == 0, uint64_t, uint32_t>;
+    constexpr int kWords = sizeof(Value) / sizeof(Word);
+    Word words[kWords];
+    memcpy(words, &value, sizeof(value));
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      store_remote(block, reinterpret_cast<const Word*>(destination) + i, words[i]);
+    }
   }
 
   /// Returns once the phase of this parity has completed. The phase before the first one counts as
@@ -84,6 +104,12 @@ class Mbarrier {
   __device__ unsigned address() const { return shared_address(&word_); }
 
  private:
+  __device__ static unsigned remote_address(unsigned address, unsigned block) {
+    unsigned remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+    return remote;
+  }
+
   uint64_t word_;
 };
 

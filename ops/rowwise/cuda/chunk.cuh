@@ -235,7 +235,7 @@ constexpr int kChunkBlocks =
 template <int kSlots, RowFunction F>
 __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   __shared__ Mbarrier barriers[kMaxChunkWarps];
   using T = typename F::T;
   const int columns = static_cast<int>(function.columns);

@@ -39,7 +39,7 @@ template <RowFunction F>
 __global__ void __launch_bounds__(512)
     cooperative_kernel(F function, int parts, int slots, typename F::Partial* partials) {
   using Raw = RawPack<F::kInputs>;
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(1);
   const int rank = group.rank(), threads = group.size();

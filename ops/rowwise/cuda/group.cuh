@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "hopper/mbarrier.cuh"
 #include "rowwise/cuda/math.cuh"
 
 namespace warpfuse::cuda {
@@ -79,13 +80,29 @@ class Warp : public LaneGroup {
   __device__ static int to_ordered(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
 };
 
+/// Calls call() where there are clusters; no plan for older GPUs has any.
+template <typename Call>
+__device__ __forceinline__ void by_cluster(const Call& call) {
+#if __CUDA_ARCH__ >= 900
+  call();
+#endif
+}
+
 /// All threads of a block, or of the blocks of a cluster.
 class BlockGroup {
  public:
-  __device__ explicit BlockGroup(int blocks) : blocks_(blocks) {
+  /// totals: total() will be called.
+  __device__ explicit BlockGroup(int blocks, bool totals = true) : blocks_(blocks) {
     if (blocks_ > 1) {
       block_ = rank_in_cluster();
-      arrive();  // total() writes to other blocks' shared memory: they must have started by then
+      if (totals && threadIdx.x == 0) {
+        arrivals()[0].init(1);
+        arrivals()[1].init(1);
+        by_cluster([] { fence_mbarrier_init(); });
+      }
+      // total() writes to other blocks' shared memory: they must have started by then. Relaxed, as
+      // an arrival that releases waits at a fence of the whole GPU, before the first load.
+      arrive_relaxed();
     }
   }
 
@@ -117,9 +134,9 @@ class BlockGroup {
   /// The total of the partials of all warps, the same in every thread; `function` merges them.
   template <typename Function, typename Partial>
   __device__ Partial total(const Function& function, const Partial& warp_partial) {
-    Partial* const warp_partials = exchange<Partial, 32>(turn_);
-    Partial* const block_partials = exchange<Partial, 16>(turn_);
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int turn = turn_ & 1, warp = static_cast<int>(threadIdx.x) / 32,
+              lane = static_cast<int>(threadIdx.x) % 32;
+    Partial* const warp_partials = exchange<Partial, 32>(turn);
     if (lane == 0) {
       warp_partials[warp] = warp_partial;
     }
@@ -127,15 +144,11 @@ class BlockGroup {
     Partial total = function.merge(
         lanes_, lane < static_cast<int>(blockDim.x) / 32 ? warp_partials[lane] : Partial::none());
     if (blocks_ > 1) {
-      wait_for_start();
-      if (static_cast<int>(threadIdx.x) < blocks_) {
-        remote(block_partials, static_cast<int>(threadIdx.x))[block_] = total;
-      }
-      arrive();
-      wait();
-      total = function.merge(lanes_, lane < blocks_ ? block_partials[lane] : Partial::none());
+      const Sent<Partial>* const block_partials = send(total, turn);
+      total =
+          function.merge(lanes_, lane < blocks_ ? block_partials[lane].partial : Partial::none());
     }
-    turn_ ^= 1;
+    ++turn_;
     return total;
   }
 
@@ -159,8 +172,11 @@ class BlockGroup {
     asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
     return index;
   }
-  __device__ static void arrive() { cooperative_groups::this_cluster().barrier_arrive(); }
-  __device__ static void wait() { cooperative_groups::this_cluster().barrier_wait(); }
+  __device__ static void arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+  __device__ static void arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+  __device__ static void wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
   template <typename S>
   __device__ static S* remote(S* shared, int block) {
     return cooperative_groups::this_cluster().map_shared_rank(shared, block);
@@ -169,6 +185,7 @@ class BlockGroup {
   __device__ static int rank_in_cluster() { return 0; }
   __device__ static unsigned cluster_index() { return 0; }
   __device__ static void arrive() {}
+  __device__ static void arrive_relaxed() {}
   __device__ static void wait() {}
   template <typename S>
   __device__ static S* remote(S* shared, int) {
@@ -177,6 +194,35 @@ class BlockGroup {
 #endif
 
  private:
+  /// In whole words of st.async.
+  template <typename Partial>
+  struct alignas(sizeof(uint64_t)) Sent {
+    Partial partial;
+  };
+
+  /// Gives this block's partial to all blocks, and returns those of all. A barrier of the cluster
+  /// takes longer: it also waits for what else the threads have loaded and stored.
+  template <typename Partial>
+  __device__ const Sent<Partial>* send(const Partial& partial, int turn) {
+    Sent<Partial>* const block_partials = exchange<Sent<Partial>, 16>(turn);
+#if __CUDA_ARCH__ >= 900
+    wait_for_start();
+    Mbarrier& arrived = arrivals()[turn];
+    const int block = static_cast<int>(threadIdx.x);
+    if (block < blocks_) {
+      if (block == 0) {
+        arrived.arrive_expect_bytes(blocks_ * static_cast<int>(sizeof(Sent<Partial>)));
+      }
+      arrived.send(block, block_partials + block_, Sent<Partial>{partial});
+    }
+    arrived.wait(turn_ >> 1 & 1);
+#endif
+    return block_partials;
+  }
+  __device__ static Mbarrier* arrivals() {
+    __shared__ Mbarrier barriers[2];
+    return barriers;
+  }
   /// Shared memory for partials, whatever function merges them. Double-buffered: a warp that is one
   /// row further writes where no other still reads. An array each for warps and blocks: with both
   /// in one struct, block_kernel<4> of float32 takes 51 registers, not 38.

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(1024) block_kernel(F function, int blocks) {
 template <int kLanePacks, RowFunction F>
 __global__ void __launch_bounds__(kLanePacks * sizeof(typename F::Fragment) <= 128 ? 1024 : 512)
     persistent_kernel(F function, int64_t steps, int blocks) {
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   BlockGroup group(blocks);
   if constexpr (!kRowReads<F>) {
     prefetch_row(function, function.row(group.index(), NoWait()), group);

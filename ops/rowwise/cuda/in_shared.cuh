@@ -64,7 +64,7 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
 template <RowFunction F>
 __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
     shared_kernel(F function, int64_t steps, int blocks, int slots) {
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
   const int rank = group.rank(), size = group.size();

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(512)
                               int64_t tiles) {
   constexpr int kInputs = Function::kInputs;
   constexpr int kGroup = kSlots / kCopyGroups;
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   wait_for_previous_kernel();
   StridedTileGroup group(width, blocks);
   const Staging staging(memory, kSlots);

@@ -68,7 +68,8 @@ struct StridedPartial {
 /// All threads of a tile. Those that are `width` apart have the same rows.
 class StridedTileGroup {
  public:
-  __device__ StridedTileGroup(int width, int blocks) : width_(width), group_(blocks) {}
+  __device__ StridedTileGroup(int width, int blocks)
+      : width_(width), group_(blocks, /*totals=*/false) {}
 
   __device__ int width() const { return width_; }
   __device__ int blocks() const { return group_.blocks(); }
