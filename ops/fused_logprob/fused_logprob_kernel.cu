@@ -166,15 +166,6 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
   using Partial = LogprobPartial<C, kEntropy>;
   extern __shared__ uint4 memory[];
   Partial* const partials = reinterpret_cast<Partial*>(memory);  // [partials], in the first block
-  // Of the partials of other blocks: a barrier of the cluster would take longer.
-  __shared__ Mbarrier arrived;
-  if (blocks > 1 && threadIdx.x == 0) {
-    arrived.init(1);
-    by_cluster([&] {
-      fence_mbarrier_init();
-      arrived.arrive_expect_bytes(split.partials * static_cast<int>(sizeof(Partial)));
-    });
-  }
   BlockGroup group(blocks, /*totals=*/false);
   if constexpr (sizeof(T) == 2) {  // other types have no registers left for it
     // Prefetches the first tiles of the block's warps. Without a cluster rows are many, and it
@@ -191,19 +182,15 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
   wait_for_previous_kernel();
   const Row<T> row(arguments, group.index());
   if (row.is_read) {
+    Partial* const row_partials = blocks > 1 ? BlockGroup::remote(partials, 0) : partials;
     reduce_partials<T, kEntropy, kPrefetch>(
         row.logits, arguments.layout.columns, split, group.rank() / 32, group.size() / 32,
         temperature.log2_scale, [&](int i, const Partial& partial) {
           if (blocks > 1) {
             group.wait_for_start();
           }
-          if (threadIdx.x % 32 != 0) {
-            return;
-          }
-          if (blocks > 1) {
-            by_cluster([&] { arrived.send(0, partials + i, partial); });
-          } else {
-            partials[i] = partial;
+          if (threadIdx.x % 32 == 0) {
+            row_partials[i] = partial;
           }
         });
   }
@@ -211,9 +198,8 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks)
   const C logit = merges ? row.target_logit() : C(0);  // loaded before the barrier
   if (blocks > 1) {
     group.wait_for_start();
-    if (merges && row.is_read) {
-      arrived.wait(0);
-    }
+    BlockGroup::arrive();
+    BlockGroup::wait();
   } else {
     __syncthreads();
   }

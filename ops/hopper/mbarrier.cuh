@@ -51,35 +51,31 @@ class Mbarrier {
         : "memory");
   }
 
-  /// Stores 4 or 8 bytes to `destination` in the shared memory of block `block` of the cluster,
-  /// which that block's copy of this barrier counts. `destination` is given by its address in this
-  /// block.
-  template <typename Word>
-  __device__ void store_remote(unsigned block, const void* destination, Word bits) const {
-    const unsigned to = remote_address(shared_address(destination), block),
-                   barrier = remote_address(address(), block);
-    if constexpr (sizeof(Word) == 8) {
-      asm volatile(
-          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to),
-          "l"(bits), "r"(barrier)
-          : "memory");
-    } else {
-      asm volatile(
-          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-          "r"(bits), "r"(barrier)
-          : "memory");
-    }
-  }
-  /// The same for a value of whole words.
+  /// Stores a value of whole words to `destination` in the shared memory of block `block` of the
+  /// cluster, which that block's copy of this barrier counts in bytes. `destination` is given by
+  /// its address in this block.
   template <typename Value>
   __device__ void send(unsigned block, const Value* destination, const Value& value) const {
-    using Word = std::conditional_t<alignof(Value) % sizeof(uint64_t) == 0, uint64_t, uint32_t>;
+    using Word = std::conditional_t<sizeof(Value) % sizeof(uint64_t) == 0, uint64_t, uint32_t>;
     constexpr int kWords = sizeof(Value) / sizeof(Word);
     Word words[kWords];
     memcpy(words, &value, sizeof(value));
+    const unsigned to = remote_address(shared_address(destination), block),
+                   barrier = remote_address(address(), block);
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      store_remote(block, reinterpret_cast<const Word*>(destination) + i, words[i]);
+      const unsigned at = to + i * static_cast<unsigned>(sizeof(Word));
+      if constexpr (sizeof(Word) == sizeof(uint64_t)) {
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(at),
+            "l"(words[i]), "r"(barrier)
+            : "memory");
+      } else {
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at),
+            "r"(words[i]), "r"(barrier)
+            : "memory");
+      }
     }
   }
 

@@ -131,10 +131,8 @@ struct RowTotals {
         row_partials[i] = thread_partials[i][share_row];
       }
       total.merge(row_partials);
-      uint64_t bits;
-      memcpy(&bits, &total, sizeof(bits));
       for (unsigned block = 0; block < kBlocks; ++block) {
-        totals_arrived.store_remote(block, &totals[row], bits);
+        totals_arrived.send(block, &totals[row], total);
       }
     }
     totals_arrived.wait(0);
