@@ -1,7 +1,8 @@
 #pragma once
 
+#include <cooperative_groups.h>
+
 #include "cached_attention_softmax/attend_rows.cuh"
-#include "rowwise/cuda/group.cuh"
 
 namespace warpfuse::cuda {
 
@@ -58,6 +59,7 @@ template <typename T, int kLanes, bool kAligned>
 __global__ void __launch_bounds__(kAttendWarps * 32)
     attend_kernel(const __grid_constant__ CachedAttentionArguments a, int log2_blocks,
                   int log2_warps, bool continues_chain) {
+  namespace cg = cooperative_groups;
   constexpr int kWarpSlots = 32 / kLanes;
   constexpr int kLog2WarpSlots = kLanes == 32 ? 0 : kLanes == 16 ? 1 : 2;
   extern __shared__ uint4 memory[];
@@ -71,19 +73,12 @@ __global__ void __launch_bounds__(kAttendWarps * 32)
   const int blocks = 1 << log2_blocks;
   const int block = static_cast<int>(blockIdx.x) & (blocks - 1);
   const Query query(a, static_cast<int>(blockIdx.x) >> log2_blocks);
-  __shared__ Mbarrier arrived;  // of the partials of all blocks, in the first one
+#if __CUDA_ARCH__ >= 900
+  const auto cluster = cg::this_cluster();
   if (blocks > 1) {
-    if (threadIdx.x == 0) {
-      arrived.init(1);
-      by_cluster([&] {
-        fence_mbarrier_init();
-        constexpr int kStatistics = 2;
-        arrived.arrive_expect_bytes(blocks * (static_cast<int>(a.head_dim) + kStatistics) *
-                                    static_cast<int>(sizeof(float)));
-      });
-    }
-    BlockGroup::arrive_relaxed();
+    cluster.barrier_arrive();  // the first block has started
   }
+#endif
   int64_t position = 0;
   if (continues_chain) {
     position = load_position(a.positions, query.batch, query.token);
@@ -219,23 +214,24 @@ __global__ void __launch_bounds__(kAttendWarps * 32)
     store(of_warp, warps);
     return;
   }
-  BlockGroup::wait();  // the first block has started
-  by_cluster([&] {
-    const auto send = [&](const float& to, float value) { arrived.send(0, &to, value); };
-    const AttendedPartial& of_block = of_blocks[block];
-    each_element([&](int element) {
-      const AttendedElement result(of_warp, warps, element);
-      if (element == 0) {
-        send(of_block.max, result.max);
-        send(of_block.sum, result.sum);
-      }
-      send(of_block.values[element], result.value);
-    });
-    if (block == 0) {
-      arrived.wait(0);
-      store([&](int i) { return &of_blocks[i]; }, blocks);
+#if __CUDA_ARCH__ >= 900
+  cluster.barrier_wait();
+  AttendedPartial* const of_block = cluster.map_shared_rank(&of_blocks[block], 0);
+  each_element([&](int element) {
+    const AttendedElement result(of_warp, warps, element);
+    if (element == 0) {
+      of_block->max = result.max;
+      of_block->sum = result.sum;
     }
+    of_block->values[element] = result.value;
   });
+  cluster.barrier_arrive();
+  if (block != 0) {
+    return;  // the first block's shared memory is in use, and only that
+  }
+  cluster.barrier_wait();
+  store([&](int i) { return &of_blocks[i]; }, blocks);
+#endif
 }
 
 }  // namespace warpfuse::cuda

@@ -88,8 +88,7 @@ std::string refusal(const TuningEntry& entry) {
   const int pack_bytes =
       entry.direction == Direction::forward && entry.element_bytes >= 4 ? 16 : 32;
   const bool rows = entry.tier == Tier::block || entry.tier == Tier::cluster;
-  const bool at_most_512 = entry.tier == Tier::stream ||
-                           (registers && entry.tier == Tier::column) ||
+  const bool at_most_512 = entry.tier == Tier::stream || entry.tier == Tier::column ||
                            (rows && !registers && entry.direction == Direction::backward) ||
                            (rows && entry.ahead && entry.lane_packs * pack_bytes > 128);
   const bool at_most_256 = entry.tier == Tier::warp || entry.tier == Tier::span;

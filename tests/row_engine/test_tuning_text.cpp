@@ -88,6 +88,7 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"backward 2 256 * cluster 544 0 2 1", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * stream 1024 0 0 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * column 1024 8 1 0", "threads are a multiple of 32 up to 512"},
+      {"forward 4 256 * column 1024 0 1 0", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * warp 128 7 1 0",
        "no kernel has 7 packs a lane: there are 1, 2, 3, 4, 5, 6, 8"},
       {"forward 4 256 * warp 128 0 1 0",
