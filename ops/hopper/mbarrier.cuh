@@ -120,9 +120,14 @@ __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// A barrier of all threads of the cluster that orders no memory accesses.
-__device__ __forceinline__ void sync_cluster_relaxed() {
+/// Arrives at the barrier of all threads of the cluster, and orders no memory accesses.
+__device__ __forceinline__ void arrive_at_cluster_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+/// That barrier as a whole.
+__device__ __forceinline__ void sync_cluster_relaxed() {
+  arrive_at_cluster_relaxed();
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 

@@ -60,20 +60,12 @@ void StepMemory::wait_for(int64_t step) {
   using Clock = StepClock::Clock;
   const std::atomic_ref<int64_t> published(*state_.published);
   const auto is_there = [&] { return published.load(std::memory_order_acquire) > step; };
-  const auto was_there_at_first = [&] {
-    const bool was_there = is_there();
-    if (was_there) {
-      clock_.was_there(Clock::now());
-    }
-    return was_there;
-  };
-  if (was_there_at_first()) {
-    return;
+  if (!is_there()) {
+    std::this_thread::sleep_until(clock_.first_look());
+    clock_.woke(Clock::now());
   }
-  std::this_thread::sleep_until(clock_.first_look());
-  clock_.woke(Clock::now());
-  if (was_there_at_first()) {
-    return;
+  if (is_there()) {
+    return clock_.was_there(Clock::now());
   }
   for (int polls = 1; !is_there(); ++polls) {
     if (polls % kPollsBetweenChecks == 0) {

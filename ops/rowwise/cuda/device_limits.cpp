@@ -17,8 +17,9 @@ int attribute(cudaDeviceAttr which, int device, int otherwise) {
 
 DeviceLimits ask(int device) {
   // Bytes of static shared memory that row kernels have at most: what 32 warps and 16 blocks found,
-  // two of each in turn (BlockGroup::total).
-  constexpr int kStatic = 2 * (32 + 16) * static_cast<int>(kSplitPartBytes);
+  // two of each in turn (BlockGroup::total), and two mbarriers, up to a line of the cache.
+  constexpr int kLine = 128;
+  constexpr int kStatic = 2 * (32 + 16) * static_cast<int>(kSplitPartBytes) + kLine;
   const int shared =
       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
   // Code for older GPUs that the driver translated has none of Hopper's instructions.
@@ -41,7 +42,7 @@ const DeviceLimits& device_limits() {
   static std::array<DeviceLimits, kDevices> known;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) {
-    static const DeviceLimits least{{44 * 1024, 1, 1, false}, false};
+    static const DeviceLimits least{{size_t{44} * 1024, 1, 1, false}, false};
     return least;
   }
   std::call_once(asked[device], [&] { known[device] = ask(device); });

@@ -80,14 +80,6 @@ class Warp : public LaneGroup {
   __device__ static int to_ordered(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
 };
 
-/// Calls call() where there are clusters; no plan for older GPUs has any.
-template <typename Call>
-__device__ __forceinline__ void by_cluster(const Call& call) {
-#if __CUDA_ARCH__ >= 900
-  call();
-#endif
-}
-
 /// All threads of a block, or of the blocks of a cluster.
 class BlockGroup {
  public:
@@ -95,14 +87,16 @@ class BlockGroup {
   __device__ explicit BlockGroup(int blocks, bool totals = true) : blocks_(blocks) {
     if (blocks_ > 1) {
       block_ = rank_in_cluster();
+#if __CUDA_ARCH__ >= 900
       if (totals && threadIdx.x == 0) {
         arrivals()[0].init(1);
         arrivals()[1].init(1);
-        by_cluster([] { fence_mbarrier_init(); });
+        fence_mbarrier_init();
       }
-      // total() writes to other blocks' shared memory: they must have started by then. Relaxed, as
+      // Others write to this block's shared memory: they must know that it has started. Relaxed, as
       // an arrival that releases waits at a fence of the whole GPU, before the first load.
-      arrive_relaxed();
+      arrive_at_cluster_relaxed();
+#endif
     }
   }
 
@@ -173,9 +167,6 @@ class BlockGroup {
     return index;
   }
   __device__ static void arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
-  __device__ static void arrive_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-  }
   __device__ static void wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
   template <typename S>
   __device__ static S* remote(S* shared, int block) {
@@ -185,7 +176,6 @@ class BlockGroup {
   __device__ static int rank_in_cluster() { return 0; }
   __device__ static unsigned cluster_index() { return 0; }
   __device__ static void arrive() {}
-  __device__ static void arrive_relaxed() {}
   __device__ static void wait() {}
   template <typename S>
   __device__ static S* remote(S* shared, int) {
@@ -223,6 +213,7 @@ class BlockGroup {
     __shared__ Mbarrier barriers[2];
     return barriers;
   }
+
   /// Shared memory for partials, whatever function merges them. Double-buffered: a warp that is one
   /// row further writes where no other still reads. An array each for warps and blocks: with both
   /// in one struct, block_kernel<4> of float32 takes 51 registers, not 38.
