@@ -114,9 +114,11 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     }
     return set;
   }
-  const bool wide = forward && kind.element_bytes == 4;
-  set.block = wide && kind.plain ? LanePacks{1, 2, 4, 8} : LanePacks{1, 2, 4};
-  set.persistent = wide ? LanePacks{8} : LanePacks{4, 8};
+  const bool plain_forward = forward && kind.plain;
+  set.block = plain_forward ? LanePacks{1, 2, 4, 8} : LanePacks{1, 2, 4};
+  set.persistent = forward && kind.element_bytes == 4 ? LanePacks{8}
+                   : plain_forward                    ? LanePacks{4}  // 8: one-shot ones are faster
+                                                      : LanePacks{4, 8};
   set.shared = true;
   set.cooperative = kind.plain;
   return set;

@@ -83,6 +83,55 @@ __device__ __forceinline__ void reduce_and_write(const F& function, const typena
   }
 }
 
+/// Fragments would take more registers than a thread of a full block has: a lane keeps the words
+/// that it loaded, and unpacks them once for the reduction and once for the results.
+template <int kLanePacks, RowFunction F>
+constexpr bool kRowInWords = kMaxOfRaw<F> && kLanePacks * sizeof(typename F::Fragment) > 128 &&
+                             std::is_empty_v<typename F::KeepMask>;
+
+template <int kLanePacks, RowFunction F, typename Group>
+__device__ __forceinline__ void row_in_words(const F& function, typename F::Row& row,
+                                             Group& group) {
+  RawPack<F::kInputs> raws[kLanePacks];
+  const int rank = group.rank(), size = group.size();
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (row.packed.read(rank + i * size)) {
+      load(function, row, rank + i * size, raws[i]);
+    }
+  }
+  typename F::Edge edge = load_edge(function, row, rank);
+  const auto fragment = [&](int i) {
+    typename F::Fragment values;
+    block_rematerialization(raws[i].inputs[0]);
+    function.to_fragment(row, rank + i * size, raws[i], values);
+    return values;
+  };
+  const auto result = function.reduce(row, group, [&](auto first_time, const auto& visit) {
+#pragma unroll
+    for (int i = 0; i < kLanePacks; ++i) {
+      if (row.packed.read(rank + i * size)) {
+        if constexpr (first_time) {
+          visit(raws[i]);
+        } else {
+          auto values = fragment(i);
+          visit(values);
+        }
+      }
+    }
+    visit(edge);
+  });
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (rank + i * size < row.packed.packs) {
+      function.write(row, rank + i * size, fragment(i), result, {}, kAsRead);
+    }
+  }
+  if (rank < row.packed.edges) {
+    write_edge(function, row, rank, edge, result, kReduced);
+  }
+}
+
 /// Reads, reduces and writes one row. kDrawFirst: the previous kernel may still run; the row waits
 /// for it after the keep masks are drawn.
 template <int kLanePacks, bool kDrawFirst = false, RowFunction F, typename Group>
@@ -150,7 +199,11 @@ __global__ void __launch_bounds__(1024) block_kernel(F function, int blocks) {
         prefetch_row(function, first, group);
       }
     });
-    row_in_registers<kLanePacks>(function, row, group);
+    if constexpr (kRowInWords<kLanePacks, F>) {
+      row_in_words<kLanePacks>(function, row, group);
+    } else {
+      row_in_registers<kLanePacks>(function, row, group);
+    }
   }
 }
 
