@@ -170,6 +170,8 @@ older_instructions() {
   fi
 }
 measurements() {
+  local -x OMP_NUM_THREADS  # nothing else runs: results are checked by all cores
+  OMP_NUM_THREADS=$(nproc)
   entry "host program, bench" "$python" "$ROOT/tests/host/test_bench_gpu.py"
   entry "host program, tune" "$python" "$ROOT/tests/host/test_tune_gpu.py"
 }

@@ -134,7 +134,8 @@ std::string refusal(const TuningEntry& entry) {
                  ? "the tier column keeps 0 or " + std::to_string(kColumnSlots) + " columns"
              : entry.blocks < 1 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
                  ? "a tile has 1, 2, 4, 8 or 16 blocks"
-                 : "";
+             : !registers && entry.blocks != 1 ? "a tile that is read twice has one block"
+                                               : "";
     }
     case Tier::naive:
     case Tier::elements:

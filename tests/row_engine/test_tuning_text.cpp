@@ -132,6 +132,7 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
       {"forward 4 256 * column 1024 16 1 1", "threads are a multiple of 32 up to 512"},
       {"forward 4 256 * column 128 8 0 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
       {"forward 4 256 * column 128 8 12 0", "a tile has 1, 2, 4, 8 or 16 blocks"},
+      {"forward 4 256 * column 512 0 4 0", "a tile that is read twice has one block"},
       {"forward 4 256 * block 128 4 1 2", "ahead is 0 or 1"},
       {"_dropout 4 256 * block 128 4 1 0", kForm},
       {"forward_dropout 4 256 * column 128 8 1 0", "lines for dropout have no tier span or column"},
