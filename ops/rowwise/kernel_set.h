@@ -114,11 +114,16 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     }
     return set;
   }
-  const bool plain_forward = forward && kind.plain;
-  set.block = plain_forward ? LanePacks{1, 2, 4, 8} : LanePacks{1, 2, 4};
-  set.persistent = forward && kind.element_bytes == 4 ? LanePacks{8}
-                   : plain_forward                    ? LanePacks{4}  // 8: one-shot ones are faster
-                                                      : LanePacks{4, 8};
+  const bool half = kind.element_bytes == 2;
+  set.block = {1, 2, 4};
+  set.persistent = forward && !half ? LanePacks{8} : LanePacks{4, 8};
+  if (forward && kind.plain) {
+    set.block = {1, 2, 4, 8};
+    set.persistent = half ? LanePacks{4} : LanePacks{8};  // half, 8: one-shot ones are faster
+  } else if (forward && kind.dropout) {
+    set.block = half ? LanePacks{1, 2, 4} : LanePacks{1, 4};
+    set.persistent = {8};
+  }
   set.shared = true;
   set.cooperative = kind.plain;
   return set;
