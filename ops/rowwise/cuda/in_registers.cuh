@@ -83,6 +83,18 @@ __device__ __forceinline__ void reduce_and_write(const F& function, const typena
   }
 }
 
+/// Loads the packs of the lane `rank` of `size`.
+template <int kLanePacks, RowFunction F>
+__device__ __forceinline__ void load_packs(const F& function, const typename F::Row& row, int rank,
+                                           int size, RawPack<F::kInputs> (&raws)[kLanePacks]) {
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (row.packed.read(rank + i * size)) {
+      load(function, row, rank + i * size, raws[i]);
+    }
+  }
+}
+
 /// Fragments would take more registers than a thread of a full block has: a lane keeps the words
 /// that it loaded, and unpacks them once for the reduction and once for the results.
 template <int kLanePacks, RowFunction F>
@@ -94,12 +106,7 @@ __device__ __forceinline__ void row_in_words(const F& function, typename F::Row&
                                              Group& group) {
   RawPack<F::kInputs> raws[kLanePacks];
   const int rank = group.rank(), size = group.size();
-#pragma unroll
-  for (int i = 0; i < kLanePacks; ++i) {
-    if (row.packed.read(rank + i * size)) {
-      load(function, row, rank + i * size, raws[i]);
-    }
-  }
+  load_packs(function, row, rank, size, raws);
   typename F::Edge edge = load_edge(function, row, rank);
   const auto fragment = [&](int i) {
     typename F::Fragment values;
@@ -140,22 +147,14 @@ __device__ __forceinline__ void row_in_registers(const F& function, typename F::
   RawPack<F::kInputs> raws[kLanePacks];
   typename F::Fragment fragments[kLanePacks];
   const int rank = group.rank(), size = group.size();
-  const auto load_row = [&] {
-#pragma unroll
-    for (int i = 0; i < kLanePacks; ++i) {
-      if (row.packed.read(rank + i * size)) {
-        load(function, row, rank + i * size, raws[i]);
-      }
-    }
-  };
   if constexpr (!kDrawFirst) {
-    load_row();
+    load_packs(function, row, rank, size, raws);
   }
   const LaneKeepMasks<kLanePacks, F> masks(function, row, rank, size);
   if constexpr (kDrawFirst) {
     wait_for_previous_kernel();
     function.note_used(row);
-    load_row();
+    load_packs(function, row, rank, size, raws);
   }
   typename F::Edge edge = load_edge(function, row, rank);
 #pragma unroll
