@@ -272,7 +272,9 @@ std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
       add({1, rows, keys}, -1, Mask::none);
     }
     const int64_t queries = std::min(rows, keys);
-    add({rows / queries, queries, keys}, -1, Mask::boolean);
+    for (const Mask mask : {Mask::padding, Mask::boolean}) {
+      add({rows / queries, queries, keys}, -1, mask);
+    }
     return probes;
   }
   add({rows, keys}, -1, Mask::none);

@@ -151,6 +151,7 @@ TEST_CASE("probes lie in their class, aligned and not, with the masks of attenti
     }
     CHECK((odd || c.function == Function::attention));
     CHECK((c.function == Function::attention) == masks.contains(Mask::boolean));
+    CHECK((c.function == Function::attention) == masks.contains(Mask::padding));
   }
 }
 

@@ -99,16 +99,29 @@ struct Backward : SumReduction<Compute<T_>> {
     }
   }
 
+  __device__ MaskPack load_mask(const Row& row, int pack) const {
+    if constexpr (Mask::kTensor) {
+      if (kRecomputes || hides_by_tensor()) {
+        return mask.load(row.interval, row.packed.column(pack), row.packed.full(pack));
+      }
+    }
+    return {};
+  }
+
   /// Zeros what must not reach the sum: elements outside the interval, and g, which may be NaN,
   /// where the mask tensor hides a key.
   __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw) const
     requires(Mask::kRules || kRecomputes)
   {
+    prepare(row, pack, keep_mask, raw, load_mask(row, pack));
+  }
+  __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw,
+                          const MaskPack& mask_pack) const {
     auto& [y, g] = raw.inputs;
     const bool full = row.packed.full(pack);
     const int64_t column = row.packed.column(pack);
     if constexpr (kRecomputes) {
-      inputs.recompute(row.interval, column, full, keep_mask, y, g);
+      inputs.recompute(row.interval, column, full, keep_mask, mask_pack, y, g);
     }
     if constexpr (Mask::kRules) {
       if (!full) {
@@ -119,15 +132,17 @@ struct Backward : SumReduction<Compute<T_>> {
         zero_elements<T>(g, inside);
       }
       if constexpr (Mask::kTensor) {
-        if (!mask.fills() && mask.kind() == MaskKind::boolean) {
-          const unsigned visible = mask.template visible_keys<kPack<T>>(row.interval, column, full);
-          zero_elements<T>(g, [&](int i) { return (visible >> i & 1) != 0; });
+        if (hides_by_tensor()) {
+          const VisibleKeys visible =
+              mask.template visible_keys<kPack<T>>(row.interval, column, mask_pack);
+          zero_elements<T>(g, [&](int i) { return visible[i]; });
         }
       }
     }
   }
 
-  __device__ void to_fragment(const Row&, int, const Raw& raw, Fragment& fragment) const {
+  __device__ void to_fragment(const Row&, int, const Raw& raw, Fragment& fragment,
+                              const MaskPack& = {}) const {
     fragment = raw;
   }
 
@@ -203,6 +218,11 @@ struct Backward : SumReduction<Compute<T_>> {
   }
 
  private:
+  /// Elsewhere hidden keys have no probability, and their g does not matter.
+  __device__ bool hides_by_tensor() const {
+    return !mask.fills() && mask.kind() == MaskKind::boolean;
+  }
+
   __device__ Row element_row(const typename Mask::Row& interval) const {
     const int64_t offset = interval.index * columns;
     return {

@@ -104,8 +104,8 @@ struct DropoutLoad {
   }
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
-                         bool&) const {}
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, const MaskPack&,
+                         Compute<T> (&)[kCount], bool&) const {}
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
@@ -161,24 +161,25 @@ struct SoftmaxFirst {
   template <typename Row>
   __device__ void recompute(const Row& row, int64_t column, const KeepMask& mask, C (&y)[1],
                             C (&g)[1]) const {
-    probabilities(row, column, true, y);
+    probabilities(row, column, true, {}, y);
     mask.multiply(g);
   }
   template <typename Row>
   __device__ void recompute(const Row& row, int64_t column, bool full, const KeepMask& mask,
-                            uint4& y, uint4& g) const {
+                            const MaskPack& mask_pack, uint4& y, uint4& g) const {
     C values[kPack<T>];
     unpack<T>(y, values);
-    probabilities(row, column, full, values);
+    probabilities(row, column, full, mask_pack, values);
     y = pack_bits<T>(values);
     mask.template multiply_pack<T>(g);
   }
 
  private:
   template <typename Row, int kCount>
-  __device__ void probabilities(const Row& row, int64_t column, bool full, C (&x)[kCount]) const {
+  __device__ void probabilities(const Row& row, int64_t column, bool full,
+                                const MaskPack& mask_pack, C (&x)[kCount]) const {
     bool visible = true;
-    load.scores(row, column, full, x, visible);
+    load.scores(row, column, full, mask_pack, x, visible);
     // A row without a visible key (its statistics say so) has zeros, whatever NaN its scores hold.
     const bool empty = row.max == C(INFINITY) && row.log_sum == C(0);
 #pragma unroll

@@ -95,10 +95,21 @@ struct Forward : ForwardSums<Load, Store> {
     mask.template multiply_pack<T>(raw.inputs[0]);
   }
 
+  __device__ MaskPack load_mask(const Row& row, int pack) const {
+    if constexpr (Mask::kTensor) {
+      return load.mask.load(row.interval, row.packed.column(pack), row.packed.full(pack));
+    }
+    return {};
+  }
+
   __device__ void to_fragment(Row& row, int pack, const Raw& raw, Fragment& fragment) const {
+    to_fragment(row, pack, raw, fragment, load_mask(row, pack));
+  }
+  __device__ void to_fragment(Row& row, int pack, const Raw& raw, Fragment& fragment,
+                              const MaskPack& mask_pack) const {
     unpack<T>(raw.inputs[0], fragment.value);
-    load.scores(row.interval, row.packed.column(pack), row.packed.full(pack), fragment.value,
-                row.visible);
+    load.scores(row.interval, row.packed.column(pack), row.packed.full(pack), mask_pack,
+                fragment.value, row.visible);
   }
 
   __device__ const auto& dropout() const {

@@ -139,6 +139,13 @@ __device__ __forceinline__ void row_in_words(const F& function, typename F::Row&
   }
 }
 
+/// The edge is loaded before the packs. Behind them, ptxas computes its address after it has begun
+/// to unpack the first pack, and so has waited for it: 577 columns of log_softmax take 25 % longer.
+/// Other functions and numbers of packs have no such wait, and lose by this order.
+template <int kLanePacks, RowFunction F>
+constexpr bool kEdgeFirst = kLanePacks == 3 && F::kInputs == 1 && sizeof(typename F::T) == 2 &&
+                            !kDrops<F> && !kHasMaskTensor<F>;
+
 /// Reads, reduces and writes one row. kDrawFirst: the previous kernel may still run; the row waits
 /// for it after the keep masks are drawn.
 template <int kLanePacks, bool kDrawFirst = false, RowFunction F, typename Group>
@@ -147,6 +154,10 @@ __device__ __forceinline__ void row_in_registers(const F& function, typename F::
   RawPack<F::kInputs> raws[kLanePacks];
   typename F::Fragment fragments[kLanePacks];
   const int rank = group.rank(), size = group.size();
+  typename F::Edge edge;
+  if constexpr (kEdgeFirst<kLanePacks, F>) {
+    edge = load_edge(function, row, rank);
+  }
   if constexpr (!kDrawFirst) {
     load_packs(function, row, rank, size, raws);
   }
@@ -156,11 +167,30 @@ __device__ __forceinline__ void row_in_registers(const F& function, typename F::
     function.note_used(row);
     load_packs(function, row, rank, size, raws);
   }
-  typename F::Edge edge = load_edge(function, row, rank);
+  if constexpr (!kEdgeFirst<kLanePacks, F>) {
+    edge = load_edge(function, row, rank);
+  }
+  // A block's masks are loaded at once; a warp would pay for their registers with fewer warps.
+  constexpr bool kMasksAhead =
+      kHasMaskTensor<F> && kLanePacks > 1 && std::is_same_v<Group, BlockGroup>;
+  MaskPack mask_packs[kMasksAhead ? kLanePacks : 1];
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if constexpr (kMasksAhead) {
+      if (row.packed.read(rank + i * size)) {
+        mask_packs[i] = function.load_mask(row, rank + i * size);
+      }
+    }
+  }
 #pragma unroll
   for (int i = 0; i < kLanePacks; ++i) {
     if (row.packed.read(rank + i * size)) {
-      prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i]);
+      if constexpr (kMasksAhead) {
+        prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i],
+                         mask_packs[i]);
+      } else {
+        prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i]);
+      }
     }
   }
   reduce_and_write(function, row, group, fragments, masks, edge, [] {});

@@ -23,8 +23,8 @@ struct PlainLoad {
   Mask mask;
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
-                         bool&) const {}
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, const MaskPack&,
+                         Compute<T> (&)[kCount], bool&) const {}
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
@@ -41,13 +41,14 @@ struct MaskedLoad {
 
   template <int kCount>
   __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
-                         Compute<T> (&values)[kCount], bool& visible) const {
+                         const MaskPack& mask_pack, Compute<T> (&values)[kCount],
+                         bool& visible) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] *= scale;
     }
     if constexpr (kTensor) {
-      mask.apply(row, column, full, values, visible);
+      mask.apply(row, column, full, mask_pack, values, visible);
     }
     if (!full) {
       const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));

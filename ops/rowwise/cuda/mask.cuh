@@ -41,6 +41,7 @@ struct NoMask {
   __device__ bool any_visible(const Row&) const { return true; }
   __device__ bool hides(const Row&, int64_t) const { return false; }
   __device__ bool fills() const { return false; }
+  __device__ MaskPack load(const Row&, int64_t, bool) const { return {}; }
 };
 
 /// Runs of rows whose elements of the mask tensor follow one another in memory, or are the same.
@@ -173,59 +174,71 @@ struct KeyMask {
     any_visible |= !element.hides && element.added != negative_infinity<C>();
   }
 
-  /// A bit for each of the keys [key, key + kCount): set where the boolean mask and the row's
-  /// interval leave it visible. full: all of them are inside the interval.
-  template <int kCount>
-  __device__ unsigned visible_keys(const Row& row, int64_t key, bool full) const {
-    const bool* at = boolean() + row.offset + key * mask.key_stride;
-    unsigned visible = 0;
-    if (kCount > 1 && full && mask.key_stride == 1 &&
-        reinterpret_cast<uintptr_t>(at) % kCount == 0) {
-      unsigned char bytes[kCount];
-      if constexpr (kCount == 8) {
-        const uint2 loaded = *reinterpret_cast<const uint2*>(at);
-        memcpy(bytes, &loaded, kCount);
+  /// The mask of the pack of keys from `key` on, loaded ahead of apply() or visible_keys() where
+  /// one load can. full: all of them are inside the row's interval.
+  __device__ MaskPack load(const Row& row, int64_t key, bool full) const {
+    if constexpr (!kTensor) {
+      return {};
+    }
+    constexpr int kCount = kPack<T>;
+    const int bytes = mask.kind == MaskKind::boolean ? kCount : 16;
+    const unsigned char* at = bytes_at(row.offset + key * mask.key_stride);
+    MaskPack pack;
+    pack.loaded = full && mask.key_stride == 1 && element_bytes() * kCount == bytes &&
+                  reinterpret_cast<uintptr_t>(at) % bytes == 0;
+    if (pack.loaded) {
+      if (bytes == 16) {
+        pack.words = *reinterpret_cast<const uint4*>(at);
+      } else if constexpr (kCount == 8) {
+        const uint2 words = *reinterpret_cast<const uint2*>(at);
+        pack.words.x = words.x;
+        pack.words.y = words.y;
       } else if constexpr (kCount == 4) {
-        const unsigned loaded = *reinterpret_cast<const unsigned*>(at);
-        memcpy(bytes, &loaded, kCount);
-      } else if constexpr (kCount == 2) {
-        const unsigned short loaded = *reinterpret_cast<const unsigned short*>(at);
-        memcpy(bytes, &loaded, kCount);
-      }
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        visible |= (bytes[i] != 0 ? 1u : 0u) << i;
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const bool inside = key + i >= row.begin && key + i < row.end;
-        visible |= (inside && at[i * mask.key_stride] ? 1u : 0u) << i;
+        pack.words.x = *reinterpret_cast<const unsigned*>(at);
+      } else {
+        pack.words.x = *reinterpret_cast<const unsigned short*>(at);
       }
     }
-    return visible;
+    return pack;
+  }
+
+  /// Which of the keys [key, key + kCount) the boolean mask leaves visible; outside the interval
+  /// undefined.
+  template <int kCount>
+  __device__ VisibleKeys visible_keys(const Row& row, int64_t key, const MaskPack& pack) const {
+    VisibleKeys keys{{pack.words.x, pack.words.y}};
+    if (!pack.loaded) {
+      unsigned char bytes[kCount];
+      load_each(bytes, row, key);
+      keys = {};
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        keys.bytes[i / 4] |= static_cast<unsigned>(bytes[i]) << i % 4 * 8;
+      }
+    }
+    return keys;
   }
 
   /// Applies the mask tensor to the scores of the keys [key, key + kCount) and sets any_visible
   /// where one of them is visible. Scores outside the interval come out undefined.
   template <int kCount>
-  __device__ void apply(const Row& row, int64_t key, bool full, Compute<T> (&scores)[kCount],
-                        bool& any_visible) const {
+  __device__ void apply(const Row& row, int64_t key, bool full, const MaskPack& pack,
+                        C (&scores)[kCount], bool& any_visible) const {
     if (mask.kind == MaskKind::boolean) {
-      const unsigned visible = visible_keys<kCount>(row, key, full);
+      const VisibleKeys keys = visible_keys<kCount>(row, key, pack);
       const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : negative_infinity<C>();
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        scores[i] = (visible >> i & 1) != 0 ? scores[i] : hidden;
+        scores[i] = keys[i] ? scores[i] : hidden;
       }
-      any_visible |= visible != 0;
+      any_visible |= keys.any();
       return;
     }
     C added[kCount];
     if (mask.kind == MaskKind::additive) {
-      load_additive(static_cast<const T*>(mask.data), row, key, full, added);
+      load_added<T>(row, key, full, pack, added);
     } else {
-      load_additive(static_cast<const float*>(mask.data), row, key, full, added);
+      load_added<float>(row, key, full, pack, added);
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -237,17 +250,31 @@ struct KeyMask {
  private:
   __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
 
-  /// Loads the additive mask of the keys [key, key + kCount); -inf outside the interval.
+  /// Loads the elements of the keys [key, key + kCount) one by one; in place of those outside the
+  /// interval, the nearest inside.
   template <typename M, int kCount>
-  __device__ void load_additive(const M* data, const Row& row, int64_t key, bool full,
-                                Compute<T> (&added)[kCount]) const {
-    const M* at = data + row.offset + key * mask.key_stride;
+  __device__ void load_each(M (&elements)[kCount], const Row& row, int64_t key) const {
+    const M* at = static_cast<const M*>(mask.data) + row.offset + key * mask.key_stride;
+    const int first = static_cast<int>(max(row.begin - key, int64_t{0}));
+    const int last = static_cast<int>(min(row.end - key, int64_t{kCount})) - 1;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      elements[i] = at[min(max(i, first), last) * mask.key_stride];
+    }
+  }
+  /// Loads an additive mask's elements, where they are not in `pack`.
+  template <typename M, int kCount>
+  __device__ void load_added(const Row& row, int64_t key, bool full, const MaskPack& pack,
+                             C (&added)[kCount]) const {
+    constexpr bool kOfPack = std::is_same_v<M, T>;
     if constexpr (kCount % kPack<M> == 0) {
-      if (full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
+      const M* at = static_cast<const M*>(mask.data) + row.offset + key * mask.key_stride;
+      if (kOfPack ? pack.loaded
+                  : full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
 #pragma unroll
         for (int first = 0; first < kCount; first += kPack<M>) {
           Compute<M> part[kPack<M>];
-          unpack<M>(load_16_bytes(at + first), part);
+          unpack<M>(kOfPack ? pack.words : load_16_bytes(at + first), part);
 #pragma unroll
           for (int i = 0; i < kPack<M>; ++i) {
             added[first + i] = static_cast<C>(part[i]);
@@ -256,11 +283,11 @@ struct KeyMask {
         return;
       }
     }
+    M elements[kCount];
+    load_each(elements, row, key);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const bool inside = key + i >= row.begin && key + i < row.end;
-      added[i] =
-          inside ? static_cast<C>(to_compute(at[i * mask.key_stride])) : negative_infinity<C>();
+      added[i] = static_cast<C>(to_compute(elements[i]));
     }
   }
 };

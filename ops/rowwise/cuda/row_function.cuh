@@ -105,6 +105,8 @@ concept RowFunction =
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
+      // load_mask(row, pack), with a mask tensor: its elements of a pack, which prepare() and
+      // to_fragment() also take, last
       // to_edge(row, column, inside, raw, mask): of the row's element `raw`; the neutral one unless
       // inside
       { f.to_edge(row, n, true, row.element(n), masks[0]) } -> std::same_as<typename F::Edge>;
@@ -178,16 +180,17 @@ constexpr bool kFragmentFitsRaw = sizeof(typename F::Fragment) == sizeof(RawPack
 template <RowFunction F>
 constexpr bool kFragmentIsRaw = std::is_same_v<typename F::Fragment, RawPack<F::kInputs>>;
 
-/// Makes a fragment of a pack that was just loaded.
-template <RowFunction F>
+/// Makes a fragment of a pack that was just loaded, and with it the mask tensor's or nothing.
+template <RowFunction F, typename... Masks>
 __device__ __forceinline__ void prepare_fragment(const F& function, typename F::Row& row, int pack,
                                                  RawPack<F::kInputs> raw,
                                                  const typename F::KeepMask& mask,
-                                                 typename F::Fragment& fragment) {
+                                                 typename F::Fragment& fragment,
+                                                 const Masks&... mask_pack) {
   if constexpr (kPrepares<F>) {
-    function.prepare(row, pack, mask, raw);
+    function.prepare(row, pack, mask, raw, mask_pack...);
   }
-  function.to_fragment(row, pack, raw, fragment);
+  function.to_fragment(row, pack, raw, fragment, mask_pack...);
 }
 
 template <RowFunction F>
