@@ -2,8 +2,8 @@
 # usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--only REGEX] [--ptx80]
 # Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
 # along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
-# python3's. One entry runs after the other, and the report is written anew after each: two at a time
-# take longer.
+# python3's. Groups of entries run beside each other; what measures has a GPU of its own, or runs
+# last. The report is written anew after each entry.
 #   --report FILE   another place for the report
 #   --resume        goes on where a run was cut off: keeps what the report says of this commit, but for
 #                   entries that failed or were skipped
@@ -150,7 +150,6 @@ row_kernels() {
 other_cases() {
   entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
   entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-  entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
   entry "Catch2, other GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[portable]~[huge]~[two-gpus]"
 }
 with_less_shared_memory() { # filter
@@ -170,8 +169,6 @@ older_instructions() {
   fi
 }
 measurements() {
-  local -x OMP_NUM_THREADS  # nothing else runs: results are checked by all cores
-  OMP_NUM_THREADS=$(nproc)
   entry "host program, bench" "$python" "$ROOT/tests/host/test_bench_gpu.py"
   entry "host program, tune" "$python" "$ROOT/tests/host/test_tune_gpu.py"
 }
@@ -217,6 +214,12 @@ host_and_modules() {
   entry "Python, compiled for CUDA" "$python" "$ROOT/tests/python/test_compiled.py" --device cuda
 }
 
+# These look at the memory that each GPU has in use.
+memory_of_gpus() {
+  entry "Catch2, contexts on GPUs" "$BUILD/bin/warpfuse_tests" "[contexts]"
+  entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
+}
+
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
 groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
 export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 2 * (parts - 1)) + 1))  # two groups have parts
@@ -224,11 +227,17 @@ for name in "${groups[@]}"; do
   group=$((group + 1))
   "$name" &
 done
-wait
-# Alone: these measure, and the last one looks at the memory that each GPU has in use.
+# Alone on a GPU: on the second one, else after the others.
 group=$((group + 1))
-measurements
-entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
+if [ "$(nvidia-smi --list-gpus | wc -l)" -gt 1 ]; then
+  CUDA_VISIBLE_DEVICES=1 measurements &
+  wait
+else
+  wait
+  OMP_NUM_THREADS=$(nproc) measurements
+fi
+group=$((group + 1))
+memory_of_gpus
 
 cat "$REPORT"
 ! grep -qE '\| (\*\*failed|not finished)' "$REPORT"

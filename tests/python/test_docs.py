@@ -152,8 +152,9 @@ class Figures(unittest.TestCase):
 
     def test_where_it_is_slower_than_aten_is_named(self):
         text = PERFORMANCE.read_text(encoding="utf-8").split("## Where it loses")[1]
-        slower = [row for row in self.bench.rows if row.time("aten") and row.time("aten") < row.time("warpfuse")]
-        self.assertTrue(slower)
+        compared = [row for row in self.bench.rows if row.time("aten") and row.time("warpfuse")]
+        self.assertGreater(len(compared), len(self.bench.rows) // 2)
+        slower = [row for row in compared if row.time("aten") < row.time("warpfuse")]
         # The page names the worst, and how bad the others are at most: "And N more", or the last row that is listed.
         least = float(re.findall(r"([\d.]+)x", text.split("<!-- End of what it writes. -->")[0])[-1])
         for row in slower:

@@ -55,7 +55,11 @@ WARPFUSE_GPU_TEST("the table in use takes short rows of any length by chunks", "
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const int64_t keys : {2, 33, 49, 50, 63}) {
       INFO(keys << ' ' << dtype);
-      CHECK(check_chunks(2, 1000, keys, dtype, device, {}) >= 6);
+      // Without a mask tensor softmax, log_softmax and attention, forward; and two backwards more,
+      // but for 63 floats: 10 to 15 packs of attention's backward are a warp's on an H200, where
+      // 49 keys take 123 us in place of 135.
+      const int functions = dtype == at::kFloat && keys == 63 ? 4 : 6;
+      CHECK(check_chunks(2, 1000, keys, dtype, device, {}) >= functions);
     }
   }
 }
