@@ -1,7 +1,7 @@
 #include "rowwise/cuda/chunk.cuh"
 #include "rowwise/cuda/cooperative.cuh"
-#include "rowwise/cuda/in_registers.cuh"
 #include "rowwise/cuda/in_shared.cuh"
+#include "rowwise/cuda/persistent.cuh"
 #include "support/l2_normalise.cuh"
 #include "support/l2_normalise.h"
 

@@ -12,6 +12,7 @@
 #include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/ladder.cuh"
+#include "rowwise/cuda/persistent.cuh"
 #include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"

@@ -41,7 +41,6 @@ struct NoMask {
   __device__ bool any_visible(const Row&) const { return true; }
   __device__ bool hides(const Row&, int64_t) const { return false; }
   __device__ bool fills() const { return false; }
-  __device__ MaskPack load(const Row&, int64_t, bool) const { return {}; }
 };
 
 /// Runs of rows whose elements of the mask tensor follow one another in memory, or are the same.
@@ -177,9 +176,6 @@ struct KeyMask {
   /// The mask of the pack of keys from `key` on, loaded ahead of apply() or visible_keys() where
   /// one load can. full: all of them are inside the row's interval.
   __device__ MaskPack load(const Row& row, int64_t key, bool full) const {
-    if constexpr (!kTensor) {
-      return {};
-    }
     constexpr int kCount = kPack<T>;
     const int bytes = mask.kind == MaskKind::boolean ? kCount : 16;
     const unsigned char* at = bytes_at(row.offset + key * mask.key_stride);
@@ -262,7 +258,8 @@ struct KeyMask {
       elements[i] = at[min(max(i, first), last) * mask.key_stride];
     }
   }
-  /// Loads an additive mask's elements, where they are not in `pack`.
+
+  /// The elements of an additive mask, of `pack` or loaded.
   template <typename M, int kCount>
   __device__ void load_added(const Row& row, int64_t key, bool full, const MaskPack& pack,
                              C (&added)[kCount]) const {

@@ -12,8 +12,9 @@
 namespace warpfuse::cuda {
 
 // A row function says what is computed of a row: it reduces the row and writes a result of the same
-// shape. A tier (in_registers.cuh, chunk.cuh, in_shared.cuh, two_pass.cuh, cooperative.cuh) says
-// where the row lives between its read and its write. tests/support/l2_normalise.cuh is an example.
+// shape. A tier (in_registers.cuh, persistent.cuh, chunk.cuh, in_shared.cuh, two_pass.cuh,
+// cooperative.cuh) says where the row lives between its read and its write.
+// tests/support/l2_normalise.cuh is an example.
 
 // --- what tiers and row functions exchange ----------------------------------------------------
 
@@ -180,7 +181,7 @@ constexpr bool kFragmentFitsRaw = sizeof(typename F::Fragment) == sizeof(RawPack
 template <RowFunction F>
 constexpr bool kFragmentIsRaw = std::is_same_v<typename F::Fragment, RawPack<F::kInputs>>;
 
-/// Makes a fragment of a pack that was just loaded, and with it the mask tensor's or nothing.
+/// Makes a fragment of a pack that was just loaded; mask_pack: of load_mask(), or nothing.
 template <RowFunction F, typename... Masks>
 __device__ __forceinline__ void prepare_fragment(const F& function, typename F::Row& row, int pack,
                                                  RawPack<F::kInputs> raw,
