@@ -30,8 +30,8 @@ constexpr Option kTuneOptions[] = {
     {"out", "F", "write the table there (default: to stdout)"},
     {"quick", kSwitch, "shorter samples, and 2 minutes at most"},
     {"minutes", "X", "the most time to take (default: 8)"},
-    {"functions", "LIST", "softmax, attention, dropout, columns",
-     "softmax,attention,dropout,columns"},
+    {"functions", "LIST", "softmax, attention, masks, dropout, columns",
+     "softmax,attention,masks,dropout,columns"},
     {"tuning", "F", "the table to begin with (default: the plugin's)"},
     {"device", "DEVICE", "cuda or cuda:<index>", "cuda"},
 };
@@ -52,7 +52,8 @@ std::vector<tune::Function> functions_of(const std::string& list) {
     const auto function = bench::value_in(tune::kFunctionNames, name);
     if (!function) {
       fail(ExitCode::usage,
-           "--functions: expected a list of softmax, attention, dropout, columns, got '{}'", name);
+           "--functions: expected a list of softmax, attention, masks, dropout, columns, got '{}'",
+           name);
     }
     if (std::ranges::find(functions, *function) == functions.end()) {
       functions.push_back(*function);

@@ -103,7 +103,10 @@ c10::ScalarType dtype_of(int element_bytes) {
 std::optional<Function> function_of(const Case& c) {
   const std::string_view name = c.op->name;
   return name == "softmax" ? (c.shape.dim < 0 ? Function::softmax : Function::columns)
-         : name == "scaled_masked_softmax" ? std::optional(Function::attention)
+         : name == "scaled_masked_softmax"
+             ? std::optional(c.mask == Mask::boolean || c.mask == Mask::additive
+                                 ? Function::masks
+                                 : Function::attention)
          : name == "softmax_dropout" || name == "dropout_softmax" ? std::optional(Function::dropout)
                                                                   : std::nullopt;
 }
@@ -141,8 +144,8 @@ bool covers(const RowClass& c, const RowClass& row) {
 }
 
 const bench::Benchmark* benchmark_of(Function function) {
-  static constexpr std::array kNames{"softmax", "scaled_masked_softmax", "softmax_dropout",
-                                     "softmax"};
+  static constexpr std::array kNames{"softmax", "scaled_masked_softmax", "scaled_masked_softmax",
+                                     "softmax_dropout", "softmax"};
   return bench::find_benchmark(kNames.at(static_cast<size_t>(function)));
 }
 
@@ -184,10 +187,12 @@ int64_t RowClass::longest() const { return packs.up_to == kAny ? 2 * packs.above
 
 std::vector<RowKind> kinds_of(const RowClass& c) {
   std::vector<RowKind> kinds;
+  TuningEntry line{};
+  line.functions = suffix_of(c.function);
   for (const RowKind& kind : row_kinds(c.direction, c.element_bytes)) {
-    const bool own = c.function == Function::attention ? kind.masked && !kind.dropout
+    const bool own = c.function == Function::columns   ? kind.plain
                      : c.function == Function::dropout ? !kind.masked && kind.dropout
-                                                       : kind.plain;
+                                                       : line.is_for(kind);
     if (own) {
       kinds.push_back(kind);
     }
@@ -197,7 +202,7 @@ std::vector<RowKind> kinds_of(const RowClass& c) {
 
 TuningEntry::Functions suffix_of(Function function) {
   using enum TuningEntry::Functions;
-  return std::array{plain, masked, dropout, all}.at(static_cast<size_t>(function));
+  return std::array{plain, rules, tensor, dropout, all}.at(static_cast<size_t>(function));
 }
 
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
@@ -272,8 +277,13 @@ std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
       add({1, rows, keys}, -1, Mask::none);
     }
     const int64_t queries = std::min(rows, keys);
-    for (const Mask mask : {Mask::padding, Mask::boolean}) {
-      add({rows / queries, queries, keys}, -1, mask);
+    add({rows / queries, queries, keys}, -1, Mask::padding);
+    return probes;
+  }
+  if (c.function == Function::masks) {
+    for (const int64_t size : {keys, keys - 1, fewest_keys}) {
+      const int64_t queries = std::min(rows, size);
+      add({rows / queries, queries, size}, -1, Mask::boolean);
     }
     return probes;
   }

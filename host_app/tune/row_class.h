@@ -11,10 +11,12 @@ namespace warpfuse::host::tune {
 
 inline constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  // `*` in a table
 
-// Functions that lines of their own can be for.
-enum class Function { softmax, attention, dropout, columns };
-inline constexpr bench::Names<Function, 4> kFunctionNames{{{Function::softmax, "softmax"},
+// Functions that lines of their own can be for: attention whose keys are hidden by position, and
+// by a mask tensor.
+enum class Function { softmax, attention, masks, dropout, columns };
+inline constexpr bench::Names<Function, 5> kFunctionNames{{{Function::softmax, "softmax"},
                                                            {Function::attention, "attention"},
+                                                           {Function::masks, "masks"},
                                                            {Function::dropout, "dropout"},
                                                            {Function::columns, "columns"}}};
 

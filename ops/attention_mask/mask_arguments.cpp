@@ -118,6 +118,10 @@ MaskView mask_view(const at::Tensor& scores, const MaskArguments& masks) {
   view.head_stride = scores.dim() == 4 ? mask.stride(1) : 0;
   view.query_stride = mask.stride(-2);
   view.key_stride = mask.stride(-1);
+  view.elements = 1;
+  for (int64_t dim = 0; dim < mask.dim(); ++dim) {
+    view.elements += (mask.size(dim) - 1) * mask.stride(dim);
+  }
   view.fills = masks.masked_value.has_value();
   view.fill_value = masks.masked_value.value_or(0.0);
   return view;

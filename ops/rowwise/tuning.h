@@ -40,6 +40,7 @@ struct TuningEntry {
     masked,     // attention without dropout
     no_tensor,  // without a mask tensor and dropout
     rules,      // attention whose keys are hidden by position alone, without dropout
+    tensor,     // attention with a mask tensor, without dropout
     dropout,    // that draw random numbers
   };
 
@@ -65,6 +66,8 @@ struct TuningEntry {
         return !kind.tensor && !kind.dropout;
       case Functions::rules:
         return kind.masked && !kind.tensor && !kind.dropout;
+      case Functions::tensor:
+        return kind.tensor && !kind.dropout;
       case Functions::dropout:
         return kind.dropout;
       default:

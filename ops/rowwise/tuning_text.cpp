@@ -14,11 +14,12 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 // Of a direction.
-constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 5> kSuffixes = {
+constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 6> kSuffixes = {
     {{TuningEntry::Functions::plain, "_plain"},
      {TuningEntry::Functions::masked, "_masked"},
      {TuningEntry::Functions::no_tensor, "_no_tensor"},
      {TuningEntry::Functions::rules, "_rules"},
+     {TuningEntry::Functions::tensor, "_tensor"},
      {TuningEntry::Functions::dropout, "_dropout"}}};
 constexpr std::array kTiers = {Tier::warp,    Tier::chunk,  Tier::span,  Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
@@ -178,9 +179,8 @@ TuningEntry parse_entry(std::istringstream& words, std::string direction) {
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_dropout] bytes packs rows "
-        "tier "
-        "threads lane_packs blocks ahead");
+        "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_tensor|_dropout] bytes packs "
+        "rows tier threads lane_packs blocks ahead");
   }
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
   entry.element_bytes = number<int>(bytes);

@@ -25,8 +25,8 @@ using namespace warpfuse::host::tune;
 
 constexpr RowLimits kHopper{size_t{227} * 1024, 16, 132, true};
 constexpr RowLimits kAmpere{size_t{99} * 1024, 1, 84, true};
-const std::vector<Function> kAllFunctions{Function::softmax, Function::attention, Function::dropout,
-                                          Function::columns};
+const std::vector<Function> kAllFunctions{Function::softmax, Function::attention, Function::masks,
+                                          Function::dropout, Function::columns};
 
 // A table without a line of its own.
 Tuning stripped() { return table_of(""); }
@@ -150,7 +150,7 @@ TEST_CASE("probes lie in their class, aligned and not, with the masks of attenti
       CHECK(probe.shape.elements() * c.element_bytes <= int64_t{5} << 28);
     }
     CHECK((odd || c.function == Function::attention));
-    CHECK((c.function == Function::attention) == masks.contains(Mask::boolean));
+    CHECK((c.function == Function::masks) == masks.contains(Mask::boolean));
     CHECK((c.function == Function::attention) == masks.contains(Mask::padding));
   }
 }

@@ -39,10 +39,10 @@ std::string random_lines(std::mt19937_64& engine) {
   const auto one_of = [&](const auto& list) {
     return list[std::uniform_int_distribution<size_t>(0, std::size(list) - 1)(engine)];
   };
-  const std::string starts[] = {"forward",           "forward",       "forward_plain",
-                                "forward_masked",    "forward_rules", "forward_dropout",
-                                "forward_no_tensor", "backward",      "backward_plain",
-                                "backward_dropout"};
+  const std::string starts[] = {"forward",           "forward",         "forward_plain",
+                                "forward_masked",    "forward_rules",   "forward_dropout",
+                                "forward_no_tensor", "forward_tensor",  "backward",
+                                "backward_plain",    "backward_tensor", "backward_dropout"};
   const std::string packs[] = {"8", "40", "64", "300", "1000", "9000", "*"};
   const std::string rows[] = {"16", "132", "*", "*"};
   const std::string runs[] = {"warp 64 4 1 0",    "warp 128 2 1 0",   "chunk 64 40 1 0",

@@ -21,7 +21,48 @@ void for_all_tiers(const Check& check) {
   }
 }
 
+/// The same elements behind and before others, `offset` of each, that no row may see.
+at::Tensor among_others(const at::Tensor& mask, int64_t offset) {
+  const at::Tensor memory = mask.scalar_type() == at::kBool
+                                ? at::ones({mask.numel() + offset}, mask.options())
+                                : at::full({mask.numel() + offset}, kNaN, mask.options());
+  const at::Tensor part = memory.narrow(0, offset, mask.numel()).view(mask.sizes());
+  part.copy_(mask);
+  return part;
+}
+
 }  // namespace
+
+WARPFUSE_GPU_TEST("mask tensors wherever their rows start, with any strides", "[edges][portable]") {
+  // Rows of 333 keys start at each offset from a word.
+  const int64_t queries = 5, keys = 333;
+  for_all_tiers([&] {
+    for (const at::ScalarType dtype : kDtypes) {
+      std::vector<at::Tensor> masks;
+      for (const at::Tensor& mask : masks_of_all_kinds({queries, keys}, dtype, device)) {
+        masks.push_back(among_others(mask, 0));
+        masks.push_back(among_others(mask, 1));
+        masks.push_back(among_others(mask.t(), 1).t());
+        masks.push_back(at::stack({mask, at::zeros_like(mask)}, -1).select(-1, 0));
+        masks.push_back(mask.narrow(1, 0, 1).expand({queries, keys}));
+      }
+      for (const int64_t offset : {0, 1}) {
+        const at::Tensor scores = random_at(offset, {2, queries, keys}, dtype, device);
+        const at::Tensor grad = random_at(offset, {2, queries, keys}, dtype, device);
+        for (const at::Tensor& mask : masks) {
+          for (const char* causal : {"none", "lower_right"}) {
+            const MaskArguments a{.scale = 0.7, .attn_mask = mask, .causal = causal};
+            check_masked_softmax(scores, a);
+            const at::Tensor output = masked_softmax(scores, a);
+            INFO(describe(scores) << ", " << offset << " elements off, " << describe(a));
+            CHECK(mismatch(masked_softmax_backward(grad, output, a),
+                           expected_masked_softmax_backward(grad, output, a)) == "");
+          }
+        }
+      }
+    }
+  });
+}
 
 WARPFUSE_GPU_TEST("a row's only visible key, wherever it is", "[edges][portable]") {
   for_all_tiers([&] {

@@ -99,29 +99,29 @@ struct Backward : SumReduction<Compute<T_>> {
     }
   }
 
-  __device__ MaskPack load_mask(const Row& row, int pack) const {
-    if constexpr (Mask::kTensor) {
-      if (kRecomputes || hides_by_tensor()) {
-        return mask.load(row.interval, row.packed.column(pack), row.packed.full(pack));
-      }
+  template <typename Visit>
+  __device__ void visit_mask_type(const Visit& visit) const {
+    if constexpr (kRecomputes) {
+      mask.visit_type(visit);
+    } else if (hides_by_tensor()) {
+      visit(MaskByte());
+    } else {
+      visit(NoMaskTensor());
     }
-    return {};
   }
 
   /// Zeros what must not reach the sum: elements outside the interval, and g, which may be NaN,
   /// where the mask tensor hides a key.
-  __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw) const
+  template <typename... MaskPacks>
+  __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw,
+                          const MaskPacks&... mask_pack) const
     requires(Mask::kRules || kRecomputes)
   {
-    prepare(row, pack, keep_mask, raw, load_mask(row, pack));
-  }
-  __device__ void prepare(const Row& row, int pack, const KeepMask& keep_mask, Raw& raw,
-                          const MaskPack& mask_pack) const {
     auto& [y, g] = raw.inputs;
     const bool full = row.packed.full(pack);
     const int64_t column = row.packed.column(pack);
     if constexpr (kRecomputes) {
-      inputs.recompute(row.interval, column, full, keep_mask, mask_pack, y, g);
+      inputs.recompute(row.interval, column, full, keep_mask, y, g, mask_pack...);
     }
     if constexpr (Mask::kRules) {
       if (!full) {
@@ -131,18 +131,15 @@ struct Backward : SumReduction<Compute<T_>> {
         zero_elements<T>(y, inside);
         zero_elements<T>(g, inside);
       }
-      if constexpr (Mask::kTensor) {
-        if (hides_by_tensor()) {
-          const VisibleKeys visible =
-              mask.template visible_keys<kPack<T>>(row.interval, column, mask_pack);
-          zero_elements<T>(g, [&](int i) { return visible[i]; });
-        }
+      if (hides_by_tensor()) {
+        (zero_hidden(g, mask_pack), ...);
       }
     }
   }
 
+  template <typename... MaskPacks>
   __device__ void to_fragment(const Row&, int, const Raw& raw, Fragment& fragment,
-                              const MaskPack& = {}) const {
+                              const MaskPacks&...) const {
     fragment = raw;
   }
 
@@ -154,7 +151,7 @@ struct Backward : SumReduction<Compute<T_>> {
 
   WARPFUSE_HOST_DEVICE const Mask& key_mask() const { return mask; }
 
-  __device__ Edge to_edge(const Row& row, int64_t column, bool inside, const RawElement<T, 2>& raw,
+  __device__ Edge to_edge(const Row& row, int64_t, bool inside, const RawElement<T, 2>& raw,
                           const KeepMask& keep_mask) const {
     if (!inside) {
       return {C(0), C(0)};
@@ -162,7 +159,7 @@ struct Backward : SumReduction<Compute<T_>> {
     const bool hidden = raw.mask.hides && !mask.fills();
     C y[1] = {raw.inputs[0]}, g[1] = {raw.inputs[1]};
     if constexpr (kRecomputes) {
-      inputs.recompute(row.interval, column, keep_mask, y, g);
+      inputs.recompute(row.interval, raw.mask, keep_mask, y, g);
     }
     return {y[0], hidden ? C(0) : g[0]};
   }
@@ -220,7 +217,13 @@ struct Backward : SumReduction<Compute<T_>> {
  private:
   /// Elsewhere hidden keys have no probability, and their g does not matter.
   __device__ bool hides_by_tensor() const {
-    return !mask.fills() && mask.kind() == MaskKind::boolean;
+    return Mask::kTensor && !mask.fills() && mask.kind() == MaskKind::boolean;
+  }
+  template <typename M>
+  __device__ static void zero_hidden(uint4& g, const MaskPack<M, kPack<T>>& visible) {
+    if constexpr (visible.kBoolean) {
+      zero_elements<T>(g, [&](int i) { return visible.visible(i); });
+    }
   }
 
   __device__ Row element_row(const typename Mask::Row& interval) const {

@@ -104,8 +104,8 @@ struct DropoutLoad {
   }
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, const MaskPack&,
-                         Compute<T> (&)[kCount], bool&) const {}
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
@@ -159,27 +159,28 @@ struct SoftmaxFirst {
   DropoutMask<C> dropout;
 
   template <typename Row>
-  __device__ void recompute(const Row& row, int64_t column, const KeepMask& mask, C (&y)[1],
-                            C (&g)[1]) const {
-    probabilities(row, column, true, {}, y);
-    mask.multiply(g);
+  __device__ void recompute(const Row& row, const MaskElement<C>& mask_element,
+                            const KeepMask& keep_mask, C (&y)[1], C (&g)[1]) const {
+    bool visible = true;
+    load.score(mask_element, y[0], visible);
+    to_probabilities(row, y);
+    keep_mask.multiply(g);
   }
-  template <typename Row>
-  __device__ void recompute(const Row& row, int64_t column, bool full, const KeepMask& mask,
-                            const MaskPack& mask_pack, uint4& y, uint4& g) const {
+  template <typename Row, typename... MaskPacks>
+  __device__ void recompute(const Row& row, int64_t column, bool full, const KeepMask& keep_mask,
+                            uint4& y, uint4& g, const MaskPacks&... mask_pack) const {
     C values[kPack<T>];
     unpack<T>(y, values);
-    probabilities(row, column, full, mask_pack, values);
+    bool visible = true;
+    load.scores(row, column, full, values, visible, mask_pack...);
+    to_probabilities(row, values);
     y = pack_bits<T>(values);
-    mask.template multiply_pack<T>(g);
+    keep_mask.template multiply_pack<T>(g);
   }
 
  private:
   template <typename Row, int kCount>
-  __device__ void probabilities(const Row& row, int64_t column, bool full,
-                                const MaskPack& mask_pack, C (&x)[kCount]) const {
-    bool visible = true;
-    load.scores(row, column, full, mask_pack, x, visible);
+  __device__ void to_probabilities(const Row& row, C (&x)[kCount]) const {
     // A row without a visible key (its statistics say so) has zeros, whatever NaN its scores hold.
     const bool empty = row.max == C(INFINITY) && row.log_sum == C(0);
 #pragma unroll

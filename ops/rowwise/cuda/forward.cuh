@@ -95,21 +95,17 @@ struct Forward : ForwardSums<Load, Store> {
     mask.template multiply_pack<T>(raw.inputs[0]);
   }
 
-  __device__ MaskPack load_mask(const Row& row, int pack) const {
-    if constexpr (Mask::kTensor) {
-      return load.mask.load(row.interval, row.packed.column(pack), row.packed.full(pack));
-    }
-    return {};
+  template <typename Visit>
+  __device__ void visit_mask_type(const Visit& visit) const {
+    load.mask.visit_type(visit);
   }
 
-  __device__ void to_fragment(Row& row, int pack, const Raw& raw, Fragment& fragment) const {
-    to_fragment(row, pack, raw, fragment, load_mask(row, pack));
-  }
+  template <typename... MaskPacks>
   __device__ void to_fragment(Row& row, int pack, const Raw& raw, Fragment& fragment,
-                              const MaskPack& mask_pack) const {
+                              const MaskPacks&... mask_pack) const {
     unpack<T>(raw.inputs[0], fragment.value);
-    load.scores(row.interval, row.packed.column(pack), row.packed.full(pack), mask_pack,
-                fragment.value, row.visible);
+    load.scores(row.interval, row.packed.column(pack), row.packed.full(pack), fragment.value,
+                row.visible, mask_pack...);
   }
 
   __device__ const auto& dropout() const {

@@ -139,6 +139,38 @@ __device__ __forceinline__ void row_in_words(const F& function, typename F::Row&
   }
 }
 
+/// Makes the fragments of a lane's packs under a mask tensor of elements M.
+template <typename M, int kLanePacks, RowFunction F, typename Group>
+__device__ __forceinline__ void masked_fragments(const F& function, typename F::Row& row,
+                                                 Group& group,
+                                                 const RawPack<F::kInputs> (&raws)[kLanePacks],
+                                                 const LaneKeepMasks<kLanePacks, F>& keep_masks,
+                                                 typename F::Fragment (&fragments)[kLanePacks]) {
+  const int rank = group.rank(), size = group.size();
+  const auto load = [&](int pack) {
+    return function.key_mask().template load<M>(row.interval, row.packed.column(pack));
+  };
+  // All of them at once, unless their registers would cost warps.
+  constexpr bool kAhead = kLanePacks > 1 && sizeof(M) <= sizeof(typename F::T);
+  decltype(load(0)) mask_packs[kLanePacks];
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    if (kAhead && row.packed.read(rank + i * size)) {
+      mask_packs[i] = load(rank + i * size);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kLanePacks; ++i) {
+    const int pack = rank + i * size;
+    if (row.packed.read(pack)) {
+      if constexpr (!kAhead) {
+        mask_packs[i] = load(pack);
+      }
+      make_fragment(function, row, pack, raws[i], keep_masks[i], fragments[i], mask_packs[i]);
+    }
+  }
+}
+
 /// The edge is loaded before the packs. Behind them, ptxas computes its address after it has begun
 /// to unpack the first pack, and so has waited for it: 577 columns of log_softmax take 25 % longer.
 /// Other functions and numbers of packs have no such wait, and lose by this order.
@@ -170,25 +202,14 @@ __device__ __forceinline__ void row_in_registers(const F& function, typename F::
   if constexpr (!kEdgeFirst<kLanePacks, F>) {
     edge = load_edge(function, row, rank);
   }
-  // A block's masks are loaded at once; a warp would pay for their registers with fewer warps.
-  constexpr bool kMasksAhead =
-      kHasMaskTensor<F> && kLanePacks > 1 && std::is_same_v<Group, BlockGroup>;
-  MaskPack mask_packs[kMasksAhead ? kLanePacks : 1];
+  if constexpr (kHasMaskTensor<F>) {
+    function.visit_mask_type([&](auto zero) {
+      masked_fragments<decltype(zero)>(function, row, group, raws, masks, fragments);
+    });
+  } else {
 #pragma unroll
-  for (int i = 0; i < kLanePacks; ++i) {
-    if constexpr (kMasksAhead) {
+    for (int i = 0; i < kLanePacks; ++i) {
       if (row.packed.read(rank + i * size)) {
-        mask_packs[i] = function.load_mask(row, rank + i * size);
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kLanePacks; ++i) {
-    if (row.packed.read(rank + i * size)) {
-      if constexpr (kMasksAhead) {
-        prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i],
-                         mask_packs[i]);
-      } else {
         prepare_fragment(function, row, rank + i * size, raws[i], masks[i], fragments[i]);
       }
     }

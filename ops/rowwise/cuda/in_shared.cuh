@@ -38,14 +38,16 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
                                              const Staging& staging, int slot, const Visit& visit) {
   constexpr bool kFits = kFragmentFitsRaw<F>;
   typename F::Fragment fragment;
-  if constexpr (kFirstTime && kPrepares<F>) {
-    function.prepare(row, pack, mask, raw);
-    if constexpr (!kFits) {
-      store_staged(staging, slot, raw);
-    }
-  }
   if constexpr (kFirstTime || !kFits) {
-    function.to_fragment(row, pack, raw, fragment);
+    with_mask_pack(function, row, pack, [&](const auto&... mask_pack) {
+      if constexpr (kFirstTime && kPrepares<F>) {
+        function.prepare(row, pack, mask, raw, mask_pack...);
+        if constexpr (!kFits) {
+          store_staged(staging, slot, raw);
+        }
+      }
+      function.to_fragment(row, pack, raw, fragment, mask_pack...);
+    });
   } else {
     memcpy(&fragment, &raw, sizeof(raw));
   }
@@ -164,7 +166,9 @@ __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
                 if constexpr (kFragmentFitsRaw<F>) {
                   memcpy(&fragment, &raws[i], sizeof(fragment));
                 } else {
-                  function.to_fragment(row, pack + i * size, raws[i], fragment);
+                  with_mask_pack(function, row, pack + i * size, [&](const auto&... mask_pack) {
+                    function.to_fragment(row, pack + i * size, raws[i], fragment, mask_pack...);
+                  });
                 }
               }
               if (count > 1 || (pack >= 0 && pack < row.packed.packs)) {

@@ -23,8 +23,8 @@ struct PlainLoad {
   Mask mask;
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, const MaskPack&,
-                         Compute<T> (&)[kCount], bool&) const {}
+  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
+                         bool&) const {}
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
@@ -39,16 +39,16 @@ struct MaskedLoad {
   Mask mask;
   Compute<T> scale;
 
-  template <int kCount>
+  template <int kCount, typename... MaskPacks>
   __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
-                         const MaskPack& mask_pack, Compute<T> (&values)[kCount],
-                         bool& visible) const {
+                         Compute<T> (&values)[kCount], bool& visible,
+                         const MaskPacks&... mask_pack) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       values[i] *= scale;
     }
     if constexpr (kTensor) {
-      mask.apply(row, column, full, mask_pack, values, visible);
+      mask.apply(row, column, full, mask_pack..., values, visible);
     }
     if (!full) {
       const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));

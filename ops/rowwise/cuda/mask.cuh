@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rowwise/cuda/mask_pack.cuh"
 #include "rowwise/cuda/pack.cuh"
 #include "rowwise/cuda/row_order.cuh"
 #include "rowwise/key_mask.h"
@@ -134,7 +135,7 @@ struct KeyMask {
   /// Calls visit(M()) with the type of the mask tensor's elements, as numbers.
   template <typename Visit>
   WARPFUSE_HOST_DEVICE auto visit_type(const Visit& visit) const {
-    return mask.kind == MaskKind::boolean    ? visit(static_cast<unsigned char>(0))
+    return mask.kind == MaskKind::boolean    ? visit(MaskByte())
            : mask.kind == MaskKind::additive ? visit(T())
                                              : visit(float());
   }
@@ -173,120 +174,46 @@ struct KeyMask {
     any_visible |= !element.hides && element.added != negative_infinity<C>();
   }
 
-  /// The mask of the pack of keys from `key` on, loaded ahead of apply() or visible_keys() where
-  /// one load can. full: all of them are inside the row's interval.
-  __device__ MaskPack load(const Row& row, int64_t key, bool full) const {
-    constexpr int kCount = kPack<T>;
-    const int bytes = mask.kind == MaskKind::boolean ? kCount : 16;
-    const unsigned char* at = bytes_at(row.offset + key * mask.key_stride);
-    MaskPack pack;
-    pack.loaded = full && mask.key_stride == 1 && element_bytes() * kCount == bytes &&
-                  reinterpret_cast<uintptr_t>(at) % bytes == 0;
-    if (pack.loaded) {
-      if (bytes == 16) {
-        pack.words = *reinterpret_cast<const uint4*>(at);
-      } else if constexpr (kCount == 8) {
-        const uint2 words = *reinterpret_cast<const uint2*>(at);
-        pack.words.x = words.x;
-        pack.words.y = words.y;
-      } else if constexpr (kCount == 4) {
-        pack.words.x = *reinterpret_cast<const unsigned*>(at);
-      } else {
-        pack.words.x = *reinterpret_cast<const unsigned short*>(at);
-      }
+  /// The elements M of the keys of a pack, from `key` on.
+  template <typename M>
+  __device__ MaskPack<M, kPack<T>> load(const Row& row, int64_t key) const {
+    using Pack = MaskPack<M, kPack<T>>;
+    const int64_t offset = row.offset + key * mask.key_stride;
+    const M* const from = static_cast<const M*>(mask.data) + offset;
+    if (mask.key_stride == 1 && offset + kPack<T> + Pack::kOvershoot <= mask.elements) {
+      return Pack::load(from);
     }
-    return pack;
+    return Pack::gather(from, mask.key_stride);
   }
 
-  /// Which of the keys [key, key + kCount) the boolean mask leaves visible; outside the interval
-  /// undefined.
-  template <int kCount>
-  __device__ VisibleKeys visible_keys(const Row& row, int64_t key, const MaskPack& pack) const {
-    VisibleKeys keys{{pack.words.x, pack.words.y}};
-    if (!pack.loaded) {
-      unsigned char bytes[kCount];
-      load_each(bytes, row, key);
-      keys = {};
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        keys.bytes[i / 4] |= static_cast<unsigned>(bytes[i]) << i % 4 * 8;
-      }
-    }
-    return keys;
-  }
-
-  /// Applies the mask tensor to the scores of the keys [key, key + kCount) and sets any_visible
-  /// where one of them is visible. Scores outside the interval come out undefined.
-  template <int kCount>
-  __device__ void apply(const Row& row, int64_t key, bool full, const MaskPack& pack,
+  /// Applies the mask tensor to the scores of the keys from `key` on and sets any_visible where one
+  /// of them is visible. Scores outside the interval, where not `full`, come out undefined.
+  template <typename M, int kCount>
+  __device__ void apply(const Row& row, int64_t key, bool full, MaskPack<M, kCount> pack,
                         C (&scores)[kCount], bool& any_visible) const {
-    if (mask.kind == MaskKind::boolean) {
-      const VisibleKeys keys = visible_keys<kCount>(row, key, pack);
+    if (!full) {
+      pack.hide_unless([&](int i) { return key + i >= row.begin && key + i < row.end; });
+    }
+    if constexpr (pack.kBoolean) {
       const C hidden = mask.fills ? static_cast<C>(mask.fill_value) : negative_infinity<C>();
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        scores[i] = keys[i] ? scores[i] : hidden;
+        scores[i] = pack.visible(i) ? scores[i] : hidden;
       }
-      any_visible |= keys.any();
-      return;
-    }
-    C added[kCount];
-    if (mask.kind == MaskKind::additive) {
-      load_added<T>(row, key, full, pack, added);
+      any_visible |= pack.any_visible();
     } else {
-      load_added<float>(row, key, full, pack, added);
-    }
+      C added[kCount];
+      pack.values(added);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      scores[i] += added[i];
-      any_visible |= added[i] != negative_infinity<C>();
+      for (int i = 0; i < kCount; ++i) {
+        scores[i] += added[i];
+        any_visible |= added[i] != negative_infinity<C>();
+      }
     }
   }
 
  private:
   __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
-
-  /// Loads the elements of the keys [key, key + kCount) one by one; in place of those outside the
-  /// interval, the nearest inside.
-  template <typename M, int kCount>
-  __device__ void load_each(M (&elements)[kCount], const Row& row, int64_t key) const {
-    const M* at = static_cast<const M*>(mask.data) + row.offset + key * mask.key_stride;
-    const int first = static_cast<int>(max(row.begin - key, int64_t{0}));
-    const int last = static_cast<int>(min(row.end - key, int64_t{kCount})) - 1;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      elements[i] = at[min(max(i, first), last) * mask.key_stride];
-    }
-  }
-
-  /// The elements of an additive mask, of `pack` or loaded.
-  template <typename M, int kCount>
-  __device__ void load_added(const Row& row, int64_t key, bool full, const MaskPack& pack,
-                             C (&added)[kCount]) const {
-    constexpr bool kOfPack = std::is_same_v<M, T>;
-    if constexpr (kCount % kPack<M> == 0) {
-      const M* at = static_cast<const M*>(mask.data) + row.offset + key * mask.key_stride;
-      if (kOfPack ? pack.loaded
-                  : full && mask.key_stride == 1 && reinterpret_cast<uintptr_t>(at) % 16 == 0) {
-#pragma unroll
-        for (int first = 0; first < kCount; first += kPack<M>) {
-          Compute<M> part[kPack<M>];
-          unpack<M>(kOfPack ? pack.words : load_16_bytes(at + first), part);
-#pragma unroll
-          for (int i = 0; i < kPack<M>; ++i) {
-            added[first + i] = static_cast<C>(part[i]);
-          }
-        }
-        return;
-      }
-    }
-    M elements[kCount];
-    load_each(elements, row, key);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      added[i] = static_cast<C>(to_compute(elements[i]));
-    }
-  }
 };
 
 }  // namespace warpfuse::cuda

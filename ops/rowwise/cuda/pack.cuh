@@ -16,20 +16,6 @@ constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kMaxEdges = 2 * (kPack<T> - 1);
 
-/// A mask tensor's elements of a pack's keys, where one load brings them.
-struct MaskPack {
-  bool loaded = false;
-  uint4 words{};
-};
-
-/// A byte for each key of a pack, four per word: not zero where the key is visible.
-struct VisibleKeys {
-  unsigned bytes[2];
-
-  __device__ bool operator[](int i) const { return (bytes[i / 4] & 0xffu << i % 4 * 8) != 0; }
-  __device__ bool any() const { return (bytes[0] | bytes[1]) != 0; }
-};
-
 // --- bits <-> values --------------------------------------------------------------------------
 
 __device__ __forceinline__ void unpack_word(unsigned word, float* values, __half) {

@@ -106,8 +106,8 @@ concept RowFunction =
       // prepare(row, pack, mask, raw), optional: changes a pack once, before the reduction
       // to_fragment(row, pack, raw, fragment): of a prepared pack, once for each time it is read
       f.to_fragment(row, i, raw, fragment);
-      // load_mask(row, pack), with a mask tensor: its elements of a pack, which prepare() and
-      // to_fragment() also take, last
+      // visit_mask_type(visit), with a mask tensor: calls visit(M()) with the type of its elements,
+      // of which prepare() and to_fragment() also take a pack, last
       // to_edge(row, column, inside, raw, mask): of the row's element `raw`; the neutral one unless
       // inside
       { f.to_edge(row, n, true, row.element(n), masks[0]) } -> std::same_as<typename F::Edge>;
@@ -181,17 +181,40 @@ constexpr bool kFragmentFitsRaw = sizeof(typename F::Fragment) == sizeof(RawPack
 template <RowFunction F>
 constexpr bool kFragmentIsRaw = std::is_same_v<typename F::Fragment, RawPack<F::kInputs>>;
 
-/// Makes a fragment of a pack that was just loaded; mask_pack: of load_mask(), or nothing.
-template <RowFunction F, typename... Masks>
-__device__ __forceinline__ void prepare_fragment(const F& function, typename F::Row& row, int pack,
-                                                 RawPack<F::kInputs> raw,
-                                                 const typename F::KeepMask& mask,
-                                                 typename F::Fragment& fragment,
-                                                 const Masks&... mask_pack) {
+/// Calls call(mask_pack) with the mask tensor's elements of a pack, or call() where none is needed.
+template <RowFunction F, typename Call>
+__device__ __forceinline__ void with_mask_pack(const F& function, const typename F::Row& row,
+                                               int pack, const Call& call) {
+  if constexpr (kHasMaskTensor<F>) {
+    function.visit_mask_type([&](auto zero) {
+      call(
+          function.key_mask().template load<decltype(zero)>(row.interval, row.packed.column(pack)));
+    });
+  } else {
+    call();
+  }
+}
+
+/// Makes a fragment of a pack that was just loaded.
+template <RowFunction F, typename... MaskPacks>
+__device__ __forceinline__ void make_fragment(const F& function, typename F::Row& row, int pack,
+                                              RawPack<F::kInputs> raw,
+                                              const typename F::KeepMask& mask,
+                                              typename F::Fragment& fragment,
+                                              const MaskPacks&... mask_pack) {
   if constexpr (kPrepares<F>) {
     function.prepare(row, pack, mask, raw, mask_pack...);
   }
   function.to_fragment(row, pack, raw, fragment, mask_pack...);
+}
+template <RowFunction F>
+__device__ __forceinline__ void prepare_fragment(const F& function, typename F::Row& row, int pack,
+                                                 const RawPack<F::kInputs>& raw,
+                                                 const typename F::KeepMask& mask,
+                                                 typename F::Fragment& fragment) {
+  with_mask_pack(function, row, pack, [&](const auto&... mask_pack) {
+    make_fragment(function, row, pack, raw, mask, fragment, mask_pack...);
+  });
 }
 
 template <RowFunction F>
