@@ -160,12 +160,15 @@ less_shared_memory() {
   entry "Catch2, kernels with 99 KB of shared memory and no clusters" \
     with_less_shared_memory "[gpu][portable]~[huge]~[two-gpus]"
 }
+with_older_instructions() { # filter
+  local -x LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}"
+  in_parts "$ptx80/bin/warpfuse_tests" "$1"
+}
 older_instructions() {
   [ -z "$PTX80" ] || entry "build of the PTX for 8.0 alone" build_ptx80
   if [ -x "$ptx80/bin/warpfuse_tests" ]; then
     entry "Catch2, kernels of the PTX for 8.0 alone" \
-      env LD_LIBRARY_PATH="$ptx80/lib:${LD_LIBRARY_PATH:-}" \
-      "$ptx80/bin/warpfuse_tests" "[gpu][portable]~[huge]~[two-gpus]"
+      with_older_instructions "[gpu][portable]~[huge]~[two-gpus]"
   fi
 }
 measurements() {
@@ -222,7 +225,7 @@ memory_of_gpus() {
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
 groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
-export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 2 * (parts - 1)) + 1))  # two groups have parts
+export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 3 * (parts - 1)) + 1))  # three groups have parts
 for name in "${groups[@]}"; do
   group=$((group + 1))
   "$name" &

@@ -120,7 +120,7 @@ struct MaskView {
   int64_t query_stride = 0;
   int64_t key_stride = 0;
   int64_t elements = 0;  // from the first to the last in memory
-  bool fills = false;  // a hidden key of the boolean mask takes fill_value as its score
+  bool fills = false;    // a hidden key of the boolean mask takes fill_value as its score
   double fill_value = 0.0;
 
   WARPFUSE_HOST_DEVICE int64_t row_offset(const RowPlace& row) const {

@@ -2,7 +2,7 @@
 
 #include "rowwise/cuda/chunk_mask.cuh"
 #include "rowwise/cuda/chunk_shape.cuh"
-#include "rowwise/cuda/row_function.cuh"
+#include "rowwise/cuda/row_packs.cuh"
 
 namespace warpfuse::cuda {
 

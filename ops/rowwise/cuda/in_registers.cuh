@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rowwise/cuda/pdl.cuh"
-#include "rowwise/cuda/row_function.cuh"
+#include "rowwise/cuda/row_packs.cuh"
 
 namespace warpfuse::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rowwise/cuda/row_function.cuh"
+#include "rowwise/cuda/row_packs.cuh"
 
 namespace warpfuse::cuda {
 

@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "rowwise/cuda/math.cuh"
-#include "rowwise/cuda/memory.cuh"
 
 namespace warpfuse::cuda {
 

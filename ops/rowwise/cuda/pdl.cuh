@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "rowwise/cuda/row_function.cuh"
+#include "rowwise/cuda/row_packs.cuh"
 
 namespace warpfuse::cuda {
 
