@@ -1,6 +1,8 @@
 #include <c10/core/InferenceMode.h>
+#include <fmt/ranges.h>
 
 #include <deque>
+#include <ranges>
 #include <thread>
 
 #include "bench/plan.h"
@@ -51,9 +53,8 @@ std::vector<tune::Function> functions_of(const std::string& list) {
   for (const std::string& name : split_list(list)) {
     const auto function = bench::value_in(tune::kFunctionNames, name);
     if (!function) {
-      fail(ExitCode::usage,
-           "--functions: expected a list of softmax, attention, masks, dropout, columns, got '{}'",
-           name);
+      fail(ExitCode::usage, "--functions: expected a list of {}, got '{}'",
+           fmt::join(tune::kFunctionNames | std::views::values, ", "), name);
     }
     if (std::ranges::find(functions, *function) == functions.end()) {
       functions.push_back(*function);

@@ -21,7 +21,7 @@ void for_all_tiers(const Check& check) {
   }
 }
 
-/// The same elements behind and before others, `offset` of each, that no row may see.
+/// The same elements behind `offset` others, which no row may see, at the end of their memory.
 at::Tensor among_others(const at::Tensor& mask, int64_t offset) {
   const at::Tensor memory = mask.scalar_type() == at::kBool
                                 ? at::ones({mask.numel() + offset}, mask.options())
