@@ -32,8 +32,8 @@ constexpr Option kTuneOptions[] = {
     {"out", "F", "write the table there (default: to stdout)"},
     {"quick", kSwitch, "shorter samples, and 2 minutes at most"},
     {"minutes", "X", "the most time to take (default: 8)"},
-    {"functions", "LIST", "softmax, attention, masks, dropout, columns",
-     "softmax,attention,masks,dropout,columns"},
+    {"functions", "LIST", "softmax, attention, masks, dropout, dropout_first, columns",
+     "softmax,attention,masks,dropout,dropout_first,columns"},
     {"tuning", "F", "the table to begin with (default: the plugin's)"},
     {"device", "DEVICE", "cuda or cuda:<index>", "cuda"},
 };
@@ -41,7 +41,7 @@ constexpr Option kTuneOptions[] = {
 constexpr bench::Effort kRough{
     .rounds = 3, .short_rounds = 1, .sample_us = 100, .large_copy_bytes = 0};
 constexpr bench::Effort kFine{
-    .rounds = 15, .short_rounds = 1, .sample_us = 1000, .large_copy_bytes = 0};
+    .rounds = 11, .short_rounds = 1, .sample_us = 700, .large_copy_bytes = 0};
 constexpr bench::Effort kQuickFine{
     .rounds = 9, .short_rounds = 1, .sample_us = 500, .large_copy_bytes = 0};
 constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;

@@ -3,18 +3,24 @@
 #include <fmt/format.h>
 #include <rowwise/refusal.h>
 
+#include <bit>
 #include <map>
 #include <tuple>
 
 namespace warpfuse::host::tune {
 namespace {
 
-// Packs of a row from which a cluster may be best for few rows, and for many; these may be read
-// twice.
-constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 2048;
+// Packs of a row from which a cluster may be best for few rows, and for many; and reading it twice.
+constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 1024, kReadTwicePacks = 2048;
+// Packs that registers hold over those of the rows: of few, of more, and by threads that are no
+// power of two.
+constexpr int64_t kLoosePacks = 256;
+constexpr double kMaxShareOfFew = 4, kMaxShare = 2, kMaxShareOfOddThreads = 1.25;
 // Packs of a row in shared memory per thread, where each row has its own block or cluster.
 constexpr int64_t kMinSharedPacks = 4, kMaxSharedPacks = 24;
 constexpr int64_t kLongColumns = 8192;  // from which reading them twice may be best
+
+bool is_power_of_two(int number) { return std::has_single_bit(static_cast<unsigned>(number)); }
 
 std::vector<RowShape> shapes_of(const RowClass& c) {
   std::vector<RowShape> shapes;
@@ -38,8 +44,8 @@ const std::vector<TuningEntry>& compiled(const RowClass& c) {
   }
   for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
                           Tier::stream, Tier::column}) {
-    for (const int threads : {64, 128, 256, 512, 1024}) {
-      for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 32}) {
+    for (const int threads : {64, 96, 128, 192, 256, 320, 384, 512, 768, 1024}) {
+      for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 20, 32, 40}) {
         for (const int blocks : {0, 1, 2, 4, 8, 16}) {
           for (const bool ahead : {false, true}) {
             const TuningEntry run{.direction = c.direction,
@@ -63,30 +69,41 @@ const std::vector<TuningEntry>& compiled(const RowClass& c) {
   return runs;
 }
 
+// Whether registers hold few packs more than the rows have.
+bool fills(const TuningEntry& run, int64_t packs) {
+  const auto held = static_cast<double>(int64_t{run.threads} * run.blocks * run.lane_packs);
+  const double share = !is_power_of_two(run.threads) ? kMaxShareOfOddThreads
+                       : packs <= kLoosePacks        ? kMaxShareOfFew
+                                                     : kMaxShare;
+  return run.threads == 64 || held <= share * static_cast<double>(packs);
+}
+
 // Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
 bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
   const int64_t packs = c.longest();
   const int64_t threads = int64_t{run.threads} * run.blocks;
+  const bool many = c.rows.up_to > int64_t{2} * limits.multiprocessors;
   switch (run.tier) {
     case Tier::warp:
       return run.threads <= 128 && run.lane_packs > 0;
     case Tier::cluster: {
-      const bool many = c.rows.up_to > int64_t{2} * limits.multiprocessors;
-      if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) ||
-          packs < int64_t{128} * run.blocks || run.threads < (many ? 256 : 128)) {
+      const int least_packs = !many ? 1 : run.direction == Direction::forward ? 4 : 2;
+      if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) || run.threads < 96 ||
+          packs < int64_t{128} * run.blocks ||
+          (run.lane_packs > 0 && run.lane_packs < least_packs)) {
         return false;
       }
       [[fallthrough]];
     }
     case Tier::block:
       if (run.lane_packs > 0) {
-        return threads * run.lane_packs < 2 * packs || run.threads == 64;
+        return fills(run, packs) && (many || is_power_of_two(run.threads));
       }
-      return run.threads >= 256 &&
+      return is_power_of_two(run.threads) && run.threads >= 256 &&
              (run.ahead ? threads <= packs
                         : kMinSharedPacks * threads <= packs && packs <= kMaxSharedPacks * threads);
     case Tier::stream:
-      return packs > kClusterPacksOfMany && run.threads >= 256 && run.blocks == 0;
+      return packs > kReadTwicePacks && run.threads >= 256 && run.blocks == 0;
     case Tier::column:
       return run.threads >= 256 && (run.lane_packs > 0 || packs >= kLongColumns);
     default:

@@ -1,10 +1,12 @@
 #include "tune/measure.h"
 
 #include <cmath>
+#include <ranges>
 
 #include "bench/check.h"
 #include "runtime/load/plugin.h"
 #include "tune/candidates.h"
+#include "tune/probes.h"
 
 namespace warpfuse::host::tune {
 namespace {
@@ -14,10 +16,17 @@ constexpr double kMaxLoss = 0.005;
 constexpr double kMinGainOfPart = 0.02;
 constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
 
-double noise(const bench::Percentiles& time) { return (time.p95 - time.p5) / 2; }
-
 using bench::Percentiles;
 using bench::Timing;
+
+double noise(const Percentiles& time) { return (time.p95 - time.p5) / 2; }
+
+// Whether one of the times wins or loses.
+bool any(const std::vector<Percentiles>& times,
+         bool (*than)(const Percentiles&, const Percentiles&),
+         const std::vector<Percentiles>& before) {
+  return !std::ranges::equal(times, before, std::not_fn(than));
+}
 
 // Candidates of a probe that are timed again: of those that were faster than the start at all, up
 // to so many that took little more than the fastest.
@@ -42,68 +51,64 @@ bool loses(const bench::Percentiles& time, const bench::Percentiles& before) {
   return time.p50 > (1 + kMaxLoss) * before.p50;
 }
 
-double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& candidate) {
-  double logarithm = 0;
-  int count = 0;
-  for (size_t i = 0; i < start.size(); ++i) {
-    if (const auto& time = candidate[i]) {
-      logarithm += std::log(start[i].p50 / time->p50);
-      ++count;
+std::vector<Percentiles> times_of(const std::vector<size_t>& lines,
+                                  const std::vector<Percentiles>& start,
+                                  const std::vector<OfProbes>& candidates) {
+  std::vector<Percentiles> times = start;
+  for (size_t probe = 0; probe < times.size(); ++probe) {
+    const auto taker =
+        std::ranges::find_if(lines, [&](size_t i) { return candidates[i][probe].has_value(); });
+    if (taker != lines.end()) {
+      times[probe] = *candidates[*taker][probe];
     }
   }
-  return count == 0 ? 1 : std::exp(logarithm / count);
+  return times;
 }
 
-std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
+double gain_of(const std::vector<Percentiles>& before, const std::vector<Percentiles>& after) {
+  double logarithm = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    logarithm += std::log(before[i].p50 / after[i].p50);
+  }
+  return before.empty() ? 1 : std::exp(logarithm / static_cast<double>(before.size()));
+}
+
+std::vector<size_t> choose(const std::vector<Percentiles>& start,
                            const std::vector<OfProbes>& candidates) {
-  std::vector<bench::Percentiles> now = start;
   std::vector<size_t> chosen;
   while (chosen.size() < kMaxLines) {
-    std::optional<size_t> best;
+    const std::vector<Percentiles> now = times_of(chosen, start, candidates);
+    std::vector<size_t> best;
     double most = 1;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      bool won = false;
-      bool lost = std::ranges::find(chosen, i) != chosen.end();
-      for (size_t probe = 0; probe < now.size(); ++probe) {
-        if (const auto& time = candidates[i][probe]) {
-          won = won || wins(*time, now[probe]);
-          lost = lost || loses(*time, now[probe]);
+      for (size_t place = 0; place <= chosen.size(); ++place) {
+        std::vector<size_t> lines = chosen;
+        lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(place), i);
+        const std::vector<Percentiles> times = times_of(lines, start, candidates);
+        const double gain = gain_of(now, times);
+        if (gain > most && any(times, wins, now) && !any(times, loses, start)) {
+          best = std::move(lines);
+          most = gain;
         }
       }
-      const double gain = gain_of(now, candidates[i]);
-      if (won && !lost && gain > most) {
-        best = i;
-        most = gain;
-      }
     }
-    if (!best) {
+    if (best.empty()) {
       break;
     }
-    chosen.insert(chosen.begin(), *best);
-    for (size_t probe = 0; probe < now.size(); ++probe) {
-      now[probe] = candidates[*best][probe].value_or(now[probe]);
-    }
+    chosen = std::move(best);
   }
   return chosen;
 }
 
-bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
+bool divided(const std::vector<Percentiles>& start, const std::vector<OfProbes>& candidates,
              const std::vector<size_t>& chosen) {
-  for (size_t probe = 0; probe < start.size(); ++probe) {
-    bench::Percentiles now = start[probe];
-    const auto taker =
-        std::ranges::find_if(chosen, [&](size_t i) { return candidates[i][probe].has_value(); });
-    if (taker != chosen.end()) {
-      now = candidates[*taker][probe].value_or(now);
-    }
-    for (const OfProbes& candidate : candidates) {
+  const std::vector<Percentiles> now = times_of(chosen, start, candidates);
+  return std::ranges::any_of(candidates, [&](const OfProbes& candidate) {
+    return std::ranges::any_of(std::views::iota(size_t{0}, now.size()), [&](size_t probe) {
       const auto& time = candidate[probe];
-      if (time && wins(*time, now) && time->p50 < (1 - kMinGainOfPart) * now.p50) {
-        return true;
-      }
-    }
-  }
-  return false;
+      return time && wins(*time, now[probe]) && time->p50 < (1 - kMinGainOfPart) * now[probe].p50;
+    });
+  });
 }
 
 double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all) {
@@ -144,7 +149,8 @@ bool Meter::runs(const Probe& probe, const TuningEntry& run) {
   const bench::Json launches = launches_during([&] { probe.variant.call(0); });
   return std::ranges::any_of(launches, [&](const bench::Json& launch) {
     return launch["tier"] == to_string(run.tier) && launch["threads"] == run.threads &&
-           (run.tier == Tier::warp || launch["lane_packs"] == run.lane_packs) &&
+           (run.tier == Tier::warp || run.tier == Tier::chunk ||
+            launch["lane_packs"] == run.lane_packs) &&
            launch["cluster"] == (run.tier == Tier::cluster || run.tier == Tier::column
                                      ? std::max(run.blocks, 1)
                                      : 1);
@@ -251,8 +257,8 @@ Outcome Meter::measure(const RowClass& c) {
         }
       }
       outcome.wins.push_back({c, run});
-      outcome.gain = std::max(outcome.gain, gain_of(before, of_finalists[chosen]));
     }
+    outcome.gain = gain_of(before, times_of(best, before, of_finalists));
     if (outcome.wrong) {
       outcome.wins.clear();
     }

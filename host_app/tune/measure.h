@@ -15,14 +15,20 @@ bool loses(const bench::Percentiles& time, const bench::Percentiles& before);
 // go on to the next line.
 using OfProbes = std::vector<std::optional<bench::Percentiles>>;
 
-// The candidates whose lines make the class faster: in turn the one that gains most over what the
-// lines chosen so far come to, wins on a probe and loses on none. In the order of the table: the
-// last that was chosen first, as it is what took over.
+// Of lines for some of the candidates, in the order of the table: each probe follows the first that
+// takes it, else the start's.
+std::vector<bench::Percentiles> times_of(const std::vector<size_t>& lines,
+                                         const std::vector<bench::Percentiles>& start,
+                                         const std::vector<OfProbes>& candidates);
+
+// Time before over that after, in the geometric mean over the probes.
+double gain_of(const std::vector<bench::Percentiles>& before,
+               const std::vector<bench::Percentiles>& after);
+
+// The candidates whose lines make the class faster, in the order of the table: added in turn, each
+// with the place that gains most, where a probe wins and none is slower than at the start.
 std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
                            const std::vector<OfProbes>& candidates);
-
-// Time over that before, in the geometric mean over the probes that a chosen candidate takes.
-double gain_of(const std::vector<bench::Percentiles>& start, const OfProbes& candidate);
 
 // Whether a candidate wins on a probe by more than 2 % over what the lines chosen come to: it loses
 // on another, and rows of a part of the class are better run by it.
@@ -44,7 +50,7 @@ double seconds_left(const Budget& budget, double elapsed, size_t done, size_t al
 // What the measurement of a class came to.
 struct Outcome {
   std::vector<Win> wins = {};  // in the order of the table
-  double gain = 1;             // of the first, over the table before
+  double gain = 1;             // over the table before
   bool divided = false;        // other runs are best for a part of its rows
   bool throttled = false;      // the clock was down: nothing is concluded
   bool out_of_memory = false;

@@ -12,13 +12,15 @@ namespace warpfuse::host::tune {
 inline constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  // `*` in a table
 
 // Functions that lines of their own can be for: attention whose keys are hidden by position, and
-// by a mask tensor.
-enum class Function { softmax, attention, masks, dropout, columns };
-inline constexpr bench::Names<Function, 5> kFunctionNames{{{Function::softmax, "softmax"},
-                                                           {Function::attention, "attention"},
-                                                           {Function::masks, "masks"},
-                                                           {Function::dropout, "dropout"},
-                                                           {Function::columns, "columns"}}};
+// by a mask tensor; dropout, but for dropout_softmax's forward in half precision; and this.
+enum class Function { softmax, attention, masks, dropout, dropout_first, columns };
+inline constexpr bench::Names<Function, 6> kFunctionNames{
+    {{Function::softmax, "softmax"},
+     {Function::attention, "attention"},
+     {Function::masks, "masks"},
+     {Function::dropout, "dropout"},
+     {Function::dropout_first, "dropout_first"},
+     {Function::columns, "columns"}}};
 
 // Numbers above one limit, up to the other.
 struct Range {
@@ -45,6 +47,9 @@ struct RowClass {
   std::string text() const;  // "softmax forward 2 bytes, packs (512, 1024], rows (1056, *]"
 };
 
+// Whether the class has all rows of the other.
+bool covers(const RowClass& c, const RowClass& row);
+
 // The kinds of row functions that the function's lines are for, and the suffix of these lines.
 std::vector<RowKind> kinds_of(const RowClass& c);
 TuningEntry::Functions suffix_of(Function function);
@@ -59,9 +64,5 @@ std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
 
 // The shorter and the longer rows of the class; none where it is not worth it.
 std::vector<RowClass> halves_of(const RowClass& c);
-
-// Rows of the benchmark that stand for the class: its longest and its shortest, aligned and not,
-// with the masks that have kernels of their own.
-std::vector<bench::Case> probes_of(const RowClass& c, int multiprocessors);
 
 }  // namespace warpfuse::host::tune

@@ -36,12 +36,13 @@ const char* to_string(Tier tier);
 struct TuningEntry {
   enum class Functions {
     all,
-    plain,      // softmax and log_softmax
-    masked,     // attention without dropout
-    no_tensor,  // without a mask tensor and dropout
-    rules,      // attention whose keys are hidden by position alone, without dropout
-    tensor,     // attention with a mask tensor, without dropout
-    dropout,    // that draw random numbers
+    plain,          // softmax and log_softmax
+    masked,         // attention without dropout
+    no_tensor,      // without a mask tensor and dropout
+    rules,          // attention whose keys are hidden by position alone, without dropout
+    tensor,         // attention with a mask tensor, without dropout
+    dropout,        // that draw random numbers, but for the next
+    dropout_first,  // dropout_softmax's forward in half precision
   };
 
   Direction direction;
@@ -70,6 +71,9 @@ struct TuningEntry {
         return kind.tensor && !kind.dropout;
       case Functions::dropout:
         return kind.dropout;
+      case Functions::dropout_first:
+        return !kind.plain && !kind.masked && !kind.dropout &&
+               kind.direction == Direction::forward && kind.element_bytes == 2;
       default:
         return true;
     }

@@ -14,13 +14,14 @@ namespace {
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 // Of a direction.
-constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 6> kSuffixes = {
+constexpr std::array<std::pair<TuningEntry::Functions, std::string_view>, 7> kSuffixes = {
     {{TuningEntry::Functions::plain, "_plain"},
      {TuningEntry::Functions::masked, "_masked"},
      {TuningEntry::Functions::no_tensor, "_no_tensor"},
      {TuningEntry::Functions::rules, "_rules"},
      {TuningEntry::Functions::tensor, "_tensor"},
-     {TuningEntry::Functions::dropout, "_dropout"}}};
+     {TuningEntry::Functions::dropout, "_dropout"},
+     {TuningEntry::Functions::dropout_first, "_dropout_first"}}};
 constexpr std::array kTiers = {Tier::warp,    Tier::chunk,  Tier::span,  Tier::block,
                                Tier::cluster, Tier::stream, Tier::column};
 
@@ -77,8 +78,13 @@ std::string refusal(const TuningEntry& entry) {
   if (entry.packs < 1 || entry.rows < 1) {
     return "packs and rows are positive, or *";
   }
-  const bool dropout = entry.functions == TuningEntry::Functions::dropout;
-  if (dropout && (entry.tier == Tier::span || entry.tier == Tier::column)) {
+  using enum TuningEntry::Functions;
+  if (entry.functions == dropout_first &&
+      (entry.element_bytes != 2 || entry.direction == Direction::backward)) {
+    return "lines for dropout_first are of forward and 2 bytes";
+  }
+  const bool draws = entry.functions == dropout || entry.functions == dropout_first;
+  if (draws && (entry.tier == Tier::span || entry.tier == Tier::column)) {
     return "lines for dropout have no tier span or column";
   }
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
@@ -179,8 +185,8 @@ TuningEntry parse_entry(std::istringstream& words, std::string direction) {
   if (!(words >> bytes >> packs >> rows >> tier >> threads >> lane_packs >> blocks >> ahead) ||
       (words >> more) || (direction != "forward" && direction != "backward")) {
     throw std::invalid_argument(
-        "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_tensor|_dropout] bytes packs "
-        "rows tier threads lane_packs blocks ahead");
+        "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_tensor|_dropout|"
+        "_dropout_first] bytes packs rows tier threads lane_packs blocks ahead");
   }
   entry.direction = direction == "forward" ? Direction::forward : Direction::backward;
   entry.element_bytes = number<int>(bytes);

@@ -2,6 +2,8 @@
 
 #include <tune/measure.h>
 
+#include <cmath>
+
 #include "support/catch.h"
 
 namespace {
@@ -41,18 +43,28 @@ TEST_CASE("a candidate that makes other rows of its class slower is left out", "
   CHECK(choose(start, {{exact(50), exact(102)}, {exact(90), exact(100)}}) ==
         std::vector<size_t>{1});
   CHECK(choose(start, {{exact(50), exact(102)}}).empty());
+  // Behind one that takes these rows it does not.
+  CHECK(choose(start, {{exact(50), exact(102)}, {std::nullopt, exact(90)}}) ==
+        std::vector<size_t>{1, 0});
 }
 
-TEST_CASE("lines for rows of other kinds add up, the last chosen first", "[tune]") {
+TEST_CASE("lines for rows of other kinds add up, each where it gains most", "[tune]") {
   const std::vector<Percentiles> start{exact(100), exact(100)};
   // 0 takes all rows; 1 takes those that are not aligned alone, and is better for them.
   const std::vector<OfProbes> candidates{{exact(60), exact(80)}, {std::nullopt, exact(70)}};
   CHECK(choose(start, candidates) == std::vector<size_t>{1, 0});
-  // Where 1 is first, 0 must not take its rows away.
+  // Where 1 is first, 0 must not take its rows away: its line comes behind.
   const std::vector<OfProbes> other{{exact(80), exact(80)}, {std::nullopt, exact(50)}};
-  CHECK(choose(start, other) == std::vector<size_t>{1});
-  CHECK(gain_of(start, other[1]) == 2);
-  CHECK(gain_of(start, {std::nullopt, std::nullopt}) == 1);
+  CHECK(choose(start, other) == std::vector<size_t>{1, 0});
+  // Nor does it where it is chosen first, if that loses more than it gains.
+  const std::vector<OfProbes> third{
+      {exact(50), exact(90)}, {std::nullopt, exact(60)}, {exact(48), exact(88)}};
+  CHECK(choose(start, third) == std::vector<size_t>{1, 2});
+  const auto times = times_of({1, 0}, start, other);
+  CHECK(times[0].p50 == 80);
+  CHECK(times[1].p50 == 50);
+  CHECK(std::abs(gain_of(start, times) - 100 / std::sqrt(80. * 50)) < 1e-9);
+  CHECK(gain_of(start, times_of({}, start, other)) == 1);
 }
 
 TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {

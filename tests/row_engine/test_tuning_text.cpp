@@ -57,8 +57,8 @@ TEST_CASE("comments, empty lines and spaces mean nothing; the last limit of a ki
 
 TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
   const std::string kForm =
-      "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_tensor|_dropout] bytes packs "
-      "rows tier";
+      "expected: forward|backward[_plain|_masked|_no_tensor|_rules|_tensor|_dropout|"
+      "_dropout_first] bytes packs rows tier";
   const std::string kTiers = "the tier is warp, chunk, span, block, cluster, stream or column";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"sideways 4 256 * warp 128 8 1 0", kForm},
