@@ -102,7 +102,7 @@ fused_logprob 1x128256                          bfloat16 none forward
     // A layer of 16384 features with and without its linear, one that is made by a single kernel,
     // and attention in training.
     Preset{"dropout", "softmax with dropout, alone and behind a linear, for a GPU", R"(
-dropout_softmax               128x16384       float32                       none   forward,backward
+dropout_softmax               128x16384       float32,bfloat16              none   forward,backward
 dropout_softmax               8192x8192       bfloat16,float16              none   forward,backward
 softmax_dropout               96x1024x1024    bfloat16,float16              none   forward,backward
 scaled_masked_softmax_dropout 96x1024x1024    bfloat16,float16              causal forward,backward

@@ -41,9 +41,9 @@ constexpr Option kTuneOptions[] = {
 constexpr bench::Effort kRough{
     .rounds = 3, .short_rounds = 1, .sample_us = 100, .large_copy_bytes = 0};
 constexpr bench::Effort kFine{
-    .rounds = 11, .short_rounds = 1, .sample_us = 700, .large_copy_bytes = 0};
+    .rounds = 9, .short_rounds = 1, .sample_us = 600, .large_copy_bytes = 0};
 constexpr bench::Effort kQuickFine{
-    .rounds = 9, .short_rounds = 1, .sample_us = 500, .large_copy_bytes = 0};
+    .rounds = 5, .short_rounds = 1, .sample_us = 400, .large_copy_bytes = 0};
 constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;
 constexpr double kBusyShare = 0.05;
 constexpr size_t kStaticSharedBytes = 2304;  // of a block, at most

@@ -103,7 +103,8 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
              (run.ahead ? threads <= packs
                         : kMinSharedPacks * threads <= packs && packs <= kMaxSharedPacks * threads);
     case Tier::stream:
-      return packs > kReadTwicePacks && run.threads >= 256 && run.blocks == 0;
+      return packs > kReadTwicePacks && is_power_of_two(run.threads) && run.threads >= 256 &&
+             run.blocks == 0;
     case Tier::column:
       return run.threads >= 256 && (run.lane_packs > 0 || packs >= kLongColumns);
     default:

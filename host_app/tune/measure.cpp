@@ -1,8 +1,5 @@
 #include "tune/measure.h"
 
-#include <cmath>
-#include <ranges>
-
 #include "bench/check.h"
 #include "runtime/load/plugin.h"
 #include "tune/candidates.h"
@@ -11,112 +8,28 @@
 namespace warpfuse::host::tune {
 namespace {
 
-constexpr double kMinGain = 0.01;
-constexpr double kMaxLoss = 0.005;
-constexpr double kMinGainOfPart = 0.02;
-constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
-
 using bench::Percentiles;
 using bench::Timing;
 
-double noise(const Percentiles& time) { return (time.p95 - time.p5) / 2; }
+// Of a generic row of a class that has rows of the presets: these decide.
+constexpr double kMaxLossBesidePresets = 0.05;
 
-// Whether one of the times wins or loses.
-bool any(const std::vector<Percentiles>& times,
-         bool (*than)(const Percentiles&, const Percentiles&),
-         const std::vector<Percentiles>& before) {
-  return !std::ranges::equal(times, before, std::not_fn(than));
-}
-
-// Candidates of a probe that are timed again: of those that were faster than the start at all, up
-// to so many that took little more than the fastest.
+// Candidates of a probe that are timed again: of those that were no slower than the start, up to so
+// many that took little more than the fastest.
 constexpr size_t kFinalists = 3;
-constexpr double kFinalistShare = 1.05;
+constexpr double kFinalistShare = 1.04, kNoSlower = 1.01;
+// Of the start's time: one candidate takes less on a probe, else none is timed again.
+constexpr double kFaster = 0.995;
 // A candidate that takes longer than the fastest on the first probe by this is timed on no other.
 constexpr double kOutOfReach = 1.5;
 // Inputs of a sample, at least, of few short rows: a round of all candidates goes through all
 // inputs, so that none is in the cache when its turn comes again.
-constexpr int64_t kRoughSets = 64, kFineSets = 256;
+constexpr int64_t kRoughSets = 32, kFineSets = 256;
 // Of a candidate that could not be timed again: it loses.
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Percentiles kNever{kInfinity, kInfinity, kInfinity};
 
 }  // namespace
-
-bool wins(const bench::Percentiles& time, const bench::Percentiles& before) {
-  return before.p50 - time.p50 > std::max({kMinGain * before.p50, noise(time), noise(before)});
-}
-
-bool loses(const bench::Percentiles& time, const bench::Percentiles& before) {
-  return time.p50 > (1 + kMaxLoss) * before.p50;
-}
-
-std::vector<Percentiles> times_of(const std::vector<size_t>& lines,
-                                  const std::vector<Percentiles>& start,
-                                  const std::vector<OfProbes>& candidates) {
-  std::vector<Percentiles> times = start;
-  for (size_t probe = 0; probe < times.size(); ++probe) {
-    const auto taker =
-        std::ranges::find_if(lines, [&](size_t i) { return candidates[i][probe].has_value(); });
-    if (taker != lines.end()) {
-      times[probe] = *candidates[*taker][probe];
-    }
-  }
-  return times;
-}
-
-double gain_of(const std::vector<Percentiles>& before, const std::vector<Percentiles>& after) {
-  double logarithm = 0;
-  for (size_t i = 0; i < before.size(); ++i) {
-    logarithm += std::log(before[i].p50 / after[i].p50);
-  }
-  return before.empty() ? 1 : std::exp(logarithm / static_cast<double>(before.size()));
-}
-
-std::vector<size_t> choose(const std::vector<Percentiles>& start,
-                           const std::vector<OfProbes>& candidates) {
-  std::vector<size_t> chosen;
-  while (chosen.size() < kMaxLines) {
-    const std::vector<Percentiles> now = times_of(chosen, start, candidates);
-    std::vector<size_t> best;
-    double most = 1;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      for (size_t place = 0; place <= chosen.size(); ++place) {
-        std::vector<size_t> lines = chosen;
-        lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(place), i);
-        const std::vector<Percentiles> times = times_of(lines, start, candidates);
-        const double gain = gain_of(now, times);
-        if (gain > most && any(times, wins, now) && !any(times, loses, start)) {
-          best = std::move(lines);
-          most = gain;
-        }
-      }
-    }
-    if (best.empty()) {
-      break;
-    }
-    chosen = std::move(best);
-  }
-  return chosen;
-}
-
-bool divided(const std::vector<Percentiles>& start, const std::vector<OfProbes>& candidates,
-             const std::vector<size_t>& chosen) {
-  const std::vector<Percentiles> now = times_of(chosen, start, candidates);
-  return std::ranges::any_of(candidates, [&](const OfProbes& candidate) {
-    return std::ranges::any_of(std::views::iota(size_t{0}, now.size()), [&](size_t probe) {
-      const auto& time = candidate[probe];
-      return time && wins(*time, now[probe]) && time->p50 < (1 - kMinGainOfPart) * now[probe].p50;
-    });
-  });
-}
-
-double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all) {
-  const double rest = budget.seconds - elapsed;
-  return std::max(0.0, done == 0 ? rest
-                                 : std::min(rest, elapsed / static_cast<double>(done) *
-                                                      static_cast<double>(all - done)));
-}
 
 Meter::Meter(Tuning start, const RowLimits& limits, c10::Device device, bench::Timer& rough,
              bench::Timer& fine)
@@ -174,19 +87,29 @@ std::vector<Timing> Meter::time(bench::Timer& timer, const Probe& probe,
 }
 
 std::optional<std::string> Meter::fault_of(const Probe& probe, const TuningEntry& run) {
+  const bench::Case& c = probe.c;
+  const bool aligned = c.shape.sizes.back() * c.element_bytes() % 16 == 0;
+  const std::string kernel =
+      fmt::format("{} {} {} {} {} {}", c.op->name, c.is_forward(), c.element_bytes(),
+                  bench::name_in(bench::kMaskNames, c.mask), aligned, run_text(run));
+  if (right_.contains(kernel)) {
+    return std::nullopt;
+  }
   use(table_of(run, start_));
   const bench::Checked checked = bench::check(
       probe.variant, [&](const std::function<void()>& call) { return fine_.peak_bytes(call); });
-  return checked.status == bench::Checked::Status::ok
-             ? std::nullopt
-             : std::optional(
-                   fmt::format("{}, {}: {}", text_of(probe.c), run_text(run), checked.reason));
+  if (checked.status != bench::Checked::Status::ok) {
+    return fmt::format("{}, {}: {}", text_of(c), run_text(run), checked.reason);
+  }
+  right_.insert(kernel);
+  return std::nullopt;
 }
 
 std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
                                         const std::vector<TuningEntry>& candidates,
                                         std::vector<std::vector<size_t>>& running) {
   std::set<size_t> found;
+  bool faster = false;
   std::vector<bool> out_of_reach(candidates.size());
   for (const Probe& probe : probes) {
     std::vector<size_t>& own = running.emplace_back();
@@ -204,16 +127,17 @@ std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
       }
     }
     std::ranges::sort(timed);
+    faster = faster || (!timed.empty() && timed.front().first < kFaster * start);
     for (size_t k = 0; k < timed.size(); ++k) {
       const auto& [us, i] = timed[k];
       const double fastest = timed.front().first;
       out_of_reach[i] = &probe == &probes.front() && us > kOutOfReach * fastest;
-      if (k < kFinalists && us < start && us < kFinalistShare * fastest) {
+      if (k < kFinalists && us < kNoSlower * start && us < kFinalistShare * fastest) {
         found.insert(i);
       }
     }
   }
-  return {found.begin(), found.end()};
+  return faster ? std::vector<size_t>(found.begin(), found.end()) : std::vector<size_t>();
 }
 
 Outcome Meter::measure(const RowClass& c) {
@@ -221,10 +145,14 @@ Outcome Meter::measure(const RowClass& c) {
   try {
     use(start_text_);
     std::vector<Probe> probes;
-    for (const bench::Case& row : probes_of(c, limits_.multiprocessors)) {
+    std::vector<double> max_losses;
+    const std::vector<ProbeRow> rows = probes_of(c, limits_.multiprocessors);
+    const bool preset = std::ranges::any_of(rows, &ProbeRow::of_presets);
+    for (const auto& [row, of_presets] : rows) {
       const int64_t sets = fine_.sets_for(row.op->bytes(row).inputs);
       auto variants = row.op->variants(row, {.device = device_, .sets = sets});
       probes.push_back({row, sets, std::move(variants.front())});
+      max_losses.push_back(preset && !of_presets ? kMaxLossBesidePresets : kMaxLoss);
     }
     const std::vector<TuningEntry> candidates = candidates_of(c, limits_);
     std::vector<std::vector<size_t>> running;
@@ -247,16 +175,17 @@ Outcome Meter::measure(const RowClass& c) {
       use(start_text_);
       return outcome;
     }
-    const std::vector<size_t> best = choose(before, of_finalists);
+    const std::vector<size_t> best = choose(before, of_finalists, max_losses);
     outcome.divided = divided(before, of_finalists, best);
-    for (const size_t chosen : best) {
-      const TuningEntry& run = candidates[finalists[chosen]];
-      for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
-        if (of_finalists[chosen][p]) {
-          outcome.wrong = fault_of(probes[p], run);
-        }
+    for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
+      const auto taker =
+          std::ranges::find_if(best, [&](size_t i) { return of_finalists[i][p].has_value(); });
+      if (taker != best.end()) {
+        outcome.wrong = fault_of(probes[p], candidates[finalists[*taker]]);
       }
-      outcome.wins.push_back({c, run});
+    }
+    for (const size_t chosen : best) {
+      outcome.wins.push_back({c, candidates[finalists[chosen]]});
     }
     outcome.gain = gain_of(before, times_of(best, before, of_finalists));
     if (outcome.wrong) {

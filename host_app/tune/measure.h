@@ -1,51 +1,10 @@
 #pragma once
 
 #include "bench/timer.h"
+#include "tune/choice.h"
 #include "tune/merge.h"
 
 namespace warpfuse::host::tune {
-
-// A time is less beyond noise where its median is less by more than 1 % and by more than half the
-// distance between the 5th and 95th percentile of either.
-bool wins(const bench::Percentiles& time, const bench::Percentiles& before);
-// A line is not worth it where a median of rows that it takes is more than 0.5 % above that before.
-bool loses(const bench::Percentiles& time, const bench::Percentiles& before);
-
-// Of a candidate on each probe; nothing where it has no kernel for it, so that rows as the probe's
-// go on to the next line.
-using OfProbes = std::vector<std::optional<bench::Percentiles>>;
-
-// Of lines for some of the candidates, in the order of the table: each probe follows the first that
-// takes it, else the start's.
-std::vector<bench::Percentiles> times_of(const std::vector<size_t>& lines,
-                                         const std::vector<bench::Percentiles>& start,
-                                         const std::vector<OfProbes>& candidates);
-
-// Time before over that after, in the geometric mean over the probes.
-double gain_of(const std::vector<bench::Percentiles>& before,
-               const std::vector<bench::Percentiles>& after);
-
-// The candidates whose lines make the class faster, in the order of the table: added in turn, each
-// with the place that gains most, where a probe wins and none is slower than at the start.
-std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
-                           const std::vector<OfProbes>& candidates);
-
-// Whether a candidate wins on a probe by more than 2 % over what the lines chosen come to: it loses
-// on another, and rows of a part of the class are better run by it.
-bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
-             const std::vector<size_t>& chosen);
-
-// Whether one more class can be measured: one as long as the longest so far.
-struct Budget {
-  double seconds;
-  double longest = 0;
-
-  bool allows_another(double elapsed) const { return elapsed + longest <= seconds; }
-  void add(double of_class) { longest = of_class > longest ? of_class : longest; }
-};
-
-// Seconds until all classes are measured or the budget ends, by those that are done.
-double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all);
 
 // What the measurement of a class came to.
 struct Outcome {
@@ -85,11 +44,13 @@ class Meter {
   std::vector<size_t> finalists_of(const std::vector<Probe>& probes,
                                    const std::vector<TuningEntry>& candidates,
                                    std::vector<std::vector<size_t>>& running);
+  // What is wrong with the results; a kernel is checked once on rows of one kind.
   std::optional<std::string> fault_of(const Probe& probe, const TuningEntry& run);
 
   Tuning start_;
   std::string start_text_;
   std::string in_use_;
+  std::set<std::string> right_;  // kernels whose results were checked, by the rows they ran
   RowLimits limits_;
   c10::Device device_;
   bench::Timer& rough_;

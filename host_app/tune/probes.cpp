@@ -13,6 +13,7 @@ using bench::Mask;
 constexpr int64_t kProbeBytes = int64_t{64} * 1024 * 1024;      // of a tensor
 constexpr int64_t kMaxProbeBytes = int64_t{512} * 1024 * 1024;  // of one with long rows
 constexpr int64_t kMaxQueries = 8192;
+constexpr int64_t kManyRows = 1024;  // more run alike
 
 // The function whose lines a row of the benchmark follows.
 std::optional<Function> function_of(const Case& c) {
@@ -59,11 +60,15 @@ c10::ScalarType dtype_of(int element_bytes) {
   return element_bytes == 2 ? at::kBFloat16 : element_bytes == 4 ? at::kFloat : at::kDouble;
 }
 
-// Rows that run alike: of one length in packs, aligned or not.
-auto size_of_rows(const Case& c) {
-  const int64_t pack = 16 / c.element_bytes();
-  const int64_t columns = c.shape.columns();
-  return std::tuple(c.op, c.mask, columns / pack, columns % pack == 0);
+// Rows of one length in packs, aligned or not, one number, and one kind of mask.
+bool run_alike(const Case& a, const Case& b) {
+  const auto size = [](const Case& c) {
+    const int64_t pack = 16 / c.element_bytes();
+    const int64_t columns = c.shape.columns();
+    return std::tuple(c.op, c.mask == Mask::positions ? Mask::padding : c.mask, columns / pack,
+                      columns % pack == 0, std::min(c.rows(), kManyRows));
+  };
+  return size(a) == size(b);
 }
 
 const bench::Benchmark* benchmark_of(Function function) {
@@ -140,34 +145,27 @@ const std::array<std::vector<PresetRow>, 2>& preset_rows() {
   return rows;
 }
 
-std::vector<Case> probes_of(const RowClass& c, int multiprocessors) {
-  std::vector<Case> probes;
-  const auto at = [&](const Case& row) {
-    return std::ranges::find(probes, size_of_rows(row),
-                             [](const Case& each) { return size_of_rows(each); });
-  };
-  for (const Case& row : own_probes(c, multiprocessors)) {
-    if (c.function == Function::columns || at(row) == probes.end()) {
-      probes.push_back(row);
-    }
-  }
-  std::vector<Case> of_presets;
+std::vector<ProbeRow> probes_of(const RowClass& c, int multiprocessors) {
+  std::vector<ProbeRow> probes;
   for (const std::vector<PresetRow>& rows : preset_rows()) {
     for (const PresetRow& preset : rows) {
-      if (preset.row.dtype == dtype_of(c.element_bytes) && covers(c, preset.c) &&
-          std::ranges::find(of_presets, size_of_rows(preset.row), size_of_rows) ==
-              of_presets.end()) {
-        of_presets.push_back(preset.row);
+      const bool known = std::ranges::any_of(
+          probes, [&](const ProbeRow& probe) { return run_alike(probe.row, preset.row); });
+      if (!known && preset.row.dtype == dtype_of(c.element_bytes) && covers(c, preset.c)) {
+        probes.push_back({preset.row, true});
       }
     }
   }
-  for (const Case& row : of_presets) {
-    if (const auto same = at(row); same != probes.end()) {
-      *same = row;
-    } else {
-      probes.push_back(row);
+  std::vector<ProbeRow> own;
+  for (const Case& row : own_probes(c, multiprocessors)) {
+    const auto same = std::ranges::find_if(
+        probes, [&](const ProbeRow& probe) { return run_alike(probe.row, row); });
+    if (c.function == Function::columns || same == probes.end()) {
+      own.push_back({row, false});
     }
   }
+  // A class's own are first: candidates that are slow on these are timed on no other.
+  probes.insert(probes.begin(), own.begin(), own.end());
   return probes;
 }
 

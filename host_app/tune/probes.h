@@ -14,8 +14,14 @@ struct PresetRow {
 // the others.
 const std::array<std::vector<PresetRow>, 2>& preset_rows();
 
+// A row that is measured for a class.
+struct ProbeRow {
+  bench::Case row;
+  bool of_presets;
+};
+
 // Rows that stand for the class: its longest and its shortest, aligned and not, with the masks that
 // have kernels of their own, and those of the presets.
-std::vector<bench::Case> probes_of(const RowClass& c, int multiprocessors);
+std::vector<ProbeRow> probes_of(const RowClass& c, int multiprocessors);
 
 }  // namespace warpfuse::host::tune

@@ -13,13 +13,13 @@ using bench::Case;
 using bench::Mask;
 
 // Lengths of rows that tiers and natural sizes divide.
-constexpr std::array<int64_t, 17> kPacks{1,   2,   4,    8,    16,   32,   64,    96,   128,
-                                         256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+constexpr std::array<int64_t, 18> kPacks{1,   2,   4,    8,    16,   32,   64,    96,    128,
+                                         256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 131072};
 constexpr std::array<int64_t, 7> kColumns{32, 128, 512, 1024, 2048, 4096, 8192};
 constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kFewRowsPacks = 1024;             // from which a few rows are split over blocks
 constexpr int64_t kManyRowsPacks = 2048;            // from which many are
-constexpr int64_t kMinBytes = int64_t{128} * 1024;  // of a class that can gain from another kernel
+constexpr int64_t kMinBytes = int64_t{256} * 1024;  // of a class that can gain from another kernel
 // Of a class that can be halved: its packs, and the ratio of its longest rows to its shortest.
 constexpr int64_t kMinHalvedPacks = 4;
 constexpr double kMinHalvedRatio = 1.25;
@@ -66,6 +66,9 @@ std::vector<Range> rows_of(const RowClass& c, const std::vector<TuningEntry>& li
   }
   if (c.packs.above >= kFewRowsPacks) {
     borders.insert({16, 64});
+    if (c.function == Function::softmax) {
+      borders.insert(4);  // a token's logits, or some
+    }
   }
   const int64_t packs = c.longest();
   for (const TuningEntry& line : lines) {

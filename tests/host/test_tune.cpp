@@ -138,7 +138,7 @@ TEST_CASE("probes lie in their class, aligned and not, with the masks of attenti
   for (const RowClass& c : classes_of(warpfuse::default_tuning(), kHopper, kAllFunctions)) {
     std::set<Mask> masks;
     bool unaligned = false;
-    for (const Case& probe : probes_of(c, 132)) {
+    for (const auto& [probe, of_presets] : probes_of(c, 132)) {
       INFO(c.text() << ": " << text_of(probe));
       masks.insert(probe.mask);
       const int64_t columns = probe.shape.columns(), rows = probe.shape.elements() / columns;

@@ -1,6 +1,6 @@
 // What a measurement of warpfuse tune is worth, and which candidates are chosen.
 
-#include <tune/measure.h>
+#include <tune/choice.h>
 
 #include <cmath>
 
@@ -24,9 +24,6 @@ TEST_CASE("a time wins where it is less beyond noise", "[tune]") {
   CHECK_FALSE(wins(about(95, 6), exact(100)));  // its own samples lie further apart
   CHECK_FALSE(wins(exact(95), about(100, 6)));
   CHECK(wins(about(90, 6), about(100, 6)));
-  CHECK_FALSE(loses(exact(100.4), exact(100)));
-  CHECK(loses(exact(100.6), exact(100)));
-  CHECK(loses(about(101, 6), about(100, 6)));  // noise is no excuse
 }
 
 TEST_CASE("the fastest candidate that wins is chosen, and no other of the same rows", "[tune]") {
@@ -43,6 +40,11 @@ TEST_CASE("a candidate that makes other rows of its class slower is left out", "
   CHECK(choose(start, {{exact(50), exact(102)}, {exact(90), exact(100)}}) ==
         std::vector<size_t>{1});
   CHECK(choose(start, {{exact(50), exact(102)}}).empty());
+  CHECK(choose(start, {{exact(50), exact(100.6)}}).empty());
+  CHECK(choose(start, {{exact(50), about(101, 6)}}).empty());  // noise is no excuse
+  CHECK(choose(start, {{exact(50), exact(100.4)}}) == std::vector<size_t>{0});
+  CHECK(choose(start, {{exact(50), exact(104)}}, {0.005, 0.05}) == std::vector<size_t>{0});
+  CHECK(choose(start, {{exact(104), exact(50)}}, {0.005, 0.05}).empty());
   // Behind one that takes these rows it does not.
   CHECK(choose(start, {{exact(50), exact(102)}, {std::nullopt, exact(90)}}) ==
         std::vector<size_t>{1, 0});
@@ -65,6 +67,14 @@ TEST_CASE("lines for rows of other kinds add up, each where it gains most", "[tu
   CHECK(times[1].p50 == 50);
   CHECK(std::abs(gain_of(start, times) - 100 / std::sqrt(80. * 50)) < 1e-9);
   CHECK(gain_of(start, times_of({}, start, other)) == 1);
+}
+
+TEST_CASE("two lines that win together are found where neither does alone", "[tune]") {
+  // 0 is what the start has for rows that are not aligned; 1 is slower there.
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  const std::vector<OfProbes> candidates{{std::nullopt, exact(100)}, {exact(60), exact(130)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{0, 1});
+  CHECK(choose(start, {{exact(60), exact(130)}}).empty());
 }
 
 TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {
