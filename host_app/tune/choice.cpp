@@ -47,7 +47,7 @@ std::vector<Percentiles> times_of(const std::vector<size_t>& lines,
     const auto taker =
         std::ranges::find_if(lines, [&](size_t i) { return candidates[i][probe].has_value(); });
     if (taker != lines.end()) {
-      times[probe] = *candidates[*taker][probe];
+      times[probe] = candidates[*taker][probe].value_or(times[probe]);
     }
   }
   return times;

@@ -4,17 +4,14 @@
 
 #include <tuple>
 
-#include "bench/plan.h"
+#include "tune/probes.h"
 
 namespace warpfuse::host::tune {
 namespace {
 
-using bench::Case;
-using bench::Mask;
-
 // Lengths of rows that tiers and natural sizes divide.
-constexpr std::array<int64_t, 18> kPacks{1,   2,   4,    8,    16,   32,   64,    96,    128,
-                                         256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 131072};
+constexpr std::array<int64_t, 19> kPacks{
+    1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
 constexpr std::array<int64_t, 7> kColumns{32, 128, 512, 1024, 2048, 4096, 8192};
 constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kFewRowsPacks = 1024;             // from which a few rows are split over blocks
@@ -41,7 +38,6 @@ std::vector<TuningEntry> lines_for(const RowClass& c, const Tuning& table) {
 
 std::vector<Range> packs_of(const RowClass& c, const std::vector<TuningEntry>& lines) {
   std::set<int64_t> borders(kPacks.begin(), kPacks.end());
-  borders.insert(kLongPacks);
   if (c.function == Function::columns) {
     borders = {kColumns.begin(), kColumns.end()};
   }

@@ -20,7 +20,6 @@ using warpfuse::RowShape;
 using warpfuse::Tier;
 using warpfuse::Tuning;
 using warpfuse::TuningEntry;
-using warpfuse::host::bench::Case;
 using warpfuse::host::bench::Mask;
 using namespace warpfuse::host::tune;
 
