@@ -20,8 +20,9 @@ constexpr size_t kFinalists = 3;
 constexpr double kFinalistShare = 1.04, kNoSlower = 1.01;
 // Of the start's time: one candidate takes less on a probe, else none is timed again.
 constexpr double kFaster = 0.995;
-// A candidate that takes longer than the fastest on the first probe by this is timed on no other.
-constexpr double kOutOfReach = 1.5;
+// A candidate that takes longer than the fastest by this, on each probe so far that it runs, is
+// timed on no other.
+constexpr double kOutOfReach = 1.4;
 // Inputs of a sample, at least, of few short rows: a round of all candidates goes through all
 // inputs, so that none is in the cache when its turn comes again.
 constexpr int64_t kRoughSets = 32, kFineSets = 256;
@@ -110,11 +111,11 @@ std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
                                         std::vector<std::vector<size_t>>& running) {
   std::set<size_t> found;
   bool faster = false;
-  std::vector<bool> out_of_reach(candidates.size());
+  std::vector<double> least_share(candidates.size());  // of the fastest's time; 0: not run yet
   for (const Probe& probe : probes) {
     std::vector<size_t>& own = running.emplace_back();
     for (size_t i = 0; i < candidates.size(); ++i) {
-      if (!out_of_reach[i] && runs(probe, candidates[i])) {
+      if (least_share[i] <= kOutOfReach && runs(probe, candidates[i])) {
         own.push_back(i);
       }
     }
@@ -130,9 +131,9 @@ std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
     faster = faster || (!timed.empty() && timed.front().first < kFaster * start);
     for (size_t k = 0; k < timed.size(); ++k) {
       const auto& [us, i] = timed[k];
-      const double fastest = timed.front().first;
-      out_of_reach[i] = &probe == &probes.front() && us > kOutOfReach * fastest;
-      if (k < kFinalists && us < kNoSlower * start && us < kFinalistShare * fastest) {
+      const double share = us / timed.front().first;
+      least_share[i] = least_share[i] == 0 ? share : std::min(least_share[i], share);
+      if (k < kFinalists && us < kNoSlower * start && share < kFinalistShare) {
         found.insert(i);
       }
     }

@@ -52,6 +52,8 @@ struct RowKind {
   bool dropout;         // it follows the table's lines for dropout
   bool tensor = false;  // a mask tensor hides keys
 
+  bool operator==(const RowKind&) const = default;
+
   /// Bytes of a pack of each input of a row.
   constexpr int pack_bytes() const { return direction == Direction::forward ? 16 : 32; }
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "rowwise/tuning.h"
@@ -140,6 +141,31 @@ RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& 
   RowPlan plan{};
   plan_line(shape, limits, tuning, &plan);
   return plan;
+}
+
+RowPlan current_plan(const RowShape& shape, const RowLimits& limits) {
+  struct Key {
+    const Tuning* tuning;  // lives as long as the process
+    RowLimits limits;
+    RowShape shape;
+
+    bool operator==(const Key&) const = default;
+  };
+  struct Plan {
+    Key key;
+    RowPlan plan;
+  };
+  thread_local std::array<Plan, 16> plans{};
+  const Key key{&tuning(), limits, shape};
+  // Fibonacci hashing to 4 bits: sizes are multiples of powers of two.
+  const auto sum = static_cast<uint64_t>(shape.packs + 31 * shape.rows) +
+                   static_cast<uint64_t>(shape.kind.element_bytes) +
+                   (shape.kind.direction == Direction::forward ? 0 : 1);
+  Plan& known = plans[sum * 0x9E3779B97F4A7C15U >> 60U];
+  if (known.key != key) {
+    known = {key, plan_rows(shape, limits, *key.tuning)};
+  }
+  return known.plan;
 }
 
 bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,

@@ -270,13 +270,19 @@ TEST_CASE("tables are replaced while other threads plan", "[tuning][threads]") {
   REQUIRE_FALSE(plans[0] == plans[1]);
   const Tuning& before = warpfuse::tuning();  // lives on
   warpfuse::set_tuning(parse_tuning(first));
+  CHECK(current_plan(shape, kHopper) == plans[0]);
+  CHECK(current_plan(shape, kAmpere) == plan_rows(shape, kAmpere, parse_tuning(first)));
+  for (int64_t packs = 1; packs < 3000; packs += 7) {  // more than a thread remembers
+    const RowShape other = shape_of(Direction::forward, 4, packs, 1000, packs % 3);
+    CHECK(current_plan(other, kHopper) == plan_rows(other, kHopper, parse_tuning(first)));
+  }
   std::atomic<bool> done{false};
   std::atomic<int64_t> planned[] = {0, 0}, torn{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       while (!done) {
-        const RowPlan plan = plan_rows(shape, kHopper, warpfuse::tuning());
+        const RowPlan plan = current_plan(shape, kHopper);
         ++(plan == plans[0] ? planned[0] : plan == plans[1] ? planned[1] : torn);
       }
     });

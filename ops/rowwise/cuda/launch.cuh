@@ -254,12 +254,12 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   }
 }
 
-/// launch_rows() with the plan that the tuning gives for this shape.
+/// launch_rows() with the plan that the table in use gives for this shape.
 template <typename Function>
 cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
                         cudaStream_t stream) {
-  return launch_rows(function, shape.rows, plan_rows(shape, device_limits().rows, tuning()),
-                     workspace, stream);
+  return launch_rows(function, shape.rows, current_plan(shape, device_limits().rows), workspace,
+                     stream);
 }
 
 }  // namespace warpfuse::cuda
