@@ -13,3 +13,9 @@ inline warpfuse::Tuning table_of(const std::string& lines) {
   }
   return warpfuse::parse_tuning(text);
 }
+
+// A table without a line of its own.
+inline warpfuse::Tuning stripped() { return table_of(""); }
+
+// What a large GPU has.
+inline constexpr warpfuse::RowLimits kHopper{size_t{227} * 1024, 16, 132, true};
