@@ -13,6 +13,8 @@ namespace {
 
 using warpfuse::GpuModel;
 using warpfuse::parse_gpu_line;
+using warpfuse::RowLimits;
+using warpfuse::RowShape;
 using warpfuse::shipped_for;
 using warpfuse::shipped_tables;
 using warpfuse::ShippedTable;
@@ -82,4 +84,30 @@ TEST_CASE("many short rows share warps, in each shipped table", "[tuning]") {
     }
   }
   CHECK(plans > 500);
+}
+
+TEST_CASE("a thread remembers plans of the shape, the limits and the table that it asks for",
+          "[tuning]") {
+  const warpfuse::Tuning& before = warpfuse::tuning();  // lives on
+  const auto check = [](const ShippedTable& table, const RowShape& shape) {
+    for (const RowLimits& limits : {kHopper, kAmpere, kHopper}) {
+      CHECK(current_plan(shape, limits) == plan_rows(shape, limits, table.tuning));
+    }
+  };
+  for (const ShippedTable& table : shipped_tables()) {
+    warpfuse::set_tuning(table.tuning);
+    // More shapes than a thread remembers; neighbours differ in one thing.
+    for (const int64_t packs : {3, 20, 100, 700, 5000, 40000}) {
+      for (const auto& [direction, bytes] : kDirectionsAndBytes) {
+        for (const warpfuse::RowKind& kind : warpfuse::row_kinds(direction, bytes)) {
+          for (const int64_t rows : {1, 300, 100'000}) {
+            check(table, {kind, packs, 0, rows});
+            check(table, {kind, packs, 2, rows, false, 7});
+            check(table, {kind, packs, 0, rows, true});
+          }
+        }
+      }
+    }
+  }
+  warpfuse::set_tuning(before);
 }
