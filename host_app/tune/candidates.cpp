@@ -35,6 +35,15 @@ std::vector<RowShape> shapes_of(const RowClass& c) {
   return shapes;
 }
 
+// All that a line may name, of any tier.
+std::set<int> lane_packs_of(Direction direction) {
+  std::set<int> numbers{kColumnAheadPacks, chunk_slots(direction)};
+  for (int n = 0; n <= LanePacks::kMax; ++n) {
+    numbers.insert(n);
+  }
+  return numbers;
+}
+
 // All runs that a table can have in lines for the function, since a kernel is compiled for them.
 const std::vector<TuningEntry>& compiled(const RowClass& c) {
   static std::map<std::tuple<Function, Direction, int>, std::vector<TuningEntry>> known;
@@ -45,7 +54,7 @@ const std::vector<TuningEntry>& compiled(const RowClass& c) {
   for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
                           Tier::stream, Tier::column}) {
     for (const int threads : {64, 96, 128, 192, 256, 320, 384, 512, 768, 1024}) {
-      for (const int lane_packs : {0, 1, 2, 3, 4, 5, 6, 8, 16, 20, 32, 40}) {
+      for (const int lane_packs : lane_packs_of(c.direction)) {
         for (const int blocks : {0, 1, 2, 4, 8, 16}) {
           for (const bool ahead : {false, true}) {
             const TuningEntry run{.direction = c.direction,

@@ -24,9 +24,7 @@ bool any_wins(const std::vector<Percentiles>& times, const std::vector<Percentil
 bool takes_more(const OfProbes& candidate, const std::vector<size_t>& lines,
                 const std::vector<OfProbes>& candidates) {
   for (size_t probe = 0; probe < candidate.size(); ++probe) {
-    if (candidate[probe] && std::ranges::none_of(lines, [&](size_t line) {
-          return candidates[line][probe].has_value();
-        })) {
+    if (candidate[probe] && !taker_of(lines, candidates, probe)) {
       return true;
     }
   }
@@ -39,14 +37,19 @@ bool wins(const bench::Percentiles& time, const bench::Percentiles& before) {
   return before.p50 - time.p50 > std::max({kMinGain * before.p50, noise(time), noise(before)});
 }
 
+std::optional<size_t> taker_of(const std::vector<size_t>& lines,
+                               const std::vector<OfProbes>& candidates, size_t probe) {
+  const auto taker =
+      std::ranges::find_if(lines, [&](size_t i) { return candidates[i][probe].has_value(); });
+  return taker == lines.end() ? std::nullopt : std::optional(*taker);
+}
+
 std::vector<Percentiles> times_of(const std::vector<size_t>& lines,
                                   const std::vector<Percentiles>& start,
                                   const std::vector<OfProbes>& candidates) {
   std::vector<Percentiles> times = start;
   for (size_t probe = 0; probe < times.size(); ++probe) {
-    const auto taker =
-        std::ranges::find_if(lines, [&](size_t i) { return candidates[i][probe].has_value(); });
-    if (taker != lines.end()) {
+    if (const auto taker = taker_of(lines, candidates, probe)) {
       times[probe] = candidates[*taker][probe].value_or(times[probe]);
     }
   }
@@ -58,7 +61,7 @@ double gain_of(const std::vector<Percentiles>& before, const std::vector<Percent
   for (size_t i = 0; i < before.size(); ++i) {
     logarithm += std::log(before[i].p50 / after[i].p50);
   }
-  return before.empty() ? 1 : std::exp(logarithm / static_cast<double>(before.size()));
+  return std::exp(logarithm / static_cast<double>(before.size()));
 }
 
 std::vector<size_t> choose(const std::vector<Percentiles>& start,

@@ -18,8 +18,11 @@ bool wins(const bench::Percentiles& time, const bench::Percentiles& before);
 // go on to the next line.
 using OfProbes = std::vector<std::optional<bench::Percentiles>>;
 
-// Of lines for some of the candidates, in the order of the table: each probe follows the first that
-// takes it, else the start's.
+// The first of the lines, each for a candidate and in the order of the table, that takes the probe.
+std::optional<size_t> taker_of(const std::vector<size_t>& lines,
+                               const std::vector<OfProbes>& candidates, size_t probe);
+
+// Times by these lines: each probe follows the one that takes it, else the start's.
 std::vector<bench::Percentiles> times_of(const std::vector<size_t>& lines,
                                          const std::vector<bench::Percentiles>& start,
                                          const std::vector<OfProbes>& candidates);

@@ -179,9 +179,7 @@ Outcome Meter::measure(const RowClass& c) {
     const std::vector<size_t> best = choose(before, of_finalists, max_losses);
     outcome.divided = divided(before, of_finalists, best);
     for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
-      const auto taker =
-          std::ranges::find_if(best, [&](size_t i) { return of_finalists[i][p].has_value(); });
-      if (taker != best.end()) {
+      if (const auto taker = taker_of(best, of_finalists, p)) {
         outcome.wrong = fault_of(probes[p], candidates[finalists[*taker]]);
       }
     }

@@ -66,7 +66,7 @@ bool run_alike(const Case& a, const Case& b) {
     const int64_t pack = 16 / c.element_bytes();
     const int64_t columns = c.shape.columns();
     return std::tuple(c.op, c.mask == Mask::positions ? Mask::padding : c.mask, columns / pack,
-                      columns % pack == 0, std::min(c.rows(), kManyRows));
+                      c.shape.sizes.back() % pack == 0, std::min(c.rows(), kManyRows));
   };
   return size(a) == size(b);
 }
@@ -147,20 +147,21 @@ const std::array<std::vector<PresetRow>, 2>& preset_rows() {
 
 std::vector<ProbeRow> probes_of(const RowClass& c, int multiprocessors) {
   std::vector<ProbeRow> probes;
+  const auto is_known = [&](const Case& row) {
+    return std::ranges::any_of(probes,
+                               [&](const ProbeRow& probe) { return run_alike(probe.row, row); });
+  };
   for (const std::vector<PresetRow>& rows : preset_rows()) {
     for (const PresetRow& preset : rows) {
-      const bool known = std::ranges::any_of(
-          probes, [&](const ProbeRow& probe) { return run_alike(probe.row, preset.row); });
-      if (!known && preset.row.dtype == dtype_of(c.element_bytes) && covers(c, preset.c)) {
+      if (preset.row.dtype == dtype_of(c.element_bytes) && covers(c, preset.c) &&
+          !is_known(preset.row)) {
         probes.push_back({preset.row, true});
       }
     }
   }
   std::vector<ProbeRow> own;
   for (const Case& row : own_probes(c, multiprocessors)) {
-    const auto same = std::ranges::find_if(
-        probes, [&](const ProbeRow& probe) { return run_alike(probe.row, row); });
-    if (c.function == Function::columns || same == probes.end()) {
+    if (!is_known(row)) {
       own.push_back({row, false});
     }
   }

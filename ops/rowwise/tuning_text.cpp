@@ -79,9 +79,9 @@ std::string refusal(const TuningEntry& entry) {
     return "packs and rows are positive, or *";
   }
   using enum TuningEntry::Functions;
-  if (entry.functions == dropout_first &&
-      (entry.element_bytes != 2 || entry.direction == Direction::backward)) {
-    return "lines for dropout_first are of forward and 2 bytes";
+  if (std::ranges::none_of(row_kinds(entry.direction, entry.element_bytes),
+                           [&](const RowKind& kind) { return entry.is_for(kind); })) {
+    return "no function of this direction and size follows such lines";
   }
   const bool draws = entry.functions == dropout || entry.functions == dropout_first;
   if (draws && (entry.tier == Tier::span || entry.tier == Tier::column)) {
