@@ -10,11 +10,16 @@ namespace {
 
 constexpr double kMinGain = 0.01;
 constexpr double kMinGainOfPart = 0.02;
+constexpr double kOutOfReach = 1.4;
 constexpr size_t kMaxLines = 3;  // of a class: rows that are aligned, or not, or have other masks
 
 using bench::Percentiles;
 
 double noise(const Percentiles& time) { return (time.p95 - time.p5) / 2; }
+
+Stake stake_of(const std::vector<Stake>& stakes, size_t probe) {
+  return stakes.empty() ? Stake{} : stakes[probe];
+}
 
 bool any_wins(const std::vector<Percentiles>& times, const std::vector<Percentiles>& before) {
   return !std::ranges::equal(times, before, std::not_fn(wins));
@@ -56,21 +61,23 @@ std::vector<Percentiles> times_of(const std::vector<size_t>& lines,
   return times;
 }
 
-double gain_of(const std::vector<Percentiles>& before, const std::vector<Percentiles>& after) {
-  double logarithm = 0;
+double gain_of(const std::vector<Percentiles>& before, const std::vector<Percentiles>& after,
+               const std::vector<Stake>& stakes) {
+  double logarithm = 0, weights = 0;
   for (size_t i = 0; i < before.size(); ++i) {
-    logarithm += std::log(before[i].p50 / after[i].p50);
+    const double weight = stake_of(stakes, i).weight;
+    logarithm += weight * std::log(before[i].p50 / after[i].p50);
+    weights += weight;
   }
-  return std::exp(logarithm / static_cast<double>(before.size()));
+  return std::exp(logarithm / weights);
 }
 
 std::vector<size_t> choose(const std::vector<Percentiles>& start,
                            const std::vector<OfProbes>& candidates,
-                           const std::vector<double>& max_losses) {
+                           const std::vector<Stake>& stakes) {
   const auto loses = [&](const std::vector<Percentiles>& times) {
     for (size_t i = 0; i < times.size(); ++i) {
-      const double most = max_losses.empty() ? kMaxLoss : max_losses[i];
-      if (times[i].p50 > (1 + most) * start[i].p50) {
+      if (times[i].p50 > (1 + stake_of(stakes, i).max_loss) * start[i].p50) {
         return true;
       }
     }
@@ -91,7 +98,7 @@ std::vector<size_t> choose(const std::vector<Percentiles>& start,
         all.push_back(lines);
         all.back().push_back(i);
         const std::vector<Percentiles> times = times_of(all.back(), start, candidates);
-        const double gain = gain_of(now, times);
+        const double gain = gain_of(now, times, stakes);
         if (gain > most && any_wins(times, now) && !loses(times)) {
           best = all.back();
           most = gain;
@@ -113,6 +120,15 @@ bool divided(const std::vector<Percentiles>& start, const std::vector<OfProbes>&
       return time && wins(*time, now[probe]) && time->p50 < (1 - kMinGainOfPart) * now[probe].p50;
     });
   });
+}
+
+bool Reach::has(size_t candidate, bool aligned) const {
+  return least_shares_[candidate].at(aligned ? 1 : 0).value_or(0) <= kOutOfReach;
+}
+
+void Reach::add(size_t candidate, bool aligned, double share) {
+  std::optional<double>& least = least_shares_[candidate].at(aligned ? 1 : 0);
+  least = std::min(least.value_or(share), share);
 }
 
 double seconds_left(const Budget& budget, double elapsed, size_t done, size_t all) {

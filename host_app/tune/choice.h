@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -7,8 +8,11 @@
 
 namespace warpfuse::host::tune {
 
-// How much slower a line may make a row.
-inline constexpr double kMaxLoss = 0.005;
+// What a probe counts among those of its class, and how much slower a line may make it.
+struct Stake {
+  double weight = 1;
+  double max_loss = 0.005;
+};
 
 // A time is less beyond noise where its median is less by more than 1 % and by more than half the
 // distance between the 5th and 95th percentile of either.
@@ -27,21 +31,35 @@ std::vector<bench::Percentiles> times_of(const std::vector<size_t>& lines,
                                          const std::vector<bench::Percentiles>& start,
                                          const std::vector<OfProbes>& candidates);
 
-// Time before over that after, in the geometric mean over the probes.
+// Time before over that after, in the weighted geometric mean over the probes. `stakes` is empty
+// where all count alike.
 double gain_of(const std::vector<bench::Percentiles>& before,
-               const std::vector<bench::Percentiles>& after);
+               const std::vector<bench::Percentiles>& after, const std::vector<Stake>& stakes = {});
 
-// The list of at most three candidates whose lines make the class fastest, in the geometric mean
-// over the probes, with no more lines than win somewhere. No probe may become slower than at the
-// start by more than its share of `max_losses`, kMaxLoss where that is empty.
+// The list of at most three candidates whose lines make the class fastest, in the weighted
+// geometric mean over the probes, with no more lines than win somewhere. No probe may become slower
+// than at the start by more than is at stake.
 std::vector<size_t> choose(const std::vector<bench::Percentiles>& start,
                            const std::vector<OfProbes>& candidates,
-                           const std::vector<double>& max_losses = {});
+                           const std::vector<Stake>& stakes = {});
 
 // Whether a candidate wins on a probe by more than 2 % over what the lines chosen come to: it loses
 // on another, and rows of a part of the class are better run by it.
 bool divided(const std::vector<bench::Percentiles>& start, const std::vector<OfProbes>& candidates,
              const std::vector<size_t>& chosen);
+
+// Candidates that may be fastest on a further probe: all but those that took more than 1.4 times as
+// long as the fastest on each that they ran, of rows that are aligned or of rows that are not.
+class Reach {
+ public:
+  explicit Reach(size_t candidates) : least_shares_(candidates) {}
+
+  bool has(size_t candidate, bool aligned) const;
+  void add(size_t candidate, bool aligned, double share);  // time over the fastest's
+
+ private:
+  std::vector<std::array<std::optional<double>, 2>> least_shares_;
+};
 
 // Whether one more class can be measured: one as long as the longest so far.
 struct Budget {

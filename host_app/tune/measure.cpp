@@ -12,7 +12,7 @@ using bench::Percentiles;
 using bench::Timing;
 
 // Of a generic row of a class that has rows of the presets: these decide.
-constexpr double kMaxLossBesidePresets = 0.05;
+constexpr Stake kBesidePresets{.weight = 0.1, .max_loss = 0.05};
 
 // Candidates of a probe that are timed again: of those that were no slower than the start, up to so
 // many that took little more than the fastest.
@@ -20,9 +20,6 @@ constexpr size_t kFinalists = 3;
 constexpr double kFinalistShare = 1.04, kNoSlower = 1.01;
 // Of the start's time: one candidate takes less on a probe, else none is timed again.
 constexpr double kFaster = 0.995;
-// A candidate that takes longer than the fastest by this, on each probe so far that it runs, is
-// timed on no other.
-constexpr double kOutOfReach = 1.4;
 // Inputs of a sample, at least, of few short rows: a round of all candidates goes through all
 // inputs, so that none is in the cache when its turn comes again.
 constexpr int64_t kRoughSets = 32, kFineSets = 256;
@@ -89,10 +86,9 @@ std::vector<Timing> Meter::time(bench::Timer& timer, const Probe& probe,
 
 std::optional<std::string> Meter::fault_of(const Probe& probe, const TuningEntry& run) {
   const bench::Case& c = probe.c;
-  const bool aligned = c.shape.sizes.back() * c.element_bytes() % 16 == 0;
   const std::string kernel =
       fmt::format("{} {} {} {} {} {}", c.op->name, c.is_forward(), c.element_bytes(),
-                  bench::name_in(bench::kMaskNames, c.mask), aligned, run_text(run));
+                  bench::name_in(bench::kMaskNames, c.mask), is_aligned(c), run_text(run));
   if (right_.contains(kernel)) {
     return std::nullopt;
   }
@@ -111,11 +107,12 @@ std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
                                         std::vector<std::vector<size_t>>& running) {
   std::set<size_t> found;
   bool faster = false;
-  std::vector<double> least_share(candidates.size());  // of the fastest's time; 0: not run yet
+  Reach reach(candidates.size());
   for (const Probe& probe : probes) {
     std::vector<size_t>& own = running.emplace_back();
+    const bool aligned = is_aligned(probe.c);
     for (size_t i = 0; i < candidates.size(); ++i) {
-      if (least_share[i] <= kOutOfReach && runs(probe, candidates[i])) {
+      if (reach.has(i, aligned) && runs(probe, candidates[i])) {
         own.push_back(i);
       }
     }
@@ -132,7 +129,7 @@ std::vector<size_t> Meter::finalists_of(const std::vector<Probe>& probes,
     for (size_t k = 0; k < timed.size(); ++k) {
       const auto& [us, i] = timed[k];
       const double share = us / timed.front().first;
-      least_share[i] = least_share[i] == 0 ? share : std::min(least_share[i], share);
+      reach.add(i, aligned, share);
       if (k < kFinalists && us < kNoSlower * start && share < kFinalistShare) {
         found.insert(i);
       }
@@ -146,14 +143,14 @@ Outcome Meter::measure(const RowClass& c) {
   try {
     use(start_text_);
     std::vector<Probe> probes;
-    std::vector<double> max_losses;
+    std::vector<Stake> stakes;
     const std::vector<ProbeRow> rows = probes_of(c, limits_.multiprocessors);
     const bool preset = std::ranges::any_of(rows, &ProbeRow::of_presets);
     for (const auto& [row, of_presets] : rows) {
       const int64_t sets = fine_.sets_for(row.op->bytes(row).inputs);
       auto variants = row.op->variants(row, {.device = device_, .sets = sets});
       probes.push_back({row, sets, std::move(variants.front())});
-      max_losses.push_back(preset && !of_presets ? kMaxLossBesidePresets : kMaxLoss);
+      stakes.push_back(preset && !of_presets ? kBesidePresets : Stake{});
     }
     const std::vector<TuningEntry> candidates = candidates_of(c, limits_);
     std::vector<std::vector<size_t>> running;
@@ -176,7 +173,7 @@ Outcome Meter::measure(const RowClass& c) {
       use(start_text_);
       return outcome;
     }
-    const std::vector<size_t> best = choose(before, of_finalists, max_losses);
+    const std::vector<size_t> best = choose(before, of_finalists, stakes);
     outcome.divided = divided(before, of_finalists, best);
     for (size_t p = 0; p < probes.size() && !outcome.wrong; ++p) {
       if (const auto taker = taker_of(best, of_finalists, p)) {
@@ -186,7 +183,7 @@ Outcome Meter::measure(const RowClass& c) {
     for (const size_t chosen : best) {
       outcome.wins.push_back({c, candidates[finalists[chosen]]});
     }
-    outcome.gain = gain_of(before, times_of(best, before, of_finalists));
+    outcome.gain = gain_of(before, times_of(best, before, of_finalists), stakes);
     if (outcome.wrong) {
       outcome.wins.clear();
     }

@@ -63,10 +63,9 @@ c10::ScalarType dtype_of(int element_bytes) {
 // Rows of one length in packs, aligned or not, one number, and one kind of mask.
 bool run_alike(const Case& a, const Case& b) {
   const auto size = [](const Case& c) {
-    const int64_t pack = 16 / c.element_bytes();
-    const int64_t columns = c.shape.columns();
-    return std::tuple(c.op, c.mask == Mask::positions ? Mask::padding : c.mask, columns / pack,
-                      c.shape.sizes.back() % pack == 0, std::min(c.rows(), kManyRows));
+    return std::tuple(c.op, c.mask == Mask::positions ? Mask::padding : c.mask,
+                      c.shape.columns() * c.element_bytes() / 16, is_aligned(c),
+                      std::min(c.rows(), kManyRows));
   };
   return size(a) == size(b);
 }
@@ -140,6 +139,8 @@ std::vector<Case> own_probes(const RowClass& c, int multiprocessors) {
 
 }  // namespace
 
+bool is_aligned(const Case& c) { return c.shape.sizes.back() * c.element_bytes() % 16 == 0; }
+
 const std::array<std::vector<PresetRow>, 2>& preset_rows() {
   static const std::array rows{rows_of("table,odd"), rows_of("sweep,dropout")};
   return rows;
@@ -165,7 +166,7 @@ std::vector<ProbeRow> probes_of(const RowClass& c, int multiprocessors) {
       own.push_back({row, false});
     }
   }
-  // A class's own are first: candidates that are slow on these are timed on no other.
+  // A class's own are first: candidates that are slow on these are not timed on others.
   probes.insert(probes.begin(), own.begin(), own.end());
   return probes;
 }

@@ -10,6 +10,9 @@ struct PresetRow {
   bench::Case row;
 };
 
+// Whether all rows begin at a multiple of 16 bytes.
+bool is_aligned(const bench::Case& c);
+
 // Those that the table's lines are for: of the presets that docs/benchmarks has tables of, then of
 // the others.
 const std::array<std::vector<PresetRow>, 2>& preset_rows();

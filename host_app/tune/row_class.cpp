@@ -20,6 +20,9 @@ constexpr int64_t kMinBytes = int64_t{256} * 1024;  // of a class that can gain 
 // Of a class that can be halved: its packs, and the ratio of its longest rows to its shortest.
 constexpr int64_t kMinHalvedPacks = 4;
 constexpr double kMinHalvedRatio = 1.25;
+// Of a class without longest rows, with few of them: its shorter part ends at so many times its
+// shortest, and at no more than kMaxOpenPacks.
+constexpr int64_t kOpenRatio = 8, kMaxOpenPacks = int64_t{1} << 20;
 
 bool is_column(const TuningEntry& entry) { return entry.tier == Tier::column; }
 
@@ -179,13 +182,16 @@ std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
 
 std::vector<RowClass> halves_of(const RowClass& c) {
   const auto [above, up_to] = c.packs;
-  if (c.function == Function::columns || up_to == kAny ||
-      static_cast<double>(up_to) < kMinHalvedRatio * static_cast<double>(above) ||
-      up_to - above < kMinHalvedPacks) {
+  const bool open = up_to == kAny;
+  if (c.function == Function::columns ||
+      (open ? c.rows.up_to == kAny || kOpenRatio * above > kMaxOpenPacks
+            : static_cast<double>(up_to) < kMinHalvedRatio * static_cast<double>(above) ||
+                  up_to - above < kMinHalvedPacks)) {
     return {};
   }
   RowClass shorter = c, longer = c;
-  shorter.packs.up_to = longer.packs.above = above + (up_to - above) / 2;
+  shorter.packs.up_to = longer.packs.above =
+      open ? kOpenRatio * above : above + (up_to - above) / 2;
   return {shorter, longer};
 }
 

@@ -43,11 +43,23 @@ TEST_CASE("a candidate that makes other rows of its class slower is left out", "
   CHECK(choose(start, {{exact(50), exact(100.6)}}).empty());
   CHECK(choose(start, {{exact(50), about(101, 6)}}).empty());  // noise is no excuse
   CHECK(choose(start, {{exact(50), exact(100.4)}}) == std::vector<size_t>{0});
-  CHECK(choose(start, {{exact(50), exact(104)}}, {0.005, 0.05}) == std::vector<size_t>{0});
-  CHECK(choose(start, {{exact(104), exact(50)}}, {0.005, 0.05}).empty());
+  CHECK(choose(start, {{exact(50), exact(104)}}, {{}, {.max_loss = 0.05}}) ==
+        std::vector<size_t>{0});
+  CHECK(choose(start, {{exact(104), exact(50)}}, {{}, {.max_loss = 0.05}}).empty());
   // Behind one that takes these rows it does not.
   CHECK(choose(start, {{exact(50), exact(102)}, {std::nullopt, exact(90)}}) ==
         std::vector<size_t>{1, 0});
+}
+
+TEST_CASE("a probe of less weight does not decide against another", "[tune]") {
+  const std::vector<Percentiles> start{exact(100), exact(100)};
+  const std::vector<OfProbes> candidates{{exact(50), exact(80)}, {exact(52), exact(60)}};
+  CHECK(choose(start, candidates) == std::vector<size_t>{1});
+  const std::vector<Stake> stakes{{}, {.weight = 0.1}};
+  CHECK(choose(start, candidates, stakes) == std::vector<size_t>{0});
+  const auto times = times_of({0}, start, candidates);
+  CHECK(std::abs(gain_of(start, times, stakes) -
+                 std::exp((std::log(2.) + 0.1 * std::log(1.25)) / 1.1)) < 1e-9);
 }
 
 TEST_CASE("lines for rows of other kinds add up, each where it gains most", "[tune]") {
@@ -75,6 +87,22 @@ TEST_CASE("two lines that win together are found where neither does alone", "[tu
   const std::vector<OfProbes> candidates{{std::nullopt, exact(100)}, {exact(60), exact(130)}};
   CHECK(choose(start, candidates) == std::vector<size_t>{0, 1});
   CHECK(choose(start, {{exact(60), exact(130)}}).empty());
+}
+
+TEST_CASE("a candidate that is slow on rows that are not aligned may be fast on those that are",
+          "[tune]") {
+  Reach reach(2);
+  CHECK(reach.has(0, true));
+  reach.add(0, false, 3);
+  CHECK_FALSE(reach.has(0, false));
+  CHECK(reach.has(0, true));
+  CHECK(reach.has(1, false));
+  reach.add(0, true, 1.5);
+  CHECK_FALSE(reach.has(0, true));
+  reach.add(0, true, 1.3);  // on one probe at least
+  CHECK(reach.has(0, true));
+  reach.add(0, true, 2);
+  CHECK(reach.has(0, true));
 }
 
 TEST_CASE("a class is divided where a part of it has a faster run", "[tune]") {

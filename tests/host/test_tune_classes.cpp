@@ -88,7 +88,13 @@ TEST_CASE("halves of a class are its shorter and its longer rows", "[tune]") {
   CHECK(halves_of(halves[0])[1].packs == Range{160, 192});
   CHECK(halves_of({c.function, c.direction, 2, {128, 156}, {0, kAny}}).empty());  // a ratio of 1.2
   CHECK(halves_of({c.function, c.direction, 2, {0, 2}, {0, kAny}}).empty());
-  CHECK(halves_of({c.function, c.direction, 2, {65536, kAny}, {0, kAny}}).empty());
+  CHECK(halves_of({c.function, c.direction, 2, {65536, kAny}, {132, kAny}}).empty());
+  const std::vector<RowClass> open =
+      halves_of({c.function, c.direction, 2, {131072, kAny}, {0, 4}});
+  REQUIRE(open.size() == 2);
+  CHECK(open[0].packs == Range{131072, 1048576});
+  CHECK(open[1].packs == Range{1048576, kAny});
+  CHECK(halves_of(open[1]).empty());
   CHECK(halves_of({Function::columns, c.direction, 2, {128, 512}, {0, kAny}}).empty());
 }
 
