@@ -15,7 +15,7 @@ constexpr int64_t kClusterPacksOfFew = 512, kClusterPacksOfMany = 1024, kReadTwi
 // Packs that registers hold over those of the rows: of few, of more, and by threads that are no
 // power of two.
 constexpr int64_t kLoosePacks = 256;
-constexpr double kMaxShareOfFew = 4, kMaxShare = 2, kMaxShareOfOddThreads = 1.25;
+constexpr double kMaxShareOfFew = 4, kMaxShare = 2, kMaxShareOfOddThreads = 1.35;
 // Packs of a row in shared memory per thread, where each row has its own block or cluster.
 constexpr int64_t kMinSharedPacks = 4, kMaxSharedPacks = 24;
 constexpr int64_t kLongColumns = 8192;  // from which reading them twice may be best
@@ -25,12 +25,17 @@ bool is_power_of_two(int number) { return std::has_single_bit(static_cast<unsign
 std::vector<RowShape> shapes_of(const RowClass& c) {
   std::vector<RowShape> shapes;
   const int64_t packs = c.longest();
-  const int64_t rows = c.rows.up_to == kAny ? c.rows.above + 1'000'000 : c.rows.up_to;
+  std::vector<int64_t> numbers{c.rows.above + 1'000'000};
+  if (c.rows.up_to != kAny) {
+    numbers = {c.rows.above + 1, c.rows.up_to};
+  }
+  const int64_t most_edges = int64_t{2} * (16 / c.element_bytes - 1);
   for (const RowKind& kind : kinds_of(c)) {
     const bool span = kind.masked && !kind.tensor && kind.element_bytes < 8;
-    shapes.push_back({kind, packs, 0, rows, span, 0});
-    shapes.push_back(
-        {kind, packs - 1, int64_t{2} * (16 / c.element_bytes - 1), rows, false, kLinePacks - 1});
+    for (const int64_t rows : numbers) {
+      shapes.push_back({kind, packs, 0, rows, span, 0});
+      shapes.push_back({kind, packs - 1, most_edges, rows, false, kLinePacks - 1});
+    }
   }
   return shapes;
 }

@@ -12,7 +12,7 @@ using bench::Percentiles;
 using bench::Timing;
 
 // Of a generic row of a class that has rows of the presets: these decide.
-constexpr Stake kBesidePresets{.weight = 0.1, .max_loss = 0.05};
+constexpr Stake kBesidePresets{.weight = 0.2, .max_loss = 0.2};
 
 // Candidates of a probe that are timed again: of those that were no slower than the start, up to so
 // many that took little more than the fastest.

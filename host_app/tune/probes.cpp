@@ -82,7 +82,7 @@ const bench::Benchmark* benchmark_of(Function function) {
 // Rows of the class that are `bytes` long.
 int64_t number_of_rows(const RowClass& c, int64_t bytes, int multiprocessors) {
   if (c.rows.up_to != kAny) {
-    return c.rows.up_to;
+    return std::clamp(kMaxProbeBytes / bytes, c.rows.above + 1, c.rows.up_to);
   }
   const int64_t some = 2 * int64_t{multiprocessors};
   const int64_t many =

@@ -17,6 +17,7 @@ constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kFewRowsPacks = 1024;             // from which a few rows are split over blocks
 constexpr int64_t kManyRowsPacks = 2048;            // from which many are
 constexpr int64_t kMinBytes = int64_t{256} * 1024;  // of a class that can gain from another kernel
+constexpr int64_t kMaxBytes = int64_t{1} << 30;     // of its fewest and longest rows
 // Of a class that can be halved: its packs, and the ratio of its longest rows to its shortest.
 constexpr int64_t kMinHalvedPacks = 4;
 constexpr double kMinHalvedRatio = 1.25;
@@ -87,7 +88,8 @@ std::vector<Range> rows_of(const RowClass& c, const std::vector<TuningEntry>& li
 }
 
 bool matters(const RowClass& c) {
-  if (kinds_of(c).empty()) {
+  if (kinds_of(c).empty() ||
+      (c.function != Function::columns && c.longest() * 16 * (c.rows.above + 1) > kMaxBytes)) {
     return false;
   }
   if (c.element_bytes == 8) {

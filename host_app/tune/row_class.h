@@ -57,8 +57,8 @@ TuningEntry::Functions suffix_of(Function function);
 // The classes that `start` and a grid of lengths and numbers divide rows into, those first that
 // matter most: of rows in the benchmark's tables, then in its other presets, then the rest; of each
 // many rows before few, softmax before others; double precision last. Classes of so
-// few bytes that a launch takes all of the time are left out, and those of double precision that
-// have the kernels of softmax's, or few rows.
+// few bytes that a launch takes all of the time are left out, those whose shortest probe is over a
+// gigabyte, and those of double precision that have the kernels of softmax's, or few rows.
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
                                  const std::vector<Function>& functions);
 

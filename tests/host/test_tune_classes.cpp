@@ -187,6 +187,16 @@ TEST_CASE("candidates suit the GPU, and the parser takes their lines, which have
   CHECK(seen.size() > 500);
 }
 
+TEST_CASE("a run that only the fewest rows of a class can follow is a candidate", "[tune]") {
+  // One row of 2^21 packs fits into the shared memory of all multiprocessors, four do not.
+  for (const warpfuse::Direction direction :
+       {warpfuse::Direction::forward, warpfuse::Direction::backward}) {
+    const std::vector<TuningEntry> candidates =
+        candidates_of({Function::softmax, direction, 2, {1048576, kAny}, {0, 4}}, kHopper);
+    CHECK(std::ranges::count(candidates, "stream 512 0 0 1", run_text) == 1);
+  }
+}
+
 TEST_CASE("the shipped tables' runs are among the candidates", "[tune]") {
   int64_t known = 0, all = 0;
   for (const warpfuse::ShippedTable& shipped : warpfuse::shipped_tables()) {
