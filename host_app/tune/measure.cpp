@@ -16,7 +16,7 @@ constexpr Stake kBesidePresets{.weight = 0.2, .max_loss = 0.2};
 
 // Candidates of a probe that are timed again: of those that were no slower than the start, up to so
 // many that took little more than the fastest.
-constexpr size_t kFinalists = 3;
+constexpr size_t kFinalists = 4;
 constexpr double kFinalistShare = 1.04, kNoSlower = 1.01;
 // Of the start's time: one candidate takes less on a probe, else none is timed again.
 constexpr double kFaster = 0.995;
@@ -87,7 +87,7 @@ std::vector<Timing> Meter::time(bench::Timer& timer, const Probe& probe,
 std::optional<std::string> Meter::fault_of(const Probe& probe, const TuningEntry& run) {
   const bench::Case& c = probe.c;
   const std::string kernel =
-      fmt::format("{} {} {} {} {} {}", c.op->name, c.is_forward(), c.element_bytes(),
+      fmt::format("{} {} {} {} {} {}", c.op->name, c.is_forward(), c10::toString(c.dtype),
                   bench::name_in(bench::kMaskNames, c.mask), is_aligned(c), run_text(run));
   if (right_.contains(kernel)) {
     return std::nullopt;

@@ -35,10 +35,8 @@ std::optional<Function> function_of(const Case& c) {
 }
 
 std::vector<PresetRow> rows_of(const std::string& presets) {
-  const bench::Request request{
-      .op = "all", .shapes = presets, .dtypes = {}, .masks = {}, .backward = true};
   std::vector<PresetRow> rows;
-  for (const Case& c : bench::plan(request)) {
+  for (const Case& c : bench::plan({.op = "all", .shapes = presets, .dtypes = {}, .masks = {}})) {
     if (const auto function = function_of(c)) {
       const int64_t columns = c.shape.columns();
       // Rows of less than a pack follow the lines for one.
@@ -60,10 +58,10 @@ c10::ScalarType dtype_of(int element_bytes) {
   return element_bytes == 2 ? at::kBFloat16 : element_bytes == 4 ? at::kFloat : at::kDouble;
 }
 
-// Rows of one length in packs, aligned or not, one number, and one kind of mask.
+// Rows of one dtype and length in packs, aligned or not, one number, and one kind of mask.
 bool run_alike(const Case& a, const Case& b) {
   const auto size = [](const Case& c) {
-    return std::tuple(c.op, c.mask == Mask::positions ? Mask::padding : c.mask,
+    return std::tuple(c.op, c.dtype, c.mask == Mask::positions ? Mask::padding : c.mask,
                       c.shape.columns() * c.element_bytes() / 16, is_aligned(c),
                       std::min(c.rows(), kManyRows));
   };
@@ -154,8 +152,7 @@ std::vector<ProbeRow> probes_of(const RowClass& c, int multiprocessors) {
   };
   for (const std::vector<PresetRow>& rows : preset_rows()) {
     for (const PresetRow& preset : rows) {
-      if (preset.row.dtype == dtype_of(c.element_bytes) && covers(c, preset.c) &&
-          !is_known(preset.row)) {
+      if (covers(c, preset.c) && !is_known(preset.row)) {
         probes.push_back({preset.row, true});
       }
     }
