@@ -92,14 +92,16 @@ bool fills(const TuningEntry& run, int64_t packs) {
   return run.threads == 64 || held <= share * static_cast<double>(packs);
 }
 
-// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
+// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once:
+// an H200 starts 6.2 blocks per microsecond and multiprocessor, and a block of 128 lanes that read
+// one pack each is too short for that.
 bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
   const int64_t packs = c.longest();
   const int64_t threads = int64_t{run.threads} * run.blocks;
   const bool many = c.rows.up_to > int64_t{2} * limits.multiprocessors;
   switch (run.tier) {
     case Tier::warp:
-      return run.threads <= 128 && run.lane_packs > 0;
+      return run.lane_packs > 0 && run.threads <= (run.lane_packs == 1 ? 256 : 128);
     case Tier::cluster: {
       const int least_packs = !many ? 1 : run.direction == Direction::forward ? 4 : 2;
       if (packs < (many ? kClusterPacksOfMany : kClusterPacksOfFew) || run.threads < 96 ||
