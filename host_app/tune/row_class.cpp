@@ -17,13 +17,13 @@ constexpr int64_t kLongPacks = 65536;
 constexpr int64_t kFewRowsPacks = 1024;             // from which a few rows are split over blocks
 constexpr int64_t kManyRowsPacks = 2048;            // from which many are
 constexpr int64_t kMinBytes = int64_t{256} * 1024;  // of a class that can gain from another kernel
-constexpr int64_t kMaxBytes = int64_t{1} << 30;     // of its fewest and longest rows
+constexpr int64_t kMaxBytes = int64_t{1024} * 1024 * 1024;  // of its fewest and longest rows
 // Of a class that can be halved: its packs, and the ratio of its longest rows to its shortest.
 constexpr int64_t kMinHalvedPacks = 4;
 constexpr double kMinHalvedRatio = 1.25;
 // Of a class without longest rows, with few of them: its shorter part ends at so many times its
 // shortest, and at no more than kMaxOpenPacks.
-constexpr int64_t kOpenRatio = 8, kMaxOpenPacks = int64_t{1} << 20;
+constexpr int64_t kOpenRatio = 8, kMaxOpenPacks = int64_t{1024} * 1024;
 
 bool is_column(const TuningEntry& entry) { return entry.tier == Tier::column; }
 
