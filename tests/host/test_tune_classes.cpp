@@ -158,6 +158,13 @@ TEST_CASE("rows of the presets stand for the class that they lie in", "[tune]") 
   CHECK(has({Function::softmax, forward, 2, {4096, 8192}, {4, 16}}, {8, 50257}));
   CHECK(has({Function::dropout_first, forward, 2, {512, 1024}, many}, {8192, 8192}));
   CHECK(has({Function::dropout, backward, 2, {512, 1024}, many}, {8192, 8192}));
+  const RowClass of_fp16{Function::softmax, backward, 2, {112, 128}, many};
+  CHECK(std::ranges::any_of(probes_of(of_fp16, 132), [](const ProbeRow& probe) {
+    return probe.of_presets && probe.row.dtype == at::kHalf;
+  }));
+  // A preset has these forward alone.
+  CHECK(has({Function::softmax, forward, 4, {57344, 65536}, {132, 1056}}, {255, 262145}));
+  CHECK_FALSE(has({Function::softmax, backward, 4, {57344, 65536}, {132, 1056}}, {255, 262145}));
 }
 
 TEST_CASE("candidates suit the GPU, and the parser takes their lines, which have kernels",
