@@ -29,12 +29,11 @@ std::vector<RowShape> shapes_of(const RowClass& c) {
   if (c.rows.up_to != kAny) {
     numbers = {c.rows.above + 1, c.rows.up_to};
   }
-  const int64_t most_edges = int64_t{2} * (16 / c.element_bytes - 1);
   for (const RowKind& kind : kinds_of(c)) {
     const bool span = kind.masked && !kind.tensor && kind.element_bytes < 8;
     for (const int64_t rows : numbers) {
       shapes.push_back({kind, packs, 0, rows, span, 0});
-      shapes.push_back({kind, packs - 1, most_edges, rows, false, kLinePacks - 1});
+      shapes.push_back(odd_shape(kind, packs - 1, rows));
     }
   }
   return shapes;
@@ -92,15 +91,14 @@ bool fills(const TuningEntry& run, int64_t packs) {
   return run.threads == 64 || held <= share * static_cast<double>(packs);
 }
 
-// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once:
-// an H200 starts 6.2 blocks per microsecond and multiprocessor, and a block of 128 lanes that read
-// one pack each is too short for that.
+// Threads, packs a lane and blocks that hold the rows, are not half empty, and read enough at once.
 bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& limits) {
   const int64_t packs = c.longest();
   const int64_t threads = int64_t{run.threads} * run.blocks;
   const bool many = c.rows.up_to > int64_t{2} * limits.multiprocessors;
   switch (run.tier) {
     case Tier::warp:
+      // Blocks of 128 threads that read one pack each end faster than a GPU starts others.
       return run.lane_packs > 0 && run.threads <= (run.lane_packs == 1 ? 256 : 128);
     case Tier::cluster: {
       const int least_packs = !many ? 1 : run.direction == Direction::forward ? 4 : 2;

@@ -34,7 +34,6 @@ Lines reached(const Cell& cell, const Tuning& table, const RowLimits& limits) {
   const Tuning own{table.shared_bytes, table.cluster_blocks, cell.lines};
   std::vector<bool> used(cell.lines.size());
   const TuningEntry& first = cell.lines.front();
-  const int most_edges = 2 * (16 / first.element_bytes - 1);
   const auto follow = [&](const RowShape& shape) {
     RowPlan plan{};
     if (const TuningEntry* line = plan_line(shape, limits, own, &plan)) {
@@ -47,7 +46,7 @@ Lines reached(const Cell& cell, const Tuning& table, const RowLimits& limits) {
     for (const int64_t packs : lengths) {
       for (const int64_t rows : numbers) {
         follow({kind, packs, 0, rows, false, 0});
-        follow({kind, packs, most_edges, rows, false, kLinePacks - 1});
+        follow(odd_shape(kind, packs, rows));
         follow({kind, packs, 0, rows, kind.masked && !kind.dropout && kind.element_bytes < 8, 0});
       }
     }

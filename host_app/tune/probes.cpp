@@ -34,15 +34,15 @@ std::optional<Function> function_of(const Case& c) {
              : std::nullopt;
 }
 
+int64_t row_packs(const Case& c) { return c.shape.columns() * c.element_bytes() / 16; }
+
 std::vector<PresetRow> rows_of(const std::string& presets) {
   std::vector<PresetRow> rows;
   for (const Case& c : bench::plan({.op = "all", .shapes = presets, .dtypes = {}, .masks = {}})) {
     if (const auto function = function_of(c)) {
-      const int64_t columns = c.shape.columns();
       // Rows of less than a pack follow the lines for one.
-      const int64_t length = *function == Function::columns
-                                 ? columns
-                                 : std::max<int64_t>(columns * c.element_bytes() / 16, 1);
+      const int64_t length =
+          *function == Function::columns ? c.shape.columns() : std::max<int64_t>(row_packs(c), 1);
       rows.push_back({{*function,
                        c.is_forward() ? Direction::forward : Direction::backward,
                        static_cast<int>(c.element_bytes()),
@@ -62,8 +62,7 @@ c10::ScalarType dtype_of(int element_bytes) {
 bool run_alike(const Case& a, const Case& b) {
   const auto size = [](const Case& c) {
     return std::tuple(c.op, c.dtype, c.mask == Mask::positions ? Mask::padding : c.mask,
-                      c.shape.columns() * c.element_bytes() / 16, is_aligned(c),
-                      std::min(c.rows(), kManyRows));
+                      row_packs(c), is_aligned(c), std::min(c.rows(), kManyRows));
   };
   return size(a) == size(b);
 }

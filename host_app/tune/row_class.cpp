@@ -146,6 +146,11 @@ std::vector<RowKind> kinds_of(const RowClass& c) {
   return kinds;
 }
 
+RowShape odd_shape(const RowKind& kind, int64_t packs, int64_t rows) {
+  const int64_t most_edges = int64_t{2} * (16 / kind.element_bytes - 1);
+  return {kind, packs, most_edges, rows, false, kLinePacks - 1};
+}
+
 TuningEntry::Functions suffix_of(Function function) {
   using enum TuningEntry::Functions;
   return std::array{plain, rules, tensor, dropout, dropout_first, all}.at(
@@ -185,15 +190,16 @@ std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
 std::vector<RowClass> halves_of(const RowClass& c) {
   const auto [above, up_to] = c.packs;
   const bool open = up_to == kAny;
-  if (c.function == Function::columns ||
-      (open ? c.rows.up_to == kAny || kOpenRatio * above > kMaxOpenPacks
-            : static_cast<double>(up_to) < kMinHalvedRatio * static_cast<double>(above) ||
-                  up_to - above < kMinHalvedPacks)) {
+  const int64_t border = open ? kOpenRatio * above : above + (up_to - above) / 2;
+  const bool worth =
+      open ? c.rows.up_to != kAny && border <= kMaxOpenPacks
+           : static_cast<double>(up_to) >= kMinHalvedRatio * static_cast<double>(above) &&
+                 up_to - above >= kMinHalvedPacks;
+  if (c.function == Function::columns || !worth) {
     return {};
   }
   RowClass shorter = c, longer = c;
-  shorter.packs.up_to = longer.packs.above =
-      open ? kOpenRatio * above : above + (up_to - above) / 2;
+  shorter.packs.up_to = longer.packs.above = border;
   return {shorter, longer};
 }
 

@@ -54,10 +54,13 @@ bool covers(const RowClass& c, const RowClass& row);
 std::vector<RowKind> kinds_of(const RowClass& c);
 TuningEntry::Functions suffix_of(Function function);
 
+// The shape of rows that begin anywhere, with as many elements in no pack as there can be.
+RowShape odd_shape(const RowKind& kind, int64_t packs, int64_t rows);
+
 // The classes that `start` and a grid of lengths and numbers divide rows into, those first that
 // matter most: of rows in the benchmark's tables, then in its other presets, then the rest; of each
 // many rows before few, softmax before others; double precision last. Classes of so
-// few bytes that a launch takes all of the time are left out, those whose shortest probe is over a
+// few bytes that a launch takes all of the time are left out, those whose fewest rows are over a
 // gigabyte, and those of double precision that have the kernels of softmax's, or few rows.
 std::vector<RowClass> classes_of(const Tuning& start, const RowLimits& limits,
                                  const std::vector<Function>& functions);
