@@ -57,7 +57,8 @@ const std::vector<TuningEntry>& compiled(const RowClass& c) {
   }
   for (const Tier tier : {Tier::warp, Tier::chunk, Tier::span, Tier::block, Tier::cluster,
                           Tier::stream, Tier::column}) {
-    for (const int threads : {64, 96, 128, 192, 256, 320, 384, 512, 768, 1024}) {
+    for (const int threads :
+         {64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768, 1024}) {
       for (const int lane_packs : lane_packs_of(c.direction)) {
         for (const int blocks : {0, 1, 2, 4, 8, 16}) {
           for (const bool ahead : {false, true}) {

@@ -103,7 +103,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
   set.chunk = !(kind.dropout && kind.tensor);
   set.warp = {1, 2, 3, 4};
   if (kind.plain && forward) {
-    set.warp = {0, 1, 2, 3, 4};
+    set.warp = {0, 1, 2, 3, 4, 5};  // 5: blocks of rows of 129 to 160 packs start too late
   } else if (kind.dropout && forward) {
     set.warp = {1, 2, 3, 4, 5, 6, 8};
   }
@@ -124,7 +124,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     set.persistent = half ? LanePacks{4} : LanePacks{8};  // half, 8: one-shot ones are faster
   } else if (forward && kind.dropout) {
     set.block = half ? LanePacks{1, 2, 4} : LanePacks{1, 4};
-    set.persistent = {8};
+    set.persistent = half ? LanePacks{} : LanePacks{8};
   }
   set.shared = true;
   set.cooperative = kind.plain;
