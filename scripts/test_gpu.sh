@@ -120,8 +120,13 @@ export_entry() { # name folder command...
   entry "$name" "$@"
 }
 
-# The cases of a filter by some processes at a time: most of their time is the references' on the CPU.
-parts=$((($(nproc) + 4) / 6))
+# The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
+# groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
+gpus=$(nvidia-smi --list-gpus | wc -l || true)
+mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 || true)
+shares=$((gpus > 3 ? 1 : gpus > 2 ? 2 : 3))  # groups with parts per GPU
+parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * shares)))
+parts=$((parts < room ? parts : room > 1 ? room : 1))
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
   cases=$(mktemp -d)
@@ -223,16 +228,25 @@ memory_of_gpus() {
   entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
 }
 
+# The GPUs in the order in which a group sees them: its own comes first. The second one is measured on, and the
+# others are for the groups in turn, those with parts before the rest.
+gpus_of() { # group
+  local others=$((gpus > 2 ? gpus - 1 : 1)) own
+  own=$((($1 - 1) % others))
+  own=$((own > 0 ? own + 1 : 0))
+  echo "$own$(seq -s '' -f ',%g' 0 $((gpus - 1)) | sed "s/,$own\b//")"
+}
+
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
-groups=(row_kernels other_cases less_shared_memory older_instructions sanitizer_and_operators host_and_modules)
-export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 3 * (parts - 1)) + 1))  # three groups have parts
+groups=(row_kernels less_shared_memory older_instructions other_cases sanitizer_and_operators host_and_modules)
+export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 3 * (parts - 1)) + 1))
 for name in "${groups[@]}"; do
   group=$((group + 1))
-  "$name" &
+  CUDA_VISIBLE_DEVICES=$(gpus_of "$group") "$name" &
 done
 # Alone on a GPU: on the second one, else after the others.
 group=$((group + 1))
-if [ "$(nvidia-smi --list-gpus | wc -l)" -gt 1 ]; then
+if [ "$gpus" -gt 1 ]; then
   CUDA_VISIBLE_DEVICES=1 measurements &
   wait
 else
