@@ -123,7 +123,7 @@ export_entry() { # name folder command...
 # The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
 # groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
 gpus=$(nvidia-smi --list-gpus | wc -l || true)
-mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 || true)
+mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 | cut -d ' ' -f 1 || true)
 shares=$((gpus > 3 ? 1 : gpus > 2 ? 2 : 3))  # groups with parts per GPU
 parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * shares)))
 parts=$((parts < room ? parts : room > 1 ? room : 1))

@@ -50,8 +50,8 @@ softmax_dropout        96x256x256                   float32          none forwar
 linear_dropout_softmax 128x1024x1024                float32          none forward,both
 ms_deform_attn         1x300x8x32x4/25x34/13x17     float32          none forward
 )"},
-    // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary; then short
-    // rows, every fifth length of them in all operators, passes and masks.
+    // Columns in powers of two, each with its odd neighbour, and GPT-2's vocabulary, and lengths
+    // between them; then short rows, every fifth length of them in all operators, passes and masks.
     Preset{"sweep", "2 to 262144 columns, short ones of many lengths, 64M elements each",
            "softmax "
            "2097152x32,2033601x33,1048576x64,1032444x65,524288x128,520223x129,262144x256,"
@@ -60,6 +60,13 @@ ms_deform_attn         1x300x8x32x4/25x34/13x17     float32          none forwar
            "2047x32769,1335x50257,1024x65536,1023x65537,512x131072,511x131073,256x262144,"
            "255x262145"
            " float32,bfloat16 none forward\n"
+           "softmax,dropout_softmax,softmax_dropout "
+           "61008x1100,44739x1500,31956x2100,22369x3000,14913x4500,7456x9000,3355x20000,1118x60000"
+           " float32,bfloat16 none forward\n"
+           "scaled_masked_softmax 4x12x1100x1100,2x12x3000x3000"
+           " bfloat16 none,causal,padding forward\n"
+           "scaled_masked_softmax_dropout 4x12x1100x1100,2x12x3000x3000"
+           " bfloat16 none,causal forward\n"
            "softmax "
            "33554432x2,22369621x3,16777216x4,13421772x5,11184810x6,9586980x7,8388608x8,7456540x9,"
            "6710886x10,6100805x11,5592405x12,5162220x13,4793490x14,4473924x15,4194304x16,"

@@ -193,16 +193,20 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   for (const Case& c : plan(request("softmax", "sweep"))) {
     CHECK(std::abs(c.shape.elements() - int64_t{64} * 1024 * 1024) <= c.shape.columns());
   }
-  // 58 long and short ones; 70 more lengths in bfloat16; 16 lengths of these in other dtypes (3 are
-  // there in float32) and backward; the same by three operators, and with six masks.
-  CHECK(texts(request("softmax", "sweep")).size() == 58 + 70 + 13 + 16 + 3 * 16);
+  // 58 long and short ones; 8 lengths between them in two dtypes; 70 more lengths in bfloat16; 16
+  // lengths of these in other dtypes (3 are there in float32) and backward.
+  CHECK(texts(request("softmax", "sweep")).size() == 58 + 8 * 2 + 70 + 13 + 16 + 3 * 16);
+  // The 8 lengths by two more operators, two lengths of keys with three masks, and two with
+  // dropout; the 16 by three more operators, and with six masks.
   const std::vector<std::string> sweep = texts(request("all", "sweep"));
-  CHECK(sweep.size() == 205 + 3 * 16 + 6 * 16);
+  CHECK(sweep.size() == 221 + 2 * 8 * 2 + 2 * 3 + 2 * 2 + 3 * 16 + 6 * 16);
   const std::set<std::string> swept(sweep.begin(), sweep.end());
   for (const char* row :
        {"softmax forward 33554432x2 bfloat16 none", "softmax forward 67108x1000 bfloat16 none",
         "softmax backward 1342177x50 float16 none", "log_softmax forward 116306x577 bfloat16 none",
         "softmax_dropout forward 2033601x33 bfloat16 none",
+        "dropout_softmax forward 7456x9000 float32 none",
+        "scaled_masked_softmax_dropout forward 4x12x1100x1100 bfloat16 causal",
         "scaled_masked_softmax forward 8x3355x50x50 bfloat16 positions"}) {
     INFO(row);
     CHECK(swept.contains(row));

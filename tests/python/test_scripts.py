@@ -52,6 +52,22 @@ class GpuReport(unittest.TestCase):
         lines = self.report.read_text(encoding="utf-8").splitlines()
         return result.returncode, lines[lines.index("|---|---|--:|---|") + 1 :]
 
+    def test_groups_have_gpus_of_their_own(self):
+        programs = self.root / "build" / "release" / "bin"
+        smi = '#!/bin/sh\ncase $1 in --list-gpus) printf "GPU\\n%.0s" $(seq $GPUS) ;; *) echo 81559 ;; esac\n'
+        (programs / "nvidia-smi").write_text(smi, encoding="utf-8")
+        for name in ("warpfuse_tests", "warpfuse_host_tests"):
+            text = '#!/bin/sh\necho "assertions on $CUDA_VISIBLE_DEVICES;"\n'
+            (programs / name).write_text(text, encoding="utf-8")
+        for gpus, orders in ((1, ["0", "0", "0"]), (4, ["0,1,2,3", "2,0,1,3", "3,0,1,2"])):
+            self.environment["GPUS"] = str(gpus)
+            _, rows = self.rows("--only", "^Catch2, (kernels|other)|units")
+            found = {row.split(" | ")[0][2:]: row for row in rows}
+            for name, order in zip(("Catch2, kernels", "Catch2, kernels with 99 KB of shared memory and no clusters",
+                                    "host program, units"), orders, strict=True):  # fmt: skip
+                self.assertIn(f"assertions on {order};", found[name])
+            self.assertIn(f"assertions on {orders[0]};", found["Catch2, other GPU cases"])
+
     def test_only_keeps_the_other_rows(self):
         # Neither a build of the PTX nor bundles are here, and the export's folder is.
         (self.root / "build" / "release" / "bundles" / "wikitext-small").mkdir(parents=True)
