@@ -123,6 +123,8 @@ export_entry() { # name folder command...
 # The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
 # groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
 gpus=$(nvidia-smi --list-gpus | wc -l || true)
+IFS=, read -r -a devices <<< "${CUDA_VISIBLE_DEVICES:-$(seq -s , 0 $((gpus - 1)))}"
+gpus=${#devices[@]}
 mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 | cut -d ' ' -f 1 || true)
 shares=$((gpus > 3 ? 1 : gpus > 2 ? 2 : 3))  # groups with parts per GPU
 parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * shares)))
@@ -231,10 +233,14 @@ memory_of_gpus() {
 # The GPUs in the order in which a group sees them: its own comes first. The second one is measured on, and the
 # others are for the groups in turn, those with parts before the rest.
 gpus_of() { # group
-  local others=$((gpus > 2 ? gpus - 1 : 1)) own
+  local others=$((gpus > 2 ? gpus - 1 : 1)) own order i
   own=$((($1 - 1) % others))
   own=$((own > 0 ? own + 1 : 0))
-  echo "$own$(seq -s '' -f ',%g' 0 $((gpus - 1)) | sed "s/,$own\b//")"
+  order=${devices[own]:-}
+  for i in "${!devices[@]}"; do
+    [ "$i" -eq "$own" ] || order+=,${devices[i]}
+  done
+  echo "$order"
 }
 
 # libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
@@ -247,7 +253,7 @@ done
 # Alone on a GPU: on the second one, else after the others.
 group=$((group + 1))
 if [ "$gpus" -gt 1 ]; then
-  CUDA_VISIBLE_DEVICES=1 measurements &
+  CUDA_VISIBLE_DEVICES=${devices[1]} measurements &
   wait
 else
   wait

@@ -59,8 +59,9 @@ class GpuReport(unittest.TestCase):
         for name in ("warpfuse_tests", "warpfuse_host_tests"):
             text = '#!/bin/sh\necho "assertions on $CUDA_VISIBLE_DEVICES;"\n'
             (programs / name).write_text(text, encoding="utf-8")
-        for gpus, orders in ((1, ["0", "0", "0"]), (4, ["0,1,2,3", "2,0,1,3", "3,0,1,2"])):
-            self.environment["GPUS"] = str(gpus)
+        for gpus, visible, orders in ((1, "", ["0", "0", "0"]), (4, "", ["0,1,2,3", "2,0,1,3", "3,0,1,2"]),
+                                      (4, "3", ["3", "3", "3"])):  # fmt: skip
+            self.environment |= {"GPUS": str(gpus), "CUDA_VISIBLE_DEVICES": visible}
             _, rows = self.rows("--only", "^Catch2, (kernels|other)|units")
             found = {row.split(" | ")[0][2:]: row for row in rows}
             for name, order in zip(("Catch2, kernels", "Catch2, kernels with 99 KB of shared memory and no clusters",
