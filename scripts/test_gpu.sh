@@ -120,14 +120,15 @@ export_entry() { # name folder command...
   entry "$name" "$@"
 }
 
-# The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
-# groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
+# The second GPU is measured on where there are two. The others are for the groups of entries.
 gpus=$(nvidia-smi --list-gpus | wc -l || true)
 IFS=, read -r -a devices <<< "${CUDA_VISIBLE_DEVICES:-$(seq -s , 0 $((gpus - 1)))}"
 gpus=${#devices[@]}
+others=$((gpus > 2 ? gpus - 1 : 1))
+# The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
+# groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
 mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 | cut -d ' ' -f 1 || true)
-shares=$((gpus > 3 ? 1 : gpus > 2 ? 2 : 3))  # groups with parts per GPU
-parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * shares)))
+parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * ((3 + others - 1) / others))))
 parts=$((parts < room ? parts : room > 1 ? room : 1))
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
@@ -230,11 +231,10 @@ memory_of_gpus() {
   entry "host program, a second GPU" "$python" "$ROOT/tests/host/test_second_gpu.py"
 }
 
-# The GPUs in the order in which a group sees them: its own comes first. The second one is measured on, and the
-# others are for the groups in turn, those with parts before the rest.
+# The GPUs in the order in which a group sees them: its own comes first. Groups take them in turn, those with
+# parts before the rest.
 gpus_of() { # group
-  local others=$((gpus > 2 ? gpus - 1 : 1)) own order i
-  own=$((($1 - 1) % others))
+  local own=$((($1 - 1) % others)) order i
   own=$((own > 0 ? own + 1 : 0))
   order=${devices[own]:-}
   for i in "${!devices[@]}"; do

@@ -69,6 +69,25 @@ WARPFUSE_GPU_TEST("values and gradients with dropout in each tier", "[dropout][p
   CHECK(ran == wanted);
 }
 
+WARPFUSE_GPU_TEST("warps of 6 and 8 packs, most of which hold no visible key",
+                  "[dropout][portable]") {
+  for (const auto& [run, columns] :
+       {std::pair{"warp 64 6 1 0", 768}, std::pair{"warp 64 8 1 0", 1003}}) {
+    const TuningInUse tuning(tuning_with(run));
+    INFO(run);
+    for (const at::ScalarType dtype : kDtypes) {
+      const at::Tensor x = random_tensor({3, 2, 130, columns}, dtype, device);
+      const CounterDelta warps("tier.warp");
+      for (const MaskArguments& arguments :
+           {MaskArguments{.causal = "upper_left"},
+            MaskArguments{.key_lengths = at::tensor({0, 70, 600}, at::kLong).to(device)}}) {
+        check_masked_dropout(x, arguments, 0.3);
+      }
+      CHECK((dtype == at::kDouble || warps() > 0));
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("rare and usual elements are dropped by the same numbers",
                   "[dropout][portable]") {
   // Thresholds whose upper bits are those of a half precision number, of infinity (31 / 32), and
