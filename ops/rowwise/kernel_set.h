@@ -106,6 +106,8 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
     set.warp = {0, 1, 2, 3, 4, 5};  // 5: blocks of rows of 129 to 160 packs start too late
   } else if (kind.dropout && forward) {
     set.warp = {1, 2, 3, 4, 5, 6, 8};
+  } else if (forward && !kind.masked) {
+    set.warp = {1, 2, 3, 4, 6};
   }
   if (kind.masked) {
     set.block = {1, 4};
@@ -118,10 +120,12 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
   }
   const bool half = kind.element_bytes == 2;
   set.block = {1, 2, 4};
-  set.persistent = forward && !half ? LanePacks{8} : LanePacks{4, 8};
+  set.persistent = {4, 8};
+  if (forward) {
+    set.persistent = half ? LanePacks{4} : LanePacks{8};  // half, 8: one-shot ones are faster
+  }
   if (forward && kind.plain) {
     set.block = {1, 2, 4, 8};
-    set.persistent = half ? LanePacks{4} : LanePacks{8};  // half, 8: one-shot ones are faster
   } else if (forward && kind.dropout) {
     set.block = half ? LanePacks{1, 2, 4} : LanePacks{1, 4};
     set.persistent = half ? LanePacks{} : LanePacks{8};

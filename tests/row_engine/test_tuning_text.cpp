@@ -103,7 +103,7 @@ TEST_CASE("a line that is no entry is refused with its number", "[tuning]") {
        "no kernel has 8 packs a lane: there are 0, 1, 2, 4"},
       {"forward 8 256 * block 128 2 1 0", "no kernel has 2 packs a lane: there are 4"},
       {"forward 4 256 * block 128 1 1 1", "no kernel has 1 packs a lane: there are 0, 8"},
-      {"forward 2 256 * cluster 128 2 2 1", "no kernel has 2 packs a lane: there are 0, 4, 8"},
+      {"forward 2 256 * cluster 128 2 2 1", "no kernel has 2 packs a lane: there are 0, 4"},
       {"backward 8 256 * block 128 0 1 1", "no kernel has 0 packs a lane: there are none"},
       {"forward 4 256 * cluster 128 16 2 0",
        "no kernel has 16 packs a lane: there are 0, 1, 2, 4, 8"},

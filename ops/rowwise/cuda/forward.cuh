@@ -74,19 +74,22 @@ struct Forward : ForwardSums<Load, Store> {
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
 
   template <int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const {
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks],
+                       unsigned wanted = ~0u) const {
     if constexpr (kDropout) {
       dropout().template draw<kPack<T>>(row.interval, row.packed.column(pack),
-                                        static_cast<int64_t>(apart) * kPack<T>, masks);
+                                        static_cast<int64_t>(apart) * kPack<T>, masks, wanted);
     }
   }
   /// draw() for a call by all lanes of a warp.
   template <int kPacks>
-  __device__ void draw_by_warp(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const
+  __device__ void draw_by_warp(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks],
+                               unsigned wanted) const
     requires kDropout
   {
     dropout().template draw_by_warp<kPack<T>>(row.interval, row.packed.column(pack),
-                                              static_cast<int64_t>(apart) * kPack<T>, masks);
+                                              static_cast<int64_t>(apart) * kPack<T>, masks,
+                                              wanted);
   }
 
   __device__ void prepare(const Row&, int, const KeepMask& mask, Raw& raw) const

@@ -26,11 +26,20 @@ class LaneKeepMasks {
   __device__ __forceinline__ LaneKeepMasks(const F& function, const typename F::Row& row, int rank,
                                            int size)
       : function_(function), row_(row), rank_(rank), size_(size) {
-    // Also past the row's end: without branches the draws of several packs overlap.
-    if constexpr (kInPairs) {
-      draw_pairs();
-    } else if constexpr (requires { function.draw_by_warp(row, rank, size, masks_); }) {
-      function.draw_by_warp(row, rank, size, masks_);
+    // Also past the row's end: without branches the draws of several packs overlap. Where rules
+    // hide keys, a pair of packs of which no lane of the warp reads one is not drawn.
+    unsigned wanted = ~0u;
+    if constexpr (kEarly && kDrops<F> && kHasRules<F>) {
+      wanted = 0;
+#pragma unroll
+      for (int i = 0; i < kLanePacks; i += 2) {
+        const bool reads =
+            row.packed.read(rank + i * size) || row.packed.read(rank + (i + 1) * size);
+        wanted |= (__any_sync(0xffffffffu, reads) != 0 ? 1u : 0u) << i;
+      }
+    }
+    if constexpr (requires { function.draw_by_warp(row, rank, size, masks_, wanted); }) {
+      function.draw_by_warp(row, rank, size, masks_, wanted);
     } else if constexpr (kEarly) {
       function.draw(row, rank, size, masks_);
     }
@@ -48,25 +57,6 @@ class LaneKeepMasks {
 
  private:
   static constexpr bool kEarly = F::kInputs == 1;
-  /// Pairs of packs without a visible key are not drawn, 20 % of the time of causal rows. With
-  /// fewer packs, or float32, whose draws neighbours share, the branches cost more.
-  static constexpr bool kInPairs = kEarly && kDrops<F> && kHasRules<F> &&
-                                   sizeof(typename F::T) == 2 && kLanePacks >= 6 &&
-                                   kLanePacks % 2 == 0;
-
-  __device__ __forceinline__ void draw_pairs() {
-#pragma unroll
-    for (int i = 0; i < kLanePacks; i += 2) {
-      const int pack = rank_ + i * size_;
-      const bool reads = row_.packed.read(pack) || row_.packed.read(pack + size_);
-      if (__any_sync(0xffffffffu, reads) != 0) {
-        KeepMask pair[2];
-        function_.draw(row_, pack, size_, pair);
-        masks_[i] = pair[0];
-        masks_[i + 1] = pair[1];
-      }
-    }
-  }
 
   const F& function_;
   const typename F::Row& row_;

@@ -109,38 +109,41 @@ struct DropoutMask {
   explicit DropoutMask(const Dropout& rule) : rule(rule), scale(static_cast<C>(rule.scale)) {}
 
   /// masks[i] is that of kCount elements from column + i * apart on; apart is a multiple of kCount.
+  /// Bit i of `wanted`, i even, is that of packs i and i + 1; all lanes of a warp pass the same.
   template <int kCount, int kPacks, typename Row, typename Mask>
   __device__ __forceinline__ void draw(const Row& row, int64_t column, int64_t apart,
-                                       Mask (&masks)[kPacks]) const {
+                                       Mask (&masks)[kPacks], unsigned wanted = ~0u) const {
     const auto first = static_cast<uint64_t>(row.first + column);
+    const auto draw_each = [&](const auto& draw_one) {
+#pragma unroll
+      for (int i = 0; i < kPacks; ++i) {
+        if ((wanted >> (i - i % 2) & 1) != 0) {
+          masks[i] = draw_one(first + i * apart);
+        }
+      }
+    };
     if constexpr (kCount > 1) {
       if (first % kCount == 0 && rule.upper < kComparableUpper) {
-#pragma unroll
-        for (int i = 0; i < kPacks; ++i) {
-          masks[i] = draw_within_block<kCount, Mask>(row.rng, first + i * apart);
-        }
+        draw_each([&](uint64_t at) { return draw_within_block<kCount, Mask>(row.rng, at); });
         return;
       }
     }
-#pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      masks[i] = draw_anywhere<kCount, Mask>(row.rng, first + i * apart);
-    }
+    draw_each([&](uint64_t at) { return draw_anywhere<kCount, Mask>(row.rng, at); });
   }
 
   /// draw() for a call by all lanes of a warp: where two neighbouring lanes have the halves of
   /// Philox blocks, each draws whole blocks for every other pack of both.
   template <int kCount, int kPacks, typename Row, typename Mask>
   __device__ __forceinline__ void draw_by_warp(const Row& row, int64_t column, int64_t apart,
-                                               Mask (&masks)[kPacks]) const {
+                                               Mask (&masks)[kPacks], unsigned wanted) const {
     if constexpr (2 * kCount == kDropoutBlock && kPacks % 2 == 0) {
       const auto first = static_cast<uint64_t>(row.first + column);
       if (rule.upper < kComparableUpper && shares_blocks<kCount>(first, apart)) {
-        draw_with_neighbour<kCount>(row.rng, first, apart, masks);
+        draw_with_neighbour<kCount>(row.rng, first, apart, masks, wanted);
         return;
       }
     }
-    draw<kCount>(row, column, apart, masks);
+    draw<kCount>(row, column, apart, masks, wanted);
   }
 
  private:
@@ -173,14 +176,17 @@ struct DropoutMask {
   }
   template <int kCount, int kPacks>
   __device__ __forceinline__ void draw_with_neighbour(const Rng& rng, uint64_t first, int64_t apart,
-                                                      KeepBits (&masks)[kPacks]) const {
+                                                      KeepBits (&masks)[kPacks],
+                                                      unsigned wanted) const {
     static_assert(kPacks / 2 * kDropoutBlock <= 32);
     const bool odd = threadIdx.x % 2 != 0;
     unsigned own = 0;
 #pragma unroll
     for (int i = 0; i < kPacks; i += 2) {
-      const uint64_t at = first + (odd ? i + 1 : i) * apart;
-      own |= draw_within_block<kDropoutBlock, KeepBits>(rng, at).bits << i / 2 * kDropoutBlock;
+      if ((wanted >> i & 1) != 0) {
+        const uint64_t at = first + (odd ? i + 1 : i) * apart;
+        own |= draw_within_block<kDropoutBlock, KeepBits>(rng, at).bits << i / 2 * kDropoutBlock;
+      }
     }
     const unsigned neighbours = __shfl_xor_sync(0xffffffffu, own, 1);
 #pragma unroll
