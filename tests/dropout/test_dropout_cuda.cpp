@@ -1,6 +1,7 @@
 // Dropout in each tier of the GPU's row engine: what is dropped does not depend on where a row
 // lives. (CUDA graphs: tests/python/test_dropout.py.)
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -84,6 +85,19 @@ WARPFUSE_GPU_TEST("warps of 6 and 8 packs, most of which hold no visible key",
         check_masked_dropout(x, arguments, 0.3);
       }
       CHECK((dtype == at::kDouble || warps() > 0));
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("dropout_softmax in warps of 6 packs", "[dropout][portable]") {
+  const TuningInUse tuning(tuning_with("warp 64 6 1 0"));
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    for (const Rows& rows : {Rows{1040, 0}, Rows{1531, 3}, Rows{1536, 0}}) {
+      const at::Tensor x = random_rows(rows, dtype, device);
+      const nlohmann::json launches = launches_during([&] { check_dropout(x, {.p = 0.3}); });
+      CHECK(std::ranges::any_of(launches, [](const nlohmann::json& launch) {
+        return launch["tier"] == "warp" && launch["lane_packs"] == 6;
+      }));
     }
   }
 }

@@ -81,12 +81,12 @@ struct Kernel {
   }
 };
 
-/// The packs a lane in registers that some function has such a kernel for.
+/// The packs a lane in registers that some function of row_functions() has such a kernel for.
 std::vector<int> lane_packs_of(LanePacks KernelSet::* kernels) {
   LanePacks all;
   for (const auto& [direction, bytes] : kDirectionsAndBytes) {
     for (const RowKind& kind : row_kinds(direction, bytes)) {
-      if (!kind.dropout) {
+      if (kind.plain || (kind.masked && !kind.dropout)) {
         all = all | kernel_set(kind).*kernels;
       }
     }
