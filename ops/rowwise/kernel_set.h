@@ -107,7 +107,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
   } else if (kind.dropout && forward) {
     set.warp = {1, 2, 3, 4, 5, 6, 8};
   } else if (forward && !kind.masked) {
-    set.warp = {1, 2, 3, 4, 6};
+    set.warp = {1, 2, 3, 4, 6};  // dropout first
   }
   if (kind.masked) {
     set.block = {1, 4};
