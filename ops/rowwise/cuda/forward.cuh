@@ -74,14 +74,13 @@ struct Forward : ForwardSums<Load, Store> {
   __device__ void note_used(const Row& row) const { load.mask.note_used(row.interval); }
 
   template <int kPacks>
-  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks],
-                       unsigned wanted = ~0u) const {
+  __device__ void draw(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks]) const {
     if constexpr (kDropout) {
       dropout().template draw<kPack<T>>(row.interval, row.packed.column(pack),
-                                        static_cast<int64_t>(apart) * kPack<T>, masks, wanted);
+                                        static_cast<int64_t>(apart) * kPack<T>, masks);
     }
   }
-  /// draw() for a call by all lanes of a warp.
+  /// draw() for a call by all lanes of a warp, of `wanted` pairs of packs (keep_mask.cuh).
   template <int kPacks>
   __device__ void draw_by_warp(const Row& row, int pack, int apart, KeepMask (&masks)[kPacks],
                                unsigned wanted) const

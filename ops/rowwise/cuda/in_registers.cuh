@@ -28,17 +28,17 @@ class LaneKeepMasks {
       : function_(function), row_(row), rank_(rank), size_(size) {
     // Also past the row's end: without branches the draws of several packs overlap. Where rules
     // hide keys, a pair of packs of which no lane of the warp reads one is not drawn.
-    unsigned wanted = ~0u;
-    if constexpr (kEarly && kDrops<F> && kHasRules<F>) {
-      wanted = 0;
+    if constexpr (requires { function.draw_by_warp(row, rank, size, masks_, 0u); }) {
+      unsigned wanted = ~0u;
+      if constexpr (kHasRules<F>) {
+        wanted = 0;
 #pragma unroll
-      for (int i = 0; i < kLanePacks; i += 2) {
-        const bool reads =
-            row.packed.read(rank + i * size) || row.packed.read(rank + (i + 1) * size);
-        wanted |= (__any_sync(0xffffffffu, reads) != 0 ? 1u : 0u) << i;
+        for (int i = 0; i < kLanePacks; i += 2) {
+          const bool reads =
+              row.packed.read(rank + i * size) || row.packed.read(rank + (i + 1) * size);
+          wanted |= (__any_sync(0xffffffffu, reads) != 0 ? 1u : 0u) << i;
+        }
       }
-    }
-    if constexpr (requires { function.draw_by_warp(row, rank, size, masks_, wanted); }) {
       function.draw_by_warp(row, rank, size, masks_, wanted);
     } else if constexpr (kEarly) {
       function.draw(row, rank, size, masks_);
