@@ -59,9 +59,11 @@ bool Meter::runs(const Probe& probe, const TuningEntry& run) {
   use(table_of(run, start_));
   const bench::Json launches = launches_during([&] { probe.variant.call(0); });
   return std::ranges::any_of(launches, [&](const bench::Json& launch) {
+    if (launch["tier"] == "chunk") {
+      return run.tier == Tier::chunk;  // whose form for words has threads of its own
+    }
     return launch["tier"] == to_string(run.tier) && launch["threads"] == run.threads &&
-           (run.tier == Tier::warp || run.tier == Tier::chunk ||
-            launch["lane_packs"] == run.lane_packs) &&
+           (run.tier == Tier::warp || launch["lane_packs"] == run.lane_packs) &&
            launch["cluster"] == (run.tier == Tier::cluster || run.tier == Tier::column
                                      ? std::max(run.blocks, 1)
                                      : 1);

@@ -82,6 +82,7 @@ WARPFUSE_GPU_TEST("rows in every tier but chunk", "[sanitize]") {
 WARPFUSE_GPU_TEST("rows in chunks", "[sanitize-bulk]") {
   for_tables(true, [&] {
     check_rows(device);
+    check_functions(1, 37, 50, at::kHalf, device, {});  // in words
     check_rows_with_dropout(device);
   });
 }

@@ -64,6 +64,52 @@ WARPFUSE_GPU_TEST("the table in use takes short rows of any length by chunks", "
   }
 }
 
+WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
+                  "[chunk][portable]") {
+  const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
+  const TuningInUse both(tuning_with("chunk 96 20 1 0"));
+  // Runs all that takes words: x, a gradient at another place, and what it is of.
+  const auto check = [&](const at::Tensor& x, const at::Tensor& grad, bool words,
+                         bool backward_words) {
+    for (const SoftmaxOperator& op : kSoftmaxOperators) {
+      INFO(op.name << " of " << describe(x));
+      const Poison poison;
+      const CounterDelta chunks("tier.chunk"), by_words("chunk.words");
+      const at::Tensor y = op(x, 1);
+      CHECK(mismatch(y, expected_softmax(x, 1, op.log)) == "");
+      CHECK(by_words() == static_cast<int>(words));
+      const at::Tensor dx =
+          op.log ? log_softmax_backward(grad, y, 1) : softmax_backward(grad, y, 1);
+      CHECK(mismatch(dx, expected_softmax_backward(grad, y, 1, op.log)) == "");
+      CHECK(by_words() == static_cast<int>(words) + static_cast<int>(backward_words));
+      CHECK(chunks() == 2);
+    }
+  };
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    for (const int64_t columns : {36, 38, 41, 42, 46, 49, 50, 54, 55, 60, 62, 66}) {
+      // One row; fewer than a block takes; and several blocks, the last of them with few.
+      for (const int64_t rows : {1, 9, 1003}) {
+        for (const int64_t offset : {0, 1, 2}) {
+          for (const int64_t second : {0, 3, 6}) {
+            const at::Tensor x = random_at(offset, {rows, columns}, dtype, device);
+            const at::Tensor grad = random_at(second, {rows, columns}, dtype, device);
+            const bool even = columns % 2 == 0;
+            check(x, grad, even && offset % 2 == 0 && columns >= 42 && columns <= 50,
+                  even && second % 2 == 0 && columns >= 38 && columns <= 62);
+          }
+        }
+      }
+    }
+    // Rows without a finite sum, and of the lowest values.
+    const at::Tensor x = random_at(0, {70, 50}, dtype, device);
+    x[0].fill_(-INFINITY);
+    x[1][49] = NAN;
+    x[2][7] = INFINITY;
+    x[3].fill_(dtype == at::kHalf ? -65504.0 : -3.3895e38);
+    check(x, random_at(0, x.sizes(), dtype, device), true, true);
+  }
+}
+
 WARPFUSE_GPU_TEST("chunks of full size", "[chunk][portable]") {
   const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {

@@ -67,6 +67,8 @@ struct Backward : SumReduction<Compute<T_>> {
         output_aligned(
             same_alignment(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
+  bool begins_at_words() const { return are_at_words(output, grad_output, grad_input); }
+
   int64_t arrange(int64_t rows, int block_rows) { return mask.arrange(rows, block_rows); }
 
   template <typename Wait>

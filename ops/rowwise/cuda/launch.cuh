@@ -14,6 +14,7 @@
 #include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/persistent.cuh"
 #include "rowwise/cuda/two_pass.cuh"
+#include "rowwise/cuda/words.cuh"
 #include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
@@ -92,8 +93,24 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
 }
 
 template <typename Function>
+cudaError_t launch_words(const Function& function, int64_t rows, const RowPlan& plan,
+                         cudaStream_t stream) {
+  const int64_t threads = rows * kWordRows<Function>.lanes;
+  words_counter().add();
+  return launch_kernel(
+      words_kernel<Function>,
+      {Tier::chunk, plan.lane_packs, (threads + kWordThreads - 1) / kWordThreads, kWordThreads},
+      stream, function, rows);
+}
+
+template <typename Function>
 cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          cudaStream_t stream) {
+  if constexpr (kTakesWords<Function>) {
+    if (takes_words(function)) {
+      return launch_words(function, rows, plan, stream);
+    }
+  }
   const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
   // Rules cost a chunk as much as some elements do; two inputs or a mask tensor take room.

@@ -52,6 +52,30 @@ __device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* addres
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
 }
 
+/// The same with four bytes.
+__device__ __forceinline__ void load_word_if(bool wanted, const void* address, unsigned& word) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %2, 0;\n"
+      "@wanted ld.global.u32 %0, [%1];\n"
+      "}"
+      : "+r"(word)
+      : "l"(address), "r"(static_cast<unsigned>(wanted)));
+}
+
+/// Stores a word where `wanted`.
+__device__ __forceinline__ void store_word_if(bool wanted, void* address, unsigned word) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %2, 0;\n"
+      "@wanted st.global.u32 [%0], %1;\n"
+      "}" ::"l"(address),
+      "r"(word), "r"(static_cast<unsigned>(wanted))
+      : "memory");
+}
+
 /// One 16-byte store. The compiler may split an assignment through a pointer.
 __device__ __forceinline__ void store_16_bytes(void* address, const uint4& bits) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits.x), "r"(bits.y),

@@ -79,6 +79,10 @@ __device__ __forceinline__ float max_of_pair(const Pair& pair) {
   return larger(to_compute(pair.x), to_compute(pair.y));
 }
 
+/// Two elements of -inf.
+template <typename T>
+constexpr unsigned kLowestPair = std::is_same_v<T, __half> ? 0xfc00fc00u : 0xff80ff80u;
+
 // --- parts of a pack --------------------------------------------------------------------------
 
 /// Zeros the elements i of a pack for which keep(i) is false.
@@ -216,6 +220,12 @@ __host__ __device__ inline bool same_alignment(const T* a, int64_t stride_a, con
                                                int64_t stride_b) {
   return reinterpret_cast<uintptr_t>(a) % 16 == reinterpret_cast<uintptr_t>(b) % 16 &&
          (stride_a - stride_b) % kPack<T> == 0;
+}
+
+/// Whether all begin at a word of four bytes.
+template <typename... T>
+bool are_at_words(const T*... rows) {
+  return (... && (reinterpret_cast<uintptr_t>(rows) % sizeof(unsigned) == 0));
 }
 
 template <typename T>
