@@ -12,7 +12,7 @@ from .linear_dropout import LinearDropout
 from .logprob import Logprob
 from .sampling import Sampling
 from .softmax import LOG, MASKED, Softmax
-from .suite import Call, Suite
+from .suite import Call, Suite, installed
 
 SUITES: dict[str, type[Suite]] = {
     "softmax": Softmax,
@@ -28,7 +28,13 @@ SUITES: dict[str, type[Suite]] = {
     "sample_tokens": Sampling,
 }
 COMPILE_MODES = {"torch.compile": None, "torch.compile max-autotune": "max-autotune-no-cudagraphs"}
-PACKAGES = ("triton", "liger-kernel", "quack-kernels", "transformers")
+# And the module of each.
+PACKAGES = {
+    "triton": "triton",
+    "liger-kernel": "liger_kernel",
+    "quack-kernels": "quack",
+    "transformers": "transformers",
+}
 
 
 def has_peers(row: Row) -> bool:
@@ -53,11 +59,14 @@ def calls_of(suite: Suite) -> dict[str, Call]:
 
 
 def versions() -> dict[str, str]:
-    """What was compared; what is not installed says so."""
+    """What was compared; what is not installed, or not to be imported, says so."""
     found = {"torch": torch.__version__}
-    for package in PACKAGES:
+    for package, module in PACKAGES.items():
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
+        else:
+            if installed(module) is None:
+                found[package] += ", which cannot be imported"
     return found

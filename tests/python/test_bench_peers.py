@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import made_up_runs as made_up
@@ -20,7 +21,7 @@ sys.path.insert(0, str(SCRIPTS))
 from peers.cases import Case, case_of, sets_for
 from peers.dropout import DROPOUT_FIRST, MASKED_DROPOUT, SOFTMAX_FIRST, P, kept_before
 from peers.softmax import LOG, MASKED
-from peers.works import SUITES, calls_of, has_peers, suite_of
+from peers.works import SUITES, calls_of, has_peers, suite_of, versions
 from report.run import ReportError, Row
 
 CPU = torch.device("cpu")
@@ -266,6 +267,15 @@ class Program(unittest.TestCase):
         self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn("not measured", done.stderr)
+
+    def test_a_peer_that_is_not_whole_has_no_bare_version(self):
+        with (
+            unittest.mock.patch("importlib.metadata.version", return_value="1.0"),
+            unittest.mock.patch("peers.works.installed", lambda module: None if module == "quack" else module),
+        ):
+            found = versions()
+        self.assertEqual(found["triton"], "1.0")
+        self.assertEqual(found["quack-kernels"], "1.0, which cannot be imported")
 
 
 if __name__ == "__main__":
