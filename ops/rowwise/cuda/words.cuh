@@ -4,12 +4,12 @@
 
 namespace warpfuse::cuda {
 
-// Rows of the tier chunk that a few lanes read and write in words of two elements, without shared
-// memory (chunk.cuh): fewer instructions than a chunk where a lane's slots are nearly full, and
-// where each row begins at a word.
+// Rows of the tier chunk, of half precision, that all begin at words of two elements: a few lanes
+// load a row's words straight to registers, and store them. Where these lanes are nearly full, that
+// takes fewer instructions than the way through shared memory (chunk.cuh).
 
-/// The lanes that share a row, the words of a lane at most, and the columns for which this form is
-/// faster on an H200 and an H100.
+/// The lanes that share a row, the words of a lane at most, and the columns for which an H200 runs
+/// this form faster than chunks.
 struct WordRows {
   int lanes, slots;
   int min_columns, max_columns;
@@ -31,6 +31,7 @@ bool takes_words(const F& function) {
 inline constexpr int kWordThreads = 256;  // of a block
 inline constexpr int kWordBlocks = 8;     // per multiprocessor: 32 registers
 
+/// A row for each kWordRows<F>.lanes lanes.
 template <RowFunction F>
 __global__ void __launch_bounds__(kWordThreads, kWordBlocks)
     words_kernel(F function, int64_t rows) {
