@@ -50,8 +50,6 @@ __device__ __forceinline__ void unpack_word(unsigned long long word, double* val
 }
 
 /// -inf in every column.
-__device__ __forceinline__ unsigned empty_word(__half) { return 0xfc00fc00u; }
-__device__ __forceinline__ unsigned empty_word(__nv_bfloat16) { return 0xff80ff80u; }
 __device__ __forceinline__ unsigned empty_word(float) { return 0xff800000u; }
 __device__ __forceinline__ unsigned long long empty_word(double) { return 0xfff0000000000000u; }
 

@@ -42,6 +42,10 @@ __device__ __forceinline__ unsigned pack_word(const float* values, __nv_bfloat16
   return word;
 }
 
+/// -inf in each element of a word.
+__device__ __forceinline__ unsigned empty_word(__half) { return 0xfc00fc00u; }
+__device__ __forceinline__ unsigned empty_word(__nv_bfloat16) { return 0xff80ff80u; }
+
 template <typename T>
 __device__ __forceinline__ void unpack(const uint4& bits, Compute<T> (&values)[kPack<T>]) {
   if constexpr (sizeof(T) == 2) {
@@ -78,10 +82,6 @@ template <typename Pair>
 __device__ __forceinline__ float max_of_pair(const Pair& pair) {
   return larger(to_compute(pair.x), to_compute(pair.y));
 }
-
-/// Two elements of -inf.
-template <typename T>
-constexpr unsigned kLowestPair = std::is_same_v<T, __half> ? 0xfc00fc00u : 0xff80ff80u;
 
 // --- parts of a pack --------------------------------------------------------------------------
 

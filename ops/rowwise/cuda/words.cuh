@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kWordThreads, kWordBlocks)
     const auto* const from = reinterpret_cast<const unsigned*>(row.rows[k]) + rank;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      raws[k][i] = F::kInputs == 1 ? kLowestPair<T> : 0;  // neutral: -inf, or gradients of zero
+      raws[k][i] = F::kInputs == 1 ? empty_word(T()) : 0;  // neutral: -inf, or gradients of zero
       load_word_if(i * kLanes < words, from + i * kLanes, raws[k][i]);
     }
   });
