@@ -69,10 +69,12 @@ WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
   const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
   const TuningInUse both(tuning_with("chunk 96 20 1 0"));
   // Runs all that takes words: x, a gradient at another place, and what it is of.
-  const auto check = [&](const at::Tensor& x, const at::Tensor& grad, bool words,
+  const auto check = [&](const at::Tensor& x, const at::Tensor& grad, bool at_words,
                          bool backward_words) {
     for (const SoftmaxOperator& op : kSoftmaxOperators) {
       INFO(op.name << " of " << describe(x));
+      const int64_t columns = x.size(1);
+      const bool words = at_words && columns >= 42 && columns <= (op.log ? 50 : 46);
       const Poison poison;
       const CounterDelta chunks("tier.chunk"), by_words("chunk.words");
       const at::Tensor y = op(x, 1);
@@ -94,19 +96,47 @@ WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
             const at::Tensor x = random_at(offset, {rows, columns}, dtype, device);
             const at::Tensor grad = random_at(second, {rows, columns}, dtype, device);
             const bool even = columns % 2 == 0;
-            check(x, grad, even && offset % 2 == 0 && columns >= 42 && columns <= 50,
+            check(x, grad, even && offset % 2 == 0,
                   even && second % 2 == 0 && columns >= 38 && columns <= 62);
           }
         }
       }
     }
     // Rows without a finite sum, and of the lowest values.
-    const at::Tensor x = random_at(0, {70, 50}, dtype, device);
-    x[0].fill_(-INFINITY);
-    x[1][49] = NAN;
-    x[2][7] = INFINITY;
-    x[3].fill_(dtype == at::kHalf ? -65504.0 : -3.3895e38);
-    check(x, random_at(0, x.sizes(), dtype, device), true, true);
+    for (const int64_t columns : {46, 50}) {
+      const at::Tensor x = random_at(0, {70, columns}, dtype, device);
+      x[0].fill_(-INFINITY);
+      x[1][columns - 1] = NAN;
+      x[2][7] = INFINITY;
+      x[3].fill_(dtype == at::kHalf ? -65504.0 : -3.3895e38);
+      check(x, random_at(0, x.sizes(), dtype, device), true, true);
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("rows of chunks without a finite sum", "[chunk][portable]") {
+  const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const double lowest = dtype == at::kFloat  ? -3.4028e38
+                          : dtype == at::kHalf ? -65504
+                                               : -3.3895e38;
+    // In the lane that has few slots, in one that has many, and in several.
+    for (const int64_t columns : {5, 13, 33, 65, 129}) {
+      const at::Tensor x = random_at(1, {70, columns}, dtype, device);
+      x[0].fill_(-INFINITY);
+      x[1][columns - 1] = NAN;
+      x[2][1] = INFINITY;
+      x[3].fill_(lowest);
+      x[4].fill_(-lowest);
+      x[5].fill_(NAN);
+      for (const SoftmaxOperator& op : kSoftmaxOperators) {
+        INFO(op.name << " of " << describe(x));
+        const Poison poison;
+        const CounterDelta chunks("tier.chunk");
+        CHECK(mismatch(op(x, 1), expected_softmax(x, 1, op.log)) == "");
+        CHECK(chunks() == 1);
+      }
+    }
   }
 }
 

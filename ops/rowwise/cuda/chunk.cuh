@@ -10,11 +10,19 @@ namespace warpfuse::cuda {
 
 inline constexpr int kMaxChunkWarps = 4;  // of a block
 
-/// Blocks of that size per multiprocessor, which leave 80 or 96 registers, the fewest without
+/// Blocks of that size per multiprocessor, which leave 64 to 96 registers and at most 16 bytes of
 /// spills.
 template <RowFunction F>
-constexpr int kChunkBlocks =
-    !kDrops<F> && (F::kInputs == 1 ? kHasRules<F> : sizeof(typename F::T) == 2) ? 6 : 5;
+constexpr int kChunkBlocks = [] {
+  constexpr bool kForward = F::kInputs == 1, kHalf = sizeof(typename F::T) == 2;
+  if (kDrops<F>) {
+    return kHasRules<F> ? 5 : kForward || kHalf ? 7 : 6;
+  }
+  if (kForward && kHasRules<F>) {
+    return 7;
+  }
+  return kHalf ? (kForward ? 8 : 6) : 5;
+}();
 
 /// kSlots: elements of a lane.
 template <int kSlots, RowFunction F>
@@ -90,7 +98,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   copies.wait();
   const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
                                               int lanes_log2) {
-    const LaneGroup group(1 << lanes_log2);
+    const ChunkLanes group(1 << lanes_log2);
     for (int begin = 0; begin < chunk_rows; begin += 32 >> lanes_log2) {
       const int index = begin + (lane >> lanes_log2), in_chunk = min(index, chunk_rows - 1);
       if (kFindsVisible<F> && begin % 32 == 0 && !shape.apart) {

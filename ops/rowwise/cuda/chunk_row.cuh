@@ -25,7 +25,7 @@ constexpr bool kKeepsWords =
 /// `mask`, a ChunkMask where there is a tensor.
 template <int kSlots, RowFunction F, typename Mask>
 __device__ __forceinline__ void row_by_elements(const F& function, typename F::Row& row,
-                                                const LaneGroup& group, const ChunkShape& shape,
+                                                const ChunkLanes& group, const ChunkShape& shape,
                                                 const ChunkSlots& lane, uint64_t kept,
                                                 const Mask& mask, const unsigned char* mask_row) {
   using T = typename F::T;

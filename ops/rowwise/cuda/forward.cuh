@@ -24,6 +24,7 @@ struct Forward : ForwardSums<Load, Store> {
 
   static constexpr int kInputs = 1;
   static constexpr bool kDropout = Load::kDropout || Store::kDropout;
+  static constexpr bool kKeepsExponential = Store::kKeepsExponential;
   static constexpr bool inputs_aligned = true;
 
   struct Row : InputRow<T, 1> {
@@ -186,7 +187,7 @@ struct Forward : ForwardSums<Load, Store> {
                                 const Result& result, const KeepMask& mask,
                                 C (&values)[kCount]) const {
     auto scores = kept;
-    if constexpr (!kIsReduced && Store::kKeepsExponential) {
+    if constexpr (!kIsReduced && kKeepsExponential) {
       Sums::exponentials(scores, result.base);
     }
 #pragma unroll

@@ -110,11 +110,19 @@ struct ForwardSums {
     const auto base = exp_base<Base>(max == negative_infinity<C>() ? C(0) : max);
     C sum = 0;
     each(std::false_type(), [&](auto& values) { sum += exponentials(values, base); });
-    sum = group.lanes().sum(sum) * base.rounding_correction();
+    sum = group.lanes().sum(sum);
     const bool visible = kTensor && group.lanes().any(row.visible);
-    const Partial total = group.total(*this, Partial{max, sum, visible});
+    const Partial total =
+        group.total(*this, Partial{max, sum * base.rounding_correction(), visible});
     Result result = finish(row, total);
-    if constexpr (Store::kKeepsExponential) {
+    // A few lanes have the whole row, whose instructions are the time of short ones: no
+    // corrections, which cancel, no division. In the tier warp and with dropout ptxas would take
+    // more registers.
+    if constexpr (Store::kKeepsExponential && std::is_same_v<Group, const ChunkLanes> &&
+                  !Load::kDropout && !Store::kDropout) {
+      result.base = base;
+      result.factor = reciprocal<T>(sum);
+    } else if constexpr (Store::kKeepsExponential) {
       result.base = base;
       result.factor =
           rescale<T>(factor(total) * base.rounding_correction(), max, total.max, exponent_scale());

@@ -57,6 +57,24 @@ class LaneGroup {
   int lanes_;
 };
 
+/// Lanes that share a row of the tier chunk, often one: a branch in place of five then.
+class ChunkLanes : public LaneGroup {
+ public:
+  using LaneGroup::LaneGroup;
+
+  __device__ const ChunkLanes& lanes() const { return *this; }
+
+  template <typename C>
+  __device__ C max(C value) const {
+    return size() == 1 ? value : LaneGroup::max(value);
+  }
+
+  template <typename C>
+  __device__ C sum(C value) const {
+    return size() == 1 ? value : LaneGroup::sum(value);
+  }
+};
+
 /// All lanes of a warp.
 class Warp : public LaneGroup {
  public:

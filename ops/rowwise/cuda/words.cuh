@@ -16,7 +16,10 @@ struct WordRows {
 };
 
 template <RowFunction F>
-constexpr WordRows kWordRows = F::kInputs == 1 ? WordRows{4, 7, 42, 50} : WordRows{8, 4, 38, 62};
+constexpr WordRows kWordRows =
+    F::kInputs > 1                                ? WordRows{8, 4, 38, 62}
+    : requires { requires F::kKeepsExponential; } ? WordRows{4, 6, 42, 46}
+                                                  : WordRows{4, 7, 42, 50};
 
 template <RowFunction F>
 constexpr bool kTakesWords = sizeof(typename F::T) == 2 && !kHasRules<F> && !kDrops<F>;
