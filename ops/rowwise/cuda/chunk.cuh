@@ -10,18 +10,18 @@ namespace warpfuse::cuda {
 
 inline constexpr int kMaxChunkWarps = 4;  // of a block
 
-/// Blocks of that size per multiprocessor, which leave 64 to 96 registers and at most 16 bytes of
+/// Blocks of that size per multiprocessor, which leave 64 to 96 registers and at most 32 bytes of
 /// spills.
 template <RowFunction F>
 constexpr int kChunkBlocks = [] {
-  constexpr bool kForward = F::kInputs == 1, kHalf = sizeof(typename F::T) == 2;
-  if (kDrops<F>) {
-    return kHasRules<F> ? 5 : kForward || kHalf ? 7 : 6;
+  constexpr bool kHalf = sizeof(typename F::T) == 2;
+  if (F::kInputs == 1) {
+    return kDrops<F> || kHasRules<F> ? 7 : kHalf ? 8 : 5;
   }
-  if (kForward && kHasRules<F>) {
-    return 7;
+  if (kDrops<F> && kHasRules<F>) {
+    return 5;
   }
-  return kHalf ? (kForward ? 8 : 6) : 5;
+  return (kHalf ? 6 : 5) + (kDrops<F> ? 1 : 0);
 }();
 
 /// kSlots: elements of a lane.
