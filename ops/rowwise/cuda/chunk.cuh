@@ -14,11 +14,14 @@ inline constexpr int kMaxChunkWarps = 4;  // of a block
 /// spills.
 template <RowFunction F>
 constexpr int kChunkBlocks = [] {
-  constexpr bool kHalf = sizeof(typename F::T) == 2;
+  constexpr bool kHalf = sizeof(typename F::T) == 2, kRules = kHasRules<F>;
   if (F::kInputs == 1) {
-    return kDrops<F> || kHasRules<F> ? 7 : kHalf ? 8 : 5;
+    if (kDrops<F>) {
+      return 7;
+    }
+    return kHalf ? (kRules ? 7 : 8) : (kRules ? 6 : 5);
   }
-  if (kDrops<F> && kHasRules<F>) {
+  if (kDrops<F> && kRules) {
     return 5;
   }
   return (kHalf ? 6 : 5) + (kDrops<F> ? 1 : 0);
