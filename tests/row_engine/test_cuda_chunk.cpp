@@ -26,6 +26,16 @@ int check_chunks(int64_t heads, int64_t queries, int64_t keys, at::ScalarType dt
   return checked;
 }
 
+/// Makes the first six rows ones without a finite sum, and of the lowest and the largest values.
+void fill_extremes(const at::Tensor& x) {
+  x[0].fill_(-kInf);
+  x[1][x.size(1) - 1] = kNaN;
+  x[2][x.size(1) / 2] = kInf;
+  x[3].fill_(-finfo_max(x.scalar_type()));
+  x[4].fill_(finfo_max(x.scalar_type()));
+  x[5].fill_(kNaN);
+}
+
 }  // namespace
 
 WARPFUSE_GPU_TEST("chunks of short rows", "[chunk][portable]") {
@@ -105,10 +115,7 @@ WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
     // Rows without a finite sum, and of the lowest values.
     for (const int64_t columns : {46, 50}) {
       const at::Tensor x = random_at(0, {70, columns}, dtype, device);
-      x[0].fill_(-INFINITY);
-      x[1][columns - 1] = NAN;
-      x[2][7] = INFINITY;
-      x[3].fill_(dtype == at::kHalf ? -65504.0 : -3.3895e38);
+      fill_extremes(x);
       check(x, random_at(0, x.sizes(), dtype, device), true, true);
     }
   }
@@ -116,19 +123,11 @@ WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
 
 WARPFUSE_GPU_TEST("rows of chunks without a finite sum", "[chunk][portable]") {
   const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
-    const double lowest = dtype == at::kFloat  ? -3.4028e38
-                          : dtype == at::kHalf ? -65504
-                                               : -3.3895e38;
-    // In the lane that has few slots, in one that has many, and in several.
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    // One lane with few slots, one with many, and several lanes.
     for (const int64_t columns : {5, 13, 33, 65, 129}) {
       const at::Tensor x = random_at(1, {70, columns}, dtype, device);
-      x[0].fill_(-INFINITY);
-      x[1][columns - 1] = NAN;
-      x[2][1] = INFINITY;
-      x[3].fill_(lowest);
-      x[4].fill_(-lowest);
-      x[5].fill_(NAN);
+      fill_extremes(x);
       for (const SoftmaxOperator& op : kSoftmaxOperators) {
         INFO(op.name << " of " << describe(x));
         const Poison poison;

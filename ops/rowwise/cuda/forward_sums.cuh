@@ -115,17 +115,16 @@ struct ForwardSums {
     const Partial total =
         group.total(*this, Partial{max, sum * base.rounding_correction(), visible});
     Result result = finish(row, total);
-    // A few lanes have the whole row, whose instructions are the time of short ones: no
-    // corrections, which cancel, no division. In the tier warp and with dropout ptxas would take
-    // more registers.
-    if constexpr (Store::kKeepsExponential && std::is_same_v<Group, const ChunkLanes> &&
-                  !Load::kDropout && !Store::kDropout) {
+    if constexpr (Store::kKeepsExponential) {
       result.base = base;
-      result.factor = reciprocal<T>(sum);
-    } else if constexpr (Store::kKeepsExponential) {
-      result.base = base;
-      result.factor =
-          rescale<T>(factor(total) * base.rounding_correction(), max, total.max, exponent_scale());
+      // The lanes of a chunk have the whole row, so that both corrections cancel and instructions
+      // decide the time of short ones. In the tier warp and with dropout this takes more registers.
+      if constexpr (std::is_base_of_v<ChunkLanes, Group> && !Load::kDropout && !Store::kDropout) {
+        result.factor = reciprocal<T>(sum);
+      } else {
+        result.factor = rescale<T>(factor(total) * base.rounding_correction(), max, total.max,
+                                   exponent_scale());
+      }
     }
     return result;
   }

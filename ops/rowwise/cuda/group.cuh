@@ -57,7 +57,7 @@ class LaneGroup {
   int lanes_;
 };
 
-/// Lanes that share a row of the tier chunk, often one: a branch in place of five then.
+/// Lanes that share a row of the tier chunk, often one alone: its reductions are one branch.
 class ChunkLanes : public LaneGroup {
  public:
   using LaneGroup::LaneGroup;
