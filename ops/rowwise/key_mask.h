@@ -88,6 +88,10 @@ struct KeyRules {
     return {clamp<Int>(begin, 0, end), end};
   }
 
+  bool hides_none() const {
+    return !causal && window == 0 && query_positions.data == nullptr && key_lengths.data == nullptr;
+  }
+
   bool fits_in_32_bits() const { return queries + keys < int64_t{512} * 1024 * 1024; }
 
  private:

@@ -2,6 +2,7 @@
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/launch.cuh"
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "softmax/softmax.h"
 
 namespace warpfuse {
 namespace {
@@ -23,6 +24,12 @@ cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace&
 
 cudaError_t launch_cuda(const MaskedSoftmaxBackwardArguments& arguments, Workspace& workspace,
                         cudaStream_t stream) {
+  if (arguments.mask.kind != MaskKind::boolean && arguments.rules.hides_none()) {
+    const RowLayout layout{arguments.rows, arguments.rules.keys, 1};
+    return launch_scaled_softmax({arguments.grad_output, arguments.output, arguments.grad_scores,
+                                  arguments.dtype, layout, false},
+                                 arguments.scale, workspace, stream);
+  }
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
     // An additive mask has done its work in the forward: only a boolean one is read again.

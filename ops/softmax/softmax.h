@@ -51,6 +51,13 @@ cudaError_t launch_cuda(const SoftmaxBackwardArguments& arguments, Workspace& wo
 cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& arguments, Workspace& workspace,
                         cudaStream_t stream);
 
+/// softmax(scale * input) along the last dimension, without log, and its gradient: for attention
+/// that hides no key. The forward takes a scale of (0, 1], the backward any.
+cudaError_t launch_scaled_softmax(const SoftmaxArguments& arguments, double scale,
+                                  Workspace& workspace, cudaStream_t stream);
+cudaError_t launch_scaled_softmax(const SoftmaxBackwardArguments& arguments, double scale,
+                                  Workspace& workspace, cudaStream_t stream);
+
 // --- the CPU kernels, once per instruction set ------------------------------------------------
 
 /// Rows along the last dimension from `first_row` on, each cut into parts, so that several threads

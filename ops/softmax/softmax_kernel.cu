@@ -19,13 +19,12 @@ struct Algorithm {
 };
 
 // Along the last dimension; by the tuning's plan unless an algorithm is given.
-template <typename T, typename Store>
-cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorithm,
+template <typename T, typename Store, typename Load>
+cudaError_t forward(const SoftmaxArguments& arguments, const Load& load, const Algorithm* algorithm,
                     Workspace& workspace, cudaStream_t stream) {
   const T* input = static_cast<const T*>(arguments.input);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
-  const Forward<PlainLoad<T>, Store> function({}, {}, input, static_cast<T*>(arguments.output),
-                                              columns);
+  const Forward<Load, Store> function(load, {}, input, static_cast<T*>(arguments.output), columns);
   const RowShape shape = shape_of(function, input, rows, columns);
   if (algorithm == nullptr) {
     return launch_rows(function, shape, workspace, stream);
@@ -41,13 +40,16 @@ cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorith
   return launch_rows(function, rows, plan, workspace, stream);
 }
 
-cudaError_t forward(const SoftmaxArguments& arguments, const Algorithm* algorithm,
+cudaError_t forward(const SoftmaxArguments& arguments, double scale, const Algorithm* algorithm,
                     Workspace& workspace, cudaStream_t stream) {
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return arguments.log
-               ? forward<T, LogProbabilityStore<T>>(arguments, algorithm, workspace, stream)
-               : forward<T, ProbabilityStore<T>>(arguments, algorithm, workspace, stream);
+    if (arguments.log) {
+      return forward<T, LogProbabilityStore<T>>(arguments, PlainLoad<T>(), algorithm, workspace,
+                                                stream);
+    }
+    const ScaledLoad<T> load(static_cast<Compute<T>>(scale));
+    return forward<T, ProbabilityStore<T>>(arguments, load, algorithm, workspace, stream);
   });
 }
 
@@ -69,7 +71,12 @@ cudaError_t launch_cuda(const SoftmaxArguments& arguments, Workspace& workspace,
     return softmax_columns(arguments.dtype, arguments.log, 1, arguments.input, arguments.output,
                            arguments.layout, stream);
   }
-  return forward(arguments, nullptr, workspace, stream);
+  return forward(arguments, 1, nullptr, workspace, stream);
+}
+
+cudaError_t launch_scaled_softmax(const SoftmaxArguments& arguments, double scale,
+                                  Workspace& workspace, cudaStream_t stream) {
+  return forward(arguments, scale, nullptr, workspace, stream);
 }
 
 cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& workspace,
@@ -82,7 +89,7 @@ cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& call, Workspace& worksp
   for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster, Tier::stream}) {
     if (call.algorithm == to_string(tier)) {
       const Algorithm algorithm{tier, call.refusal};
-      return forward(arguments, &algorithm, workspace, stream);
+      return forward(arguments, 1, &algorithm, workspace, stream);
     }
   }
   *call.refusal = "\"naive\", \"warp\", \"block\", \"cluster\" or \"stream\" on CUDA";

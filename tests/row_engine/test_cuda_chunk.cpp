@@ -273,6 +273,39 @@ WARPFUSE_GPU_TEST("a mask that all heads share is in a chunk once", "[chunk][por
   }
 }
 
+WARPFUSE_GPU_TEST("a mask that the heads of a batch share is in a chunk once or twice",
+                  "[chunk][portable]") {
+  const TuningInUse forward(tuning_with("chunk 64 40 1 0"));
+  const TuningInUse both(tuning_with("chunk 96 20 1 0"));
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t keys : {3, 7, 23, 29}) {
+      const int64_t heads = 2000 / keys;  // a batch has more rows than a chunk
+      const at::Tensor scores = random_at(1, {7, heads, keys, keys}, dtype, device);
+      const at::Tensor grad = random_at(1, scores.sizes(), dtype, device);
+      for (const at::Tensor& mask : masks_of_all_kinds({7, 1, keys, keys}, dtype, device)) {
+        INFO(keys << " keys, " << dtype << ", mask " << mask.dtype());
+        const MaskArguments shared{.scale = 0.5, .attn_mask = mask.slice(0, 0, 1)};
+        const MaskArguments batches{.scale = 0.5, .attn_mask = mask};
+        at::Tensor output, grad_scores;
+        const Poison poison;
+        const nlohmann::json launches = launches_during([&] {
+          masked_softmax(scores, shared);
+          output = masked_softmax(scores, batches);
+          grad_scores = masked_softmax_backward(grad, output, batches);
+        });
+        CHECK(mismatch(output, expected_masked_softmax(scores, batches)) == "");
+        CHECK(mismatch(grad_scores, expected_masked_softmax_backward(grad, output, batches)) == "");
+        REQUIRE(launches.size() == 3);
+        CHECK(launches[2]["tier"] == "chunk");
+        // Two chunks of a block have one mask more each: its elements and its offset, in packs.
+        const int64_t mask_bytes = (keys * keys * mask.element_size() + 15 + 4 + 15) / 16 * 16;
+        CHECK(launches[1]["shared_bytes"].get<int64_t>() ==
+              launches[0]["shared_bytes"].get<int64_t>() + 2 * mask_bytes);
+      }
+    }
+  }
+}
+
 WARPFUSE_GPU_TEST("masks that fill are not for chunks", "[chunk]") {
   const TuningInUse chunks(tuning_with("chunk 64 40 1 0"));
   const at::Tensor scores = random_at(1, {2, 3, 20, 33}, at::kHalf, device);

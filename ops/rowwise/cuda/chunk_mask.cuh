@@ -15,9 +15,9 @@ struct ChunkMaskShape {
   MaskRuns runs;      // copied in packs; without rows, all is copied by element
   int row_bytes = 0;  // of the mask
   int run_bytes = 0;  // in shared memory for the part of a run that a chunk has
-  bool once = false;  // a chunk has a whole run, which serves for all others
+  bool once = false;  // a chunk has whole runs; one serves for all others of the same elements
   int bytes = 0;      // for a chunk, and what is loaded behind it
-  FastDivisor by_rows, by_columns;
+  FastDivisor by_rows, by_same_rows, by_columns;
 
   /// For chunks of `rows` rows, and `behind` elements that are loaded behind them.
   static ChunkMaskShape of(const MaskRuns& runs, int rows, int columns, int element_bytes,
@@ -25,11 +25,13 @@ struct ChunkMaskShape {
     constexpr int kMinRun = 32;  // shorter ones are faster by element, unless one serves for all
     constexpr int kPackBytes = 16;
     const int row_bytes = columns * element_bytes, behind_bytes = behind * element_bytes + 8;
-    ChunkMaskShape shape{{}, row_bytes, 0, false, rows * row_bytes, {}, FastDivisor(columns)};
-    shape.once = runs.same && !runs.all && 0 < runs.rows && runs.rows <= rows;
+    ChunkMaskShape shape{{}, row_bytes, 0, false, rows * row_bytes, {}, {}, FastDivisor(columns)};
+    shape.once = !runs.all && 0 < runs.rows && runs.rows <= rows && rows <= runs.same_rows;
     if (runs.all || shape.once || runs.rows >= kMinRun) {
       const int largest = std::min(runs.rows, rows);
-      const int count = runs.all || shape.once ? 1 : 1 + (rows + runs.rows - 2) / runs.rows;
+      const int count = runs.all     ? 1
+                        : shape.once ? (runs.same_rows == INT_MAX ? 1 : 2)
+                                     : 1 + (rows + runs.rows - 2) / runs.rows;
       // Behind each run stands its offset from a pack in global memory, which it keeps.
       shape.runs = runs;
       shape.run_bytes = round_up((largest - 1) * runs.step_bytes + row_bytes + kPackBytes - 1 +
@@ -37,6 +39,7 @@ struct ChunkMaskShape {
                                  kPackBytes);
       shape.bytes = count * shape.run_bytes;
       shape.by_rows = FastDivisor(runs.rows);
+      shape.by_same_rows = FastDivisor(runs.same_rows);
     }
     shape.bytes = round_up(shape.bytes + behind_bytes, kPackBytes);
     return shape;
@@ -73,6 +76,11 @@ class ChunkMask {
     };
     if (shape.once) {
       load_run(0, first - first_in_run_, run_rows);
+      const int same_rows = shape.runs.same_rows;
+      others_ = same_rows - (first - shape.by_same_rows.quotient(first) * same_rows);
+      if (others_ < rows) {
+        load_run(1, first + others_, run_rows);
+      }
       return;
     }
     for (int begin = 0, run = 0; begin < rows; ++run) {
@@ -88,7 +96,7 @@ class ChunkMask {
       return shared_ + index * shape_.row_bytes;
     }
     const int at = first_in_run_ + index, run_of_row = shape_.by_rows.quotient(at);
-    const int run = shape_.once ? 0 : run_of_row,
+    const int run = shape_.once ? index >= others_ : run_of_row,
               absent = !shape_.once && run == 0 ? first_in_run_ : 0;
     const int in_run = at - run_of_row * shape_.runs.rows - absent;
     return shared_ + run * shape_.run_bytes + *shift_of(run) + in_run * shape_.runs.step_bytes;
@@ -173,6 +181,7 @@ class ChunkMask {
   const ChunkMaskShape& shape_;
   unsigned char* shared_;
   int first_in_run_ = 0;
+  int others_ = 0;  // the first row of the chunk whose run is of other elements, where `once`
 };
 
 }  // namespace warpfuse::cuda

@@ -199,7 +199,7 @@ struct ForwardSums {
  private:
   /// The factor of all exponents.
   __device__ C exponent_scale() const {
-    if constexpr (Load::kDropout) {
+    if constexpr (requires { load.exponent_scale(); }) {
       return load.exponent_scale();
     }
     return 1;

@@ -9,8 +9,8 @@ namespace warpfuse::cuda {
 // A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`,
 // and score() one of an element inside the interval and its mask's. Hidden ones become -inf, and
 // `visible` is set where the mask tensor shows one. full: all elements are inside the row's
-// interval. With kDropout the Load also has a `dropout` that elements are multiplied by first, and
-// exponent_scale() for the exponents.
+// interval. A Load may have exponent_scale(), a factor of all exponents. With kDropout it has one,
+// and a `dropout` that elements are multiplied by first.
 
 /// Scores as they are.
 template <typename T, typename Mask_ = NoMask>
@@ -26,6 +26,15 @@ struct PlainLoad {
   __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
                          bool&) const {}
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
+};
+
+/// Scores times `scale`, of (0, 1], which multiplies differences of scores: they cannot overflow.
+template <typename T>
+struct ScaledLoad : PlainLoad<T> {
+  Compute<T> scale;
+
+  explicit ScaledLoad(Compute<T> scale) : scale(scale) {}
+  __device__ Compute<T> exponent_scale() const { return scale; }
 };
 
 /// Scores times `scale`, with the mask.

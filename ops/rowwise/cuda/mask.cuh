@@ -51,7 +51,7 @@ struct MaskRuns {
   int rows = 0;        // a multiple of which begins a run; 0: there are none
   int step_bytes = 0;  // from a row to the next
   bool all = false;    // all rows are one run
-  bool same = false;   // all runs are of the same elements
+  int same_rows = 0;   // a multiple of which begins runs of other elements; INT_MAX: there are none
 };
 
 /// The rules of scaled_masked_softmax and, where kTensor, its mask tensor.
@@ -119,17 +119,20 @@ struct KeyMask {
     if (mask.key_stride != 1 || (mask.query_stride != 0 && mask.query_stride != rules.keys)) {
       return {};
     }
-    int64_t run = rules.queries;
-    bool same = mask.batch_stride == 0 && mask.head_stride == 0;
+    const int64_t batch = rules.queries * rules.heads;
+    int64_t run = rules.queries, same = mask.head_stride == 0 ? batch : run;
     if (rules.heads == 1 || mask.head_stride == head) {
-      run *= rules.heads;
-      same = mask.batch_stride == 0;
+      run = same = batch;
       if (rows == run || mask.batch_stride == head * rules.heads) {
         run = rows;
       }
     }
+    if (same == batch && mask.batch_stride == 0) {
+      same = INT_MAX;
+    }
     return {static_cast<int>(std::min<int64_t>(run, MaskRuns::kMaxRows)),
-            static_cast<int>(mask.query_stride * element_bytes()), run == rows, same};
+            static_cast<int>(mask.query_stride * element_bytes()), run == rows,
+            static_cast<int>(std::min<int64_t>(same, INT_MAX))};
   }
 
   /// Calls visit(M()) with the type of the mask tensor's elements, as numbers.

@@ -139,16 +139,16 @@ struct ExpBase {
 };
 
 /// One multiply-add an exponential, for scores that are half precision values: x * slope is exact
-/// inside the multiply-add, so only the offset is rounded, by the same amount for every x. From
-/// 2^16 on neighbouring bfloat16 values lie 256 apart, so every base gives 0 below the maximum;
-/// base 2 cannot overflow.
+/// inside the multiply-add, so only the offset is rounded, by the same amount for every x. From a
+/// scaled maximum of 2^16 on neighbouring bfloat16 values lie 256 apart, so every base gives 0
+/// below the maximum; base 2 cannot overflow.
 template <typename T>
   requires(sizeof(T) == 2)
 struct ExpBase<T, true> {
   float slope, offset, offset_error;
 
   __device__ explicit ExpBase(float max, float scale = 1)
-      : slope((fabsf(max) < 65536.0f ? kLog2E : 1.0f) * scale),
+      : slope((fabsf(max * scale) < 65536.0f ? kLog2E : 1.0f) * scale),
         offset(fmaf(max, slope, -24.0f)),
         offset_error(fmaf(max, slope, -offset) - 24.0f) {}
   __device__ float operator()(float x) const { return fast_exp2(fmaf(x, slope, -offset)); }

@@ -1,0 +1,75 @@
+// Attention that hides no key runs by the kernels of softmax, with a factor for the exponents.
+
+#include "support/compare.h"
+#include "support/devices.h"
+#include "support/inputs.h"
+#include "support/operators.h"
+#include "support/pch.h"
+#include "support/poison.h"
+#include "support/reference.h"
+#include "support/row_engine.h"
+#include "support/row_functions.h"
+
+namespace {
+
+void check_unmasked(const at::Tensor& scores, double scale, bool as_softmax) {
+  INFO("scale " << scale << ", scores " << scores.sizes() << ' ' << scores.dtype());
+  const MaskArguments arguments{.scale = scale};
+  const at::Tensor grad = random_at(1, scores.sizes(), scores.scalar_type(), scores.device());
+  at::Tensor output, grad_scores, y;
+  const Poison poison;
+  const nlohmann::json attention = launches_during([&] {
+    output = masked_softmax(scores, arguments);
+    grad_scores = masked_softmax_backward(grad, output, arguments);
+  });
+  CHECK(mismatch(output, expected_masked_softmax(scores, arguments)) == "");
+  CHECK(mismatch(grad_scores, expected_masked_softmax_backward(grad, output, arguments)) == "");
+  const nlohmann::json softmax_alone = launches_during([&] {
+    y = kSoftmaxOperators[0](scores, -1);
+    softmax_backward(grad, output, -1);
+  });
+  CHECK(attention[1] == softmax_alone[1]);
+  if (as_softmax) {
+    CHECK(attention[0] == softmax_alone[0]);
+  }
+  if (scale == 1) {
+    CHECK(bit_mismatch(output, y) == "");
+  }
+}
+
+}  // namespace
+
+WARPFUSE_GPU_TEST("attention that hides no key runs as softmax does", "[masked][portable]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    // Each tier, with and without alignment, and rows that begin at words.
+    for (const int64_t keys : {1, 8, 13, 46, 50, 129, 577, 1100, 5000, 40000, 300001}) {
+      const at::Tensor scores = random_at(1, {2, 3, keys > 1000 ? 1 : 37, keys}, dtype, device);
+      for (const double scale : {1.0, 0.125, 1e-3, 0.3}) {
+        check_unmasked(scores, scale, true);
+      }
+      for (const double scale : {2.0, -0.5, 0.0}) {
+        check_unmasked(scores, scale, false);
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("scores of any size that a scale divides", "[masked][portable]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const double largest = finfo_max(dtype);
+    for (const int64_t keys : {13, 46, 129, 577, 1100, 40000}) {
+      const at::Tensor scores = random_at(1, {9, keys}, dtype, device);
+      scores[0].fill_(-kInf);
+      scores[1][keys - 1] = kNaN;
+      scores[2][1] = kInf;
+      scores[3].fill_(-largest);
+      scores[4].fill_(largest);
+      scores[5][2] = largest;
+      scores[6].mul_(dtype == at::kHalf ? 10000 : 50000);
+      scores[7].mul_(largest / 65504).mul_(5000);
+      for (const double scale : {1.0, 0.125, 0x1p-10, 1e-30}) {
+        check_unmasked(scores.view({1, 1, 9, keys}), scale, true);
+      }
+    }
+  }
+}
