@@ -22,8 +22,9 @@ std::optional<Function> function_of(const Case& c) {
     return c.shape.dim < 0 ? Function::softmax : Function::columns;
   }
   if (name == "scaled_masked_softmax") {
-    return c.mask == Mask::boolean || c.mask == Mask::additive ? Function::masks
-                                                               : Function::attention;
+    return c.mask == Mask::none                                  ? Function::softmax
+           : c.mask == Mask::boolean || c.mask == Mask::additive ? Function::masks
+                                                                 : Function::attention;
   }
   if (name == "dropout_softmax" && c.is_forward() && c.element_bytes() == 2) {
     return Function::dropout_first;
@@ -116,7 +117,7 @@ std::vector<Case> own_probes(const RowClass& c, int multiprocessors) {
         add({std::max<int64_t>(rows / size, 1), size, size}, -1, Mask::causal);
       }
     } else {
-      add({1, rows, keys}, -1, Mask::none);
+      add({1, rows, keys}, -1, Mask::causal);
     }
     const int64_t queries = std::min(rows, keys);
     add({rows / queries, queries, keys}, -1, Mask::padding);

@@ -36,7 +36,7 @@ const char* to_string(Tier tier);
 struct TuningEntry {
   enum class Functions {
     all,
-    plain,          // softmax and log_softmax
+    plain,          // softmax, log_softmax, and attention that hides no key, without dropout
     masked,         // attention without dropout
     no_tensor,      // without a mask tensor and dropout
     rules,          // attention whose keys are hidden by position alone, without dropout

@@ -115,7 +115,7 @@ WARPFUSE_GPU_TEST("each query has its own span, whatever their number", "[span][
         const at::Tensor scores =
             random_tensor({batch, heads, queries, keys}, at::kBFloat16, device);
         const at::Tensor lengths = at::randint(0, keys + 1, {batch}, at::kInt).to(device);
-        check_both(scores, {}, run);
+        check_both(scores, {.key_lengths = at::full_like(lengths, keys)}, run);
         check_both(scores, {.causal = "upper_left"}, run);
         check_both(scores, {.causal = "lower_right", .window = 21}, run);
         check_both(scores, {.causal = "lower_right", .key_lengths = lengths}, run);
@@ -149,11 +149,12 @@ WARPFUSE_GPU_TEST("scores too large for one multiply-add, and rows that are not 
       row(13).narrow(-1, 0, 100).add_(500.0);
       row(14).narrow(-1, 0, 100).add_(80.0);
       row(15).fill_(0.0);
-      const at::Tensor scores = noise.to(dtype);
+      const at::Tensor scores = noise.to(dtype), all_keys = at::full({1}, keys).to(device);
       // Products of float32 by powers of two are exact, as the reference's are.
       for (const double scale : {1.0, 0.125, 0x1p-10, dtype == at::kFloat ? 0x1p-7 : 0.7}) {
         for (const MaskArguments& a :
-             {MaskArguments{.scale = scale}, MaskArguments{.scale = scale, .causal = "lower_right"},
+             {MaskArguments{.scale = scale, .key_lengths = all_keys},
+              MaskArguments{.scale = scale, .causal = "lower_right"},
               MaskArguments{.scale = scale, .causal = "lower_right", .window = 37}}) {
           INFO(text(run));
           const TuningInUse tuning(tuning_with(text(run)));

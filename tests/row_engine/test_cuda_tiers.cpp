@@ -71,15 +71,18 @@ WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right res
     const at::Tensor scores = random_tensor({1, 2, 3, keys}, at::kFloat, device);
     const Names forward = tier_of(plan_of(Direction::forward, scores));
     const Names backward = tier_of(plan_of(Direction::backward, scores));
-    CHECK(
-        tiers_of([&] { masked_softmax(scores, {}); }) ==
-        tier_of(plan_of(attention_kind(Direction::forward, scores.element_size()), scores, true)));
+    const auto of_attention = [&](Direction direction) {
+      return tier_of(plan_of(attention_kind(direction, scores.element_size()), scores, true));
+    };
+    const MaskArguments causal{.causal = "lower_right"};
+    CHECK(tiers_of([&] { masked_softmax(scores, causal); }) == of_attention(Direction::forward));
+    CHECK(tiers_of([&] { masked_softmax_backward(scores, scores, causal); }) ==
+          of_attention(Direction::backward));
+    CHECK(tiers_of([&] { masked_softmax(scores, {}); }) == forward);
+    CHECK(tiers_of([&] { masked_softmax_backward(scores, scores, {}); }) == backward);
     CHECK(tiers_of([&] { warpfuse::softmax(scores, -1); }) == forward);
     CHECK(tiers_of([&] { softmax_backward(scores, scores, -1); }) == backward);
     CHECK(tiers_of([&] { log_softmax_backward(scores, scores, -1); }) == backward);
-    CHECK(
-        tiers_of([&] { masked_softmax_backward(scores, scores, {}); }) ==
-        tier_of(plan_of(attention_kind(Direction::backward, scores.element_size()), scores, true)));
   }
 }
 
