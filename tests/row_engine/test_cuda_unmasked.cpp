@@ -2,6 +2,7 @@
 
 #include "support/compare.h"
 #include "support/devices.h"
+#include "support/dropout_checks.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
@@ -67,8 +68,57 @@ WARPFUSE_GPU_TEST("scores of any size that a scale divides", "[masked][portable]
       scores[5][2] = largest;
       scores[6].mul_(dtype == at::kHalf ? 10000 : 50000);
       scores[7].mul_(largest / 65504).mul_(5000);
-      for (const double scale : {1.0, 0.125, 0x1p-10, 1e-30}) {
+      for (const double scale : {1.0, 0.125, 0x1p-10, 0x1p-64}) {
         check_unmasked(scores.view({1, 1, 9, keys}), scale, true);
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("attention whose scores are all the lowest is even, and so are its gradients",
+                  "[masked][dropout][portable]") {
+  const at::Tensor rng = rng_of(2026, 44, device);
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const int64_t keys : {13, 129, 1100, 40000}) {
+      const at::Tensor equal = at::zeros({1, 2, 3, keys}, at::TensorOptions(device).dtype(dtype));
+      const at::Tensor lowest = at::full_like(equal, -finfo_max(dtype));
+      const at::Tensor grad = random_at(0, equal.sizes(), dtype, device);
+      // Scales whose product with the lowest value is rounded.
+      for (const double scale : {0.7, 0.3}) {
+        for (const MaskArguments& arguments :
+             {MaskArguments{.scale = scale},
+              MaskArguments{.scale = scale, .causal = "lower_right"}}) {
+          INFO(describe(lowest) << ", " << describe(arguments));
+          const auto run = [&](const at::Tensor& scores) {
+            const auto [output, statistics, used] = masked_dropout(scores, arguments, 0.3, rng);
+            return std::array{
+                masked_softmax(scores, arguments), output,
+                masked_dropout_backward(grad, scores, statistics, used, arguments, 0.3)};
+          };
+          const auto expected = run(equal), got = run(lowest);
+          for (size_t i = 0; i < got.size(); ++i) {
+            INFO("result " << i);
+            CHECK(aten_mismatch(got[i], expected[i], 1e-6) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("dropout of scores that are all huge is even among those that are kept",
+                  "[dropout][portable]") {
+  const at::Tensor rng = rng_of(2026, 44, device);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t columns : {13, 129, 1100, 40000}) {
+      const at::Tensor large =
+          at::full({9, columns}, 1000.0, at::TensorOptions(device).dtype(dtype));
+      INFO(describe(large));
+      const DropoutCall call{.p = 0.3};
+      const at::Tensor expected = std::get<0>(dropout_softmax(large, call, rng));
+      for (const double value : {1e8, 1e30, 2e38}) {
+        const at::Tensor huge = at::full_like(large, value);
+        CHECK(aten_mismatch(std::get<0>(dropout_softmax(huge, call, rng)), expected) == "");
       }
     }
   }

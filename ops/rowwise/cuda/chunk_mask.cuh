@@ -75,18 +75,13 @@ class ChunkMask {
       }
     };
     if (shape.once) {
-      load_run(0, first - first_in_run_, run_rows);
       const int same_rows = shape.runs.same_rows;
       others_ = same_rows - (first - shape.by_same_rows.quotient(first) * same_rows);
-      if (others_ < rows) {
-        load_run(1, first + others_, run_rows);
-      }
-      return;
     }
-    for (int begin = 0, run = 0; begin < rows; ++run) {
-      const int end = shape.runs.all ? rows : min(rows, (run + 1) * run_rows - first_in_run_);
-      load_run(run, first + begin, end - begin);
-      begin = end;
+    for (int begin = shape.once ? -first_in_run_ : 0, run = 0; begin < rows; ++run) {
+      const int next = shape.runs.all ? rows : (run + 1) * run_rows - first_in_run_;
+      load_run(run, first + begin, (shape.once ? begin + run_rows : min(next, rows)) - begin);
+      begin = !shape.once ? next : run == 0 ? others_ : rows;
     }
   }
 

@@ -185,7 +185,7 @@ struct SoftmaxFirst {
     const bool empty = row.max == C(INFINITY) && row.log_sum == C(0);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      x[i] = empty ? C(0) : probability<T>(x[i] - row.max, row.log_sum);
+      x[i] = empty ? C(0) : probability<T>(rounded_difference(x[i], row.max), row.log_sum);
     }
   }
 };

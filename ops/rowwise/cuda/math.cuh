@@ -60,6 +60,11 @@ __device__ __forceinline__ C negative_infinity() {
   return -static_cast<C>(INFINITY);
 }
 
+/// a - b of products that were rounded before, as the maximum was: not one multiply-add, which
+/// would leave a's rounding error, 2^100 for the lowest scores.
+__device__ __forceinline__ float rounded_difference(float a, float b) { return __fsub_rn(a, b); }
+__device__ __forceinline__ double rounded_difference(double a, double b) { return __dsub_rn(a, b); }
+
 // --- exponentials -----------------------------------------------------------------------------
 
 /// The unit of exponentials of scores of type T and of their sums. ex2.approx.ftz flushes results
@@ -140,19 +145,25 @@ struct ExpBase {
 
 /// One multiply-add an exponential, for scores that are half precision values: x * slope is exact
 /// inside the multiply-add, so only the offset is rounded, by the same amount for every x. From a
-/// scaled maximum of 2^16 on neighbouring bfloat16 values lie 256 apart, so every base gives 0
-/// below the maximum; base 2 cannot overflow.
+/// scaled maximum of 2^16 on neighbouring bfloat16 values lie 256 apart, so that any slope near the
+/// scale gives 0 below the maximum; a power of two that is no greater than the scale, or 1, rounds
+/// no offset, which could be off by 2^100 there, and overflows where the scaled scores do.
 template <typename T>
   requires(sizeof(T) == 2)
 struct ExpBase<T, true> {
   float slope, offset, offset_error;
 
   __device__ explicit ExpBase(float max, float scale = 1)
-      : slope((fabsf(max * scale) < 65536.0f ? kLog2E : 1.0f) * scale),
+      : slope(fabsf(max * scale) < 65536.0f ? kLog2E * scale : power_of_two(scale)),
         offset(fmaf(max, slope, -24.0f)),
         offset_error(fmaf(max, slope, -offset) - 24.0f) {}
   __device__ float operator()(float x) const { return fast_exp2(fmaf(x, slope, -offset)); }
   __device__ float rounding_correction() const { return fast_exp2(-offset_error); }
+
+ private:
+  __device__ static float power_of_two(float scale) {
+    return fmaxf(__uint_as_float(__float_as_uint(scale) & 0x7f800000u), 1.0f);
+  }
 };
 
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
