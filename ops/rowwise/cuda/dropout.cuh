@@ -102,6 +102,10 @@ struct DropoutLoad {
   __device__ Compute<T> exponent_scale() const {
     return dropout.scale == Compute<T>(0) ? Compute<T>(1) : dropout.scale;
   }
+  /// The greatest that is no greater than that.
+  __device__ float power_of_two() const {
+    return __uint_as_float(__float_as_uint(static_cast<float>(exponent_scale())) & 0x7f800000u);
+  }
 
   template <int kCount>
   __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],

@@ -206,7 +206,11 @@ struct ForwardSums {
   }
   template <typename Base>
   __device__ Base exp_base(C max) const {
-    return Base(max, exponent_scale());
+    if constexpr (requires { Base(max, C(1), load.power_of_two()); }) {
+      return Base(max, exponent_scale(), load.power_of_two());
+    } else {
+      return Base(max, exponent_scale());
+    }
   }
   __device__ C factor(const Partial& total) const {
     if constexpr (Load::kDropout) {  // NaN, as ATen's, where the scaled maximum overflows

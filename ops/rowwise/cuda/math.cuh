@@ -146,24 +146,20 @@ struct ExpBase {
 /// One multiply-add an exponential, for scores that are half precision values: x * slope is exact
 /// inside the multiply-add, so only the offset is rounded, by the same amount for every x. From a
 /// scaled maximum of 2^16 on neighbouring bfloat16 values lie 256 apart, so that any slope near the
-/// scale gives 0 below the maximum; a power of two that is no greater than the scale, or 1, rounds
-/// no offset, which could be off by 2^100 there, and overflows where the scaled scores do.
+/// scale gives 0 below the maximum. There the slope is a power of two: an offset that is rounded
+/// could be off by 2^100. It overflows only where the scaled scores do.
 template <typename T>
   requires(sizeof(T) == 2)
 struct ExpBase<T, true> {
   float slope, offset, offset_error;
 
-  __device__ explicit ExpBase(float max, float scale = 1)
-      : slope(fabsf(max * scale) < 65536.0f ? kLog2E * scale : power_of_two(scale)),
+  /// `power_of_two` is no greater than the scale, or 1.
+  __device__ explicit ExpBase(float max, float scale = 1, float power_of_two = 1)
+      : slope(fabsf(max * scale) < 65536.0f ? kLog2E * scale : power_of_two),
         offset(fmaf(max, slope, -24.0f)),
         offset_error(fmaf(max, slope, -offset) - 24.0f) {}
   __device__ float operator()(float x) const { return fast_exp2(fmaf(x, slope, -offset)); }
   __device__ float rounding_correction() const { return fast_exp2(-offset_error); }
-
- private:
-  __device__ static float power_of_two(float scale) {
-    return fmaxf(__uint_as_float(__float_as_uint(scale) & 0x7f800000u), 1.0f);
-  }
 };
 
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
