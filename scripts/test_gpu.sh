@@ -125,10 +125,12 @@ gpus=$(nvidia-smi --list-gpus | wc -l || true)
 IFS=, read -r -a devices <<< "${CUDA_VISIBLE_DEVICES:-$(seq -s , 0 $((gpus - 1)))}"
 gpus=${#devices[@]}
 others=$((gpus > 2 ? gpus - 1 : 1))
-# The cases of a filter by some processes at a time: most of their time is the references' on the CPU. Three
-# groups have parts, each of up to 2.5 GiB of its GPU, whose other groups take 30.
+# The cases of a filter by some processes at a time: a case waits for the GPU after each of its many short
+# kernels, and a process uses one core. Four groups have parts, each of up to 2.5 GiB of its GPU, whose other
+# groups take 30.
 mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1 | cut -d ' ' -f 1 || true)
-parts=$((($(nproc) + 4) / 6)) room=$(((mib - 30 * 1024) / (2560 * ((3 + others - 1) / others))))
+parts=$((($(nproc) - 2) / 4)) room=$(((mib - 30 * 1024) / (2560 * ((4 + others - 1) / others))))
+parts=$((parts > 1 ? parts : 1))
 parts=$((parts < room ? parts : room > 1 ? room : 1))
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
@@ -158,7 +160,7 @@ row_kernels() {
 other_cases() {
   entry "Catch2, more than 2^31 elements" "$BUILD/bin/warpfuse_tests" "[huge]"
   entry "Catch2, a second GPU" "$BUILD/bin/warpfuse_tests" "[two-gpus]"
-  entry "Catch2, other GPU cases" "$BUILD/bin/warpfuse_tests" "[gpu]~[portable]~[huge]~[two-gpus]"
+  entry "Catch2, other GPU cases" in_parts "$BUILD/bin/warpfuse_tests" "[gpu]~[portable]~[huge]~[two-gpus]"
 }
 with_less_shared_memory() { # filter
   local -x WARPFUSE_TEST_TUNING=shared_bytes=101376,cluster_blocks=1
@@ -243,9 +245,10 @@ gpus_of() { # group
   echo "$order"
 }
 
-# libtorch's threads spin while they wait, so that groups of as many as there are cores would starve.
+# libtorch's threads spin while they wait: more of them than cores would slow all processes.
 groups=(row_kernels less_shared_memory older_instructions other_cases sanitizer_and_operators host_and_modules)
-export OMP_NUM_THREADS=$(($(nproc) / (${#groups[@]} + 3 * (parts - 1)) + 1))
+threads=$(($(nproc) / (${#groups[@]} + 4 * (parts - 1))))
+export OMP_NUM_THREADS=$((threads > 1 ? threads : 1))
 for name in "${groups[@]}"; do
   group=$((group + 1))
   CUDA_VISIBLE_DEVICES=$(gpus_of "$group") "$name" &
