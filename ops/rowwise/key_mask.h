@@ -88,6 +88,7 @@ struct KeyRules {
     return {clamp<Int>(begin, 0, end), end};
   }
 
+  /// Whether all queries see all keys.
   bool hides_none() const {
     return !causal && window == 0 && query_positions.data == nullptr && key_lengths.data == nullptr;
   }

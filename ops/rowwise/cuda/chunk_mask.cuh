@@ -80,7 +80,7 @@ class ChunkMask {
     }
     for (int begin = shape.once ? -first_in_run_ : 0, run = 0; begin < rows; ++run) {
       const int next = shape.runs.all ? rows : (run + 1) * run_rows - first_in_run_;
-      load_run(run, first + begin, (shape.once ? begin + run_rows : min(next, rows)) - begin);
+      load_run(run, first + begin, shape.once ? run_rows : min(next, rows) - begin);
       begin = !shape.once ? next : run == 0 ? others_ : rows;
     }
   }

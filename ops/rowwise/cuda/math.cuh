@@ -60,8 +60,8 @@ __device__ __forceinline__ C negative_infinity() {
   return -static_cast<C>(INFINITY);
 }
 
-/// a - b of products that were rounded before, as the maximum was: not one multiply-add, which
-/// would leave a's rounding error, 2^100 for the lowest scores.
+/// a - b, where `a` may be a product: rounded first, as the maximum was. One multiply-add would
+/// leave its rounding error, 2^100 for the lowest scores.
 __device__ __forceinline__ float rounded_difference(float a, float b) { return __fsub_rn(a, b); }
 __device__ __forceinline__ double rounded_difference(double a, double b) { return __dsub_rn(a, b); }
 
