@@ -41,7 +41,7 @@ void check_unmasked(const at::Tensor& scores, double scale, bool as_softmax) {
 }  // namespace
 
 WARPFUSE_GPU_TEST("attention that hides no key runs as softmax does", "[masked][portable]") {
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+  for (const at::ScalarType dtype : kDtypes) {
     // Each tier, with and without alignment, and rows that begin at words.
     for (const int64_t keys : {1, 8, 13, 46, 50, 129, 577, 1100, 5000, 40000, 300001}) {
       const at::Tensor scores = random_at(1, {2, 3, keys > 1000 ? 1 : 37, keys}, dtype, device);
@@ -56,20 +56,16 @@ WARPFUSE_GPU_TEST("attention that hides no key runs as softmax does", "[masked][
 }
 
 WARPFUSE_GPU_TEST("scores of any size that a scale divides", "[masked][portable]") {
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     const double largest = finfo_max(dtype);
     for (const int64_t keys : {13, 46, 129, 577, 1100, 40000}) {
-      const at::Tensor scores = random_at(1, {9, keys}, dtype, device);
-      scores[0].fill_(-kInf);
-      scores[1][keys - 1] = kNaN;
-      scores[2][1] = kInf;
-      scores[3].fill_(-largest);
-      scores[4].fill_(largest);
-      scores[5][2] = largest;
-      scores[6].mul_(dtype == at::kHalf ? 10000 : 50000);
-      scores[7].mul_(largest / 65504).mul_(5000);
+      const at::Tensor scores = random_at(1, {10, keys}, dtype, device);
+      fill_extremes(scores);
+      scores[6][2] = largest;
+      scores[7].mul_(dtype == at::kHalf ? 10000 : 50000);
+      scores[8].mul_(largest / 65504).mul_(5000);
       for (const double scale : {1.0, 0.125, 0x1p-10, 0x1p-64}) {
-        check_unmasked(scores.view({1, 1, 9, keys}), scale, true);
+        check_unmasked(scores.view({1, 1, 10, keys}), scale, true);
       }
     }
   }
@@ -78,7 +74,7 @@ WARPFUSE_GPU_TEST("scores of any size that a scale divides", "[masked][portable]
 WARPFUSE_GPU_TEST("attention whose scores are all the lowest is even, and so are its gradients",
                   "[masked][dropout][portable]") {
   const at::Tensor rng = rng_of(2026, 44, device);
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t keys : {13, 129, 1100, 40000}) {
       const at::Tensor equal = at::zeros({1, 2, 3, keys}, at::TensorOptions(device).dtype(dtype));
       const at::Tensor lowest = at::full_like(equal, -finfo_max(dtype));

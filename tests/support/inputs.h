@@ -44,6 +44,16 @@ inline double finfo_max(at::ScalarType dtype) {
   }
 }
 
+/// Makes the first six rows ones without a finite sum, and of the lowest and the largest values.
+inline void fill_extremes(const at::Tensor& x) {
+  x[0].fill_(-kInf);
+  x[1][x.size(1) - 1] = kNaN;
+  x[2][x.size(1) / 2] = kInf;
+  x[3].fill_(-finfo_max(x.scalar_type()));
+  x[4].fill_(finfo_max(x.scalar_type()));
+  x[5].fill_(kNaN);
+}
+
 /// A tensor of values on `device`, in `dtype`.
 inline at::Tensor tensor_of(const std::vector<double>& values, at::ScalarType dtype,
                             const at::Device& device = at::kCPU) {
