@@ -139,6 +139,8 @@ TEST_CASE("probes lie in their class, aligned and not, with the masks of attenti
     CHECK((unaligned || c.function == Function::attention));
     CHECK((c.function == Function::masks) == masks.contains(Mask::boolean));
     CHECK((c.function == Function::attention) == masks.contains(Mask::padding));
+    // Attention that hides no key runs by softmax's lines.
+    CHECK((c.function != Function::attention || !masks.contains(Mask::none)));
   }
 }
 
