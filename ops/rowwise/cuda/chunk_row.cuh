@@ -186,13 +186,13 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
   }
   // Hidden keys are zeros by themselves in a row whose sum is finite.
   bool zeroes_hidden = false;
-  if constexpr (kHasMaskTensor<F>) {
+  if constexpr (kHasRules<F>) {
     zeroes_hidden = to_write.check_hidden;
     to_write.check_hidden = false;
-    if constexpr (requires { to_write.empty; }) {
-      visible = to_write.empty ? 0 : visible;
-      to_write.empty = false;
-    }
+  }
+  if constexpr (kHasMaskTensor<F> && requires { to_write.empty; }) {
+    visible = to_write.empty ? 0 : visible;
+    to_write.empty = false;
   }
   for_fours([&](int i) {
     C values[4];
@@ -202,7 +202,8 @@ __device__ __forceinline__ void row_by_elements(const F& function, typename F::R
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const bool is_inside = !kHasRules<F> || kHasMaskTensor<F> || inside(i + j);
+      // Words hold what hidden keys hold.
+      const bool is_inside = !(kHasRules<F> && kKeepsWords<F>) || inside(i + j);
       values[j] = function.edge_value(row, first + i + j, is_inside, four[j], to_write,
                                       keep_mask(i + j), kReduced);
     }
