@@ -1,4 +1,5 @@
-// Attention that hides no key runs by the kernels of softmax, with a factor for the exponents.
+// Attention without a mask tensor: the scale multiplies the exponents, by the kernels of softmax
+// where no key is hidden.
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -66,6 +67,24 @@ WARPFUSE_GPU_TEST("scores of any size that a scale divides", "[masked][portable]
       scores[8].mul_(largest / 65504).mul_(5000);
       for (const double scale : {1.0, 0.125, 0x1p-10, 0x1p-64}) {
         check_unmasked(scores.view({1, 1, 10, keys}), scale, true);
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("rules hide keys of scores of any size, with any scale", "[masked][portable]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t keys : {13, 46, 104, 129, 577, 1100, 1104, 40000}) {
+      const at::Tensor scores = random_at(1, {10, keys}, dtype, device);
+      const at::Tensor extremes = scores.clone();
+      fill_extremes(extremes);
+      extremes[6][keys - 9] = finfo_max(dtype);
+      for (const double scale : {2.0, 1.0, 0.3, 0x1p-64, 0x1p-124, 0.0, -0.5}) {
+        const MaskArguments window{.scale = scale, .causal = "lower_right", .window = keys / 2 + 3};
+        check_masked_softmax(scores.view({1, 1, 10, keys}), window);
+        if (scale >= 0 && scale <= 1) {  // else the largest scores overflow
+          check_masked_softmax(extremes.view({1, 1, 10, keys}), window);
+        }
       }
     }
   }

@@ -29,7 +29,8 @@ std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::Sca
   const at::Tensor bias = at::randn({queries, keys}, options)
                               .masked_fill(shut, -std::numeric_limits<double>::infinity());
   std::vector<MaskArguments> arguments = {
-      {.scale = 2.0},  // without rules, a smaller scale is a factor of softmax's exponents
+      // A rule that hides nothing: without rules, the kernels are softmax's.
+      {.scale = 0.5, .key_lengths = at::full({1}, keys, options.dtype(at::kLong))},
       {.causal = "lower_right",
        .query_positions = at::randint(keys, {1, queries}, options.dtype(at::kLong)),
        .key_lengths = at::full({1}, keys - keys / 5, options.dtype(at::kLong))},
@@ -100,7 +101,6 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const Expected expected = expected_masked_softmax(made_x, made);
     const bool tensor = a.attn_mask.has_value();
     const bool rules = !tensor && dtype != at::kDouble;
-    const bool hides = tensor || a.causal != "none";  // else the backward is softmax's
     functions.push_back({mask_kind(a), attention_kind(Direction::forward, x.element_size(), tensor),
                          x, rules && are_packs(x), [=] { return masked_softmax(x, a); },
                          [expected] { return Expected(expected); }, !a.masked_value});
@@ -110,9 +110,8 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
     const at::Tensor made_y = expected.values.to(dtype);
     const at::Tensor y = placed_at(offsets.input, made_y, device);
     functions.push_back({mask_kind(a) + ", backward",
-                         hides ? attention_kind(Direction::backward, y.element_size(), tensor)
-                               : row_kind(Direction::backward, y.element_size()),
-                         y, hides && rules && are_packs(y) && are_packs(grad),
+                         attention_kind(Direction::backward, y.element_size(), tensor), y,
+                         rules && are_packs(y) && are_packs(grad),
                          [=] { return masked_softmax_backward(grad, y, a); },
                          [=] { return expected_masked_softmax_backward(made_grad, made_y, made); },
                          !a.masked_value});

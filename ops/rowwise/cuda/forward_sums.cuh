@@ -71,7 +71,8 @@ struct ForwardSums {
 
   static constexpr bool kTensor = Load::Mask::kTensor;
   /// Half precision scores as they were loaded: their maximum takes packed instructions.
-  static constexpr bool kRawMax = sizeof(T) == 2 && Load::kPlain && !Load::kDropout;
+  static constexpr bool kRawMax =
+      sizeof(T) == 2 && Load::kPlain && !Load::kDropout && !Load::Mask::kRules;
   using Base = ExpBase<T, sizeof(T) == 2 && Load::kPlain>;
 
   struct Result {

@@ -201,13 +201,13 @@ struct IntervalTraits {
 
 template <typename T>
   requires(sizeof(T) <= 4)
-struct IntervalTraits<Forward<MaskedLoad<T, false>, ProbabilityStore<T>>> {
-  using Function = Forward<MaskedLoad<T, false>, ProbabilityStore<T>>;
+struct IntervalTraits<Forward<ScaledLoad<T, KeyMask<T, false>>, ProbabilityStore<T>>> {
+  using Function = Forward<ScaledLoad<T, KeyMask<T, false>>, ProbabilityStore<T>>;
   static constexpr bool kSupported = true;
 
   static bool fits(const Function& f, int64_t rows) {
-    return f.output_aligned && is_aligned(f.input, f.columns) && f.load.scale > 0 &&
-           f.load.scale < INFINITY && IntervalOrder::fits(f.load.mask.rules, rows);
+    return f.output_aligned && is_aligned(f.input, f.columns) &&
+           IntervalOrder::fits(f.load.mask.rules, rows);
   }
   static IntervalForward<T> make(const Function& f) { return {{f.input}, f.output, f.load.scale}; }
   static const KeyRules& rules(const Function& f) { return f.load.mask.rules; }

@@ -12,7 +12,20 @@ namespace warpfuse::cuda {
 // interval. A Load may have exponent_scale(), a factor of all exponents. With kDropout it has one,
 // and a `dropout` that elements are multiplied by first.
 
-/// Scores as they are.
+/// Scores outside the row's interval become -inf. The first of them is at `column`.
+template <int kCount, typename Row, typename C>
+__device__ __forceinline__ void hide_outside(const Row& row, int64_t column, C (&values)[kCount]) {
+  const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));
+  const int last = static_cast<int>(min(row.end - column, static_cast<int64_t>(kCount)));
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (i < first || i >= last) {
+      values[i] = negative_infinity<C>();
+    }
+  }
+}
+
+/// Scores as they are, for masks without a tensor.
 template <typename T, typename Mask_ = NoMask>
 struct PlainLoad {
   using Element = T;
@@ -23,17 +36,26 @@ struct PlainLoad {
   Mask mask;
 
   template <int kCount>
-  __device__ void scores(const typename Mask::Row&, int64_t, bool, Compute<T> (&)[kCount],
-                         bool&) const {}
+  __device__ void scores(const typename Mask::Row& row, int64_t column, bool full,
+                         Compute<T> (&values)[kCount], bool&) const {
+    if (Mask::kRules && !full) {
+      hide_outside(row, column, values);
+    }
+  }
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
 };
 
-/// Scores times `scale`, of (0, 1], which multiplies differences of scores: they cannot overflow.
-template <typename T>
-struct ScaledLoad : PlainLoad<T> {
+/// Whether a scale may multiply differences of scores: they overflow only where their exponential
+/// is 0 after the scale too.
+inline bool scales_differences(double scale) { return scale >= 0x1p-120 && scale <= 1; }
+
+/// Scores times `scale`, which is a factor of the exponents where scales_differences(scale).
+template <typename T, typename Mask = NoMask>
+struct ScaledLoad : PlainLoad<T, Mask> {
   Compute<T> scale;
 
-  explicit ScaledLoad(Compute<T> scale) : scale(scale) {}
+  explicit ScaledLoad(Compute<T> scale, const Mask& mask = {})
+      : PlainLoad<T, Mask>{mask}, scale(scale) {}
   __device__ Compute<T> exponent_scale() const { return scale; }
 };
 
@@ -60,14 +82,7 @@ struct MaskedLoad {
       mask.apply(row, column, full, mask_pack..., values, visible);
     }
     if (!full) {
-      const int first = static_cast<int>(max(row.begin - column, int64_t{-1}));
-      const int last = static_cast<int>(min(row.end - column, static_cast<int64_t>(kCount)));
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        if (i < first || i >= last) {
-          values[i] = negative_infinity<Compute<T>>();
-        }
-      }
+      hide_outside(row, column, values);
     }
   }
 
