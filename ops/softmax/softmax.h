@@ -52,7 +52,7 @@ cudaError_t launch_cuda(const SoftmaxAlgorithmArguments& arguments, Workspace& w
                         cudaStream_t stream);
 
 /// softmax(scale * input) along the last dimension, without log, and its gradient: for attention
-/// that hides no key. The forward takes a scale of (0, 1], the backward any.
+/// that hides no key. The forward's scale is one of scales_differences(), in loads.cuh.
 cudaError_t launch_scaled_softmax(const SoftmaxArguments& arguments, double scale,
                                   Workspace& workspace, cudaStream_t stream);
 cudaError_t launch_scaled_softmax(const SoftmaxBackwardArguments& arguments, double scale,

@@ -9,8 +9,9 @@ namespace warpfuse::cuda {
 // A Load's scores() makes scores of kCount neighbouring elements, the first of them at `column`,
 // and score() one of an element inside the interval and its mask's. Hidden ones become -inf, and
 // `visible` is set where the mask tensor shows one. full: all elements are inside the row's
-// interval. A Load may have exponent_scale(), a factor of all exponents. With kDropout it has one,
-// and a `dropout` that elements are multiplied by first.
+// interval. A Load may have exponent_scale(), a factor of all exponents, and power_of_two(), the
+// greatest that is no greater, which a factor of at most 1 does not need. With kDropout it has
+// both, and a `dropout` that elements are multiplied by first.
 
 /// Scores outside the row's interval become -inf. The first of them is at `column`.
 template <int kCount, typename Row, typename C>
