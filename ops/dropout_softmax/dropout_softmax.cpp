@@ -39,7 +39,7 @@ struct DropoutForward : Calls<DropoutForward, DropoutResult(const at::Tensor&, i
                        self.options().dtype(statistics_dtype(self)));
     at::Tensor rng_used = rng_to_return<Backend>(self, rng);
     if (Backend::computes(self)) {
-      const at::Tensor x = self.contiguous();
+      const at::Tensor x = contiguous_in(self, dim, output);
       const RowLayout layout = row_layout(x, dim);
       if (layout.inner != 1) {
         statistics.zero_();  // the kernels of another dimension than the last write none
@@ -73,8 +73,7 @@ struct DropoutBackward {
     }
     at::Tensor grad_input = Backend::empty(saved.sym_sizes(), saved.options());
     if (Backend::computes(saved)) {
-      const at::Tensor g = grad_output.contiguous();
-      const at::Tensor x = saved.contiguous();
+      const auto [g, x] = contiguous_in(grad_output, saved, dim, grad_input);
       const at::Tensor row_statistics = statistics.contiguous();
       const at::Tensor state = rng.contiguous();
       Backend::launch(

@@ -4,10 +4,71 @@
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/core/WrapDimMinimal.h>
 
+#include <optional>
+#include <utility>
+
 #include "common/check.h"
 #include "rowwise/layout.h"
+#include "rowwise/tuning.h"
 
 namespace warpfuse {
+
+/// Elements from a row to the next along the last dimension; none unless they all lie at one
+/// distance.
+inline std::optional<int64_t> row_stride(const at::Tensor& tensor) {
+  if (tensor.dim() == 0 || tensor.is_contiguous()) {
+    return tensor.dim() == 0 ? 1 : tensor.size(-1);
+  }
+  const int64_t last = tensor.dim() - 1;
+  if (tensor.size(last) > 1 && tensor.stride(last) != 1) {
+    return std::nullopt;
+  }
+  int64_t stride = tensor.size(last), rows = 1;
+  for (int64_t d = last - 1; d >= 0; --d) {
+    if (tensor.size(d) == 1) {
+      continue;
+    }
+    if (rows > 1 && tensor.stride(d) != stride * rows) {
+      return std::nullopt;
+    }
+    stride = rows > 1 ? stride : tensor.stride(d);
+    rows *= tensor.size(d);
+  }
+  return stride;
+}
+
+/// The tensor, contiguous. A copy of a CUDA tensor is in `output`, over which kernels of the last
+/// dimension may write; elsewhere it has memory of its own.
+inline at::Tensor contiguous_in(const at::Tensor& tensor, int64_t dim, const at::Tensor& output) {
+  const bool in_output = !tensor.is_contiguous() && tensor.is_cuda() && dim == tensor.dim() - 1;
+  return in_output ? output.copy_(tensor) : tensor.contiguous();
+}
+
+/// A gradient's two inputs, contiguous; a copy of one of them is in `grad_input` where it can be.
+inline std::pair<at::Tensor, at::Tensor> contiguous_in(const at::Tensor& grad_output,
+                                                       const at::Tensor& saved, int64_t dim,
+                                                       const at::Tensor& grad_input) {
+  const at::Tensor g = contiguous_in(grad_output, dim, grad_input);
+  return {g, g.is_same(grad_input) ? saved.contiguous() : contiguous_in(saved, dim, grad_input)};
+}
+
+/// A forward's input as kernels read it: rows along the last dimension with a gap behind each.
+struct InputRows {
+  at::Tensor tensor;
+  int gap = 0;  // elements
+};
+
+/// The input as it lies in memory where the tier chunk reads its rows there, else contiguous.
+inline InputRows input_rows(const at::Tensor& input, int64_t dim, const at::Tensor& output) {
+  if (!input.is_contiguous() && input.is_cuda() && dim == input.dim() - 1 &&
+      input.element_size() <= 4) {
+    const int64_t columns = input.size(dim), stride = row_stride(input).value_or(0);
+    if (columns <= kMaxGapColumns && stride > columns && stride <= kMaxGapStride) {
+      return {input, static_cast<int>(stride - columns)};
+    }
+  }
+  return {contiguous_in(input, dim, output)};
+}
 
 /// tensor as [outer, columns, inner] around `dim`; a tensor without dimensions is one row of one.
 inline RowLayout row_layout(const at::Tensor& tensor, int64_t dim) {

@@ -250,6 +250,11 @@ constexpr int chunk_slots(const RowKind& kind) {
   return plain_backward && kind.masked ? 28 : chunk_slots(kind.direction);
 }
 
+/// What the tier chunk takes of rows with a gap behind each, as a slice of longer rows has them:
+/// columns at most, which all of its forward kernels hold, and elements from a row to the next at
+/// most, so that offsets in a chunk fit in 32 bits.
+inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = int64_t{1} << 18;
+
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;
 

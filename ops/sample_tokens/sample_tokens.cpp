@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/parallel_rows.h"
 #include "core/operator.h"
+#include "rowwise/row_tensors.h"
 #include "sample_tokens/sample_counters.h"
 #include "sample_tokens/sample_mass.h"
 
@@ -79,26 +80,6 @@ void check_vocabulary(const at::Tensor& logits) {
 }
 
 // --- the kernels' view ------------------------------------------------------------------------
-
-/// Elements from one row to the next; none if the logits have to be copied.
-std::optional<int64_t> row_stride(const at::Tensor& logits) {
-  const int64_t last = logits.dim() - 1;
-  if (logits.size(last) > 1 && logits.stride(last) != 1) {
-    return std::nullopt;
-  }
-  int64_t stride = 0, rows = 1;
-  for (int64_t d = last - 1; d >= 0; --d) {
-    if (logits.size(d) == 1) {
-      continue;
-    }
-    if (rows > 1 && logits.stride(d) != stride * rows) {
-      return std::nullopt;
-    }
-    stride = rows > 1 ? stride : logits.stride(d);
-    rows *= logits.size(d);
-  }
-  return stride;
-}
 
 SampleRule sample_rule(const SampleInputs& inputs) {
   SampleRule rule{};

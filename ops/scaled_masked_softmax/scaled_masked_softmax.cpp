@@ -1,5 +1,6 @@
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
+#include <climits>
 #include <tuple>
 
 #include "attention_mask/mask_arguments.h"
@@ -16,10 +17,18 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// scores are contiguous and checked.
+// scores are checked.
 MaskedRows masked_rows(const at::Tensor& scores, double scale, const MaskArguments& masks) {
   return {to_dtype(scores.scalar_type()), scores.numel() / scores.size(-1), scale,
           key_rules(scores, masks), mask_view(scores, masks)};
+}
+
+// The scores as kernels read them.
+InputRows score_rows(const at::Tensor& scores, const MaskedRows& rows, const at::Tensor& output) {
+  const int64_t last = scores.dim() - 1;
+  const bool chunk_takes = !rows.mask.fills && rows.rules.fits_in_32_bits() && rows.rows < INT_MAX;
+  return chunk_takes ? input_rows(scores, last, output)
+                     : InputRows{contiguous_in(scores, last, output)};
 }
 
 // --- operators --------------------------------------------------------------------------------
@@ -33,10 +42,10 @@ struct MaskedSoftmax
     check_masks(kName, scores, masks);
     at::Tensor output = Backend::empty(scores.sym_sizes(), scores.options());
     if (Backend::computes(scores)) {
-      const at::Tensor x = scores.contiguous();
-      Backend::launch(scores,
-                      MaskedSoftmaxArguments{masked_rows(x, scale, masks), x.const_data_ptr(),
-                                             output.mutable_data_ptr()});
+      const MaskedRows rows = masked_rows(scores, scale, masks);
+      const auto [x, gap] = score_rows(scores, rows, output);
+      Backend::launch(
+          scores, MaskedSoftmaxArguments{rows, x.const_data_ptr(), output.mutable_data_ptr(), gap});
     }
     return output;
   }
@@ -52,8 +61,7 @@ struct MaskedSoftmaxBackward {
     check_alike(kName, "grad_output", grad_output, output);
     at::Tensor grad_scores = Backend::empty(output.sym_sizes(), output.options());
     if (Backend::computes(output)) {
-      const at::Tensor g = grad_output.contiguous();
-      const at::Tensor y = output.contiguous();
+      const auto [g, y] = contiguous_in(grad_output, output, output.dim() - 1, grad_scores);
       Backend::launch(output, MaskedSoftmaxBackwardArguments{masked_rows(y, scale, masks),
                                                              g.const_data_ptr(), y.const_data_ptr(),
                                                              grad_scores.mutable_data_ptr()});
@@ -82,7 +90,7 @@ struct MaskedDropoutForward
                                            scores.options().dtype(statistics_dtype(scores)));
     at::Tensor rng_used = rng_to_return<Backend>(scores, rng);
     if (Backend::computes(scores)) {
-      const at::Tensor x = scores.contiguous();
+      const at::Tensor x = contiguous_in(scores, scores.dim() - 1, output);
       at::Tensor held;
       Backend::launch(
           scores, MaskedSoftmaxDropoutArguments{
@@ -108,8 +116,7 @@ struct MaskedDropoutBackward {
     check_rng(kName, rng, scores);
     at::Tensor grad_scores = Backend::empty(scores.sym_sizes(), scores.options());
     if (Backend::computes(scores)) {
-      const at::Tensor g = grad_output.contiguous();
-      const at::Tensor x = scores.contiguous();
+      const auto [g, x] = contiguous_in(grad_output, scores, scores.dim() - 1, grad_scores);
       const at::Tensor row_statistics = statistics.contiguous();
       const at::Tensor state = rng.contiguous();
       Backend::launch(scores,

@@ -22,10 +22,11 @@ struct MaskedRows {
   MaskView mask;
 };
 
-/// output = softmax(scores * scale + mask).
+/// output = softmax(scores * scale + mask). The output may be the scores.
 struct MaskedSoftmaxArguments : MaskedRows {
   const void* scores;
   void* output;
+  int gap = 0;  // elements of memory behind each row of the scores, on CUDA
 };
 
 /// grad_scores from grad_output and the forward's output.

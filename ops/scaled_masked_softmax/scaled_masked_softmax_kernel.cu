@@ -17,6 +17,9 @@ cudaError_t forward(const MaskedSoftmaxArguments& arguments, const Load& load, W
   const int64_t rows = arguments.rows, keys = arguments.rules.keys;
   const Forward<Load, ProbabilityStore<T>> function(load, {}, scores,
                                                     static_cast<T*>(arguments.output), keys);
+  if (arguments.gap != 0) {
+    return launch_rows_with_gap(function, rows, arguments.gap, stream);
+  }
   return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
 }
 
@@ -48,8 +51,8 @@ cudaError_t launch_cuda(const MaskedSoftmaxArguments& arguments, Workspace& work
   if (arguments.rules.hides_none()) {
     const RowLayout layout{arguments.rows, arguments.rules.keys, 1};
     return launch_scaled_softmax(
-        {arguments.scores, arguments.output, arguments.dtype, layout, false}, arguments.scale,
-        workspace, stream);
+        {arguments.scores, arguments.output, arguments.dtype, layout, false, arguments.gap},
+        arguments.scale, workspace, stream);
   }
   return dispatch(arguments.dtype, [&](auto zero) {
     using T = decltype(zero);

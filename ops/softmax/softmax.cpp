@@ -26,9 +26,10 @@ struct Softmax {
     dim = c10::maybe_wrap_dim(dim, input.dim());
     at::Tensor output = Backend::empty(input.sym_sizes(), input.options());
     if (Backend::computes(input)) {
-      const at::Tensor x = input.contiguous();
-      Backend::launch(input, SoftmaxArguments{x.const_data_ptr(), output.mutable_data_ptr(),
-                                              to_dtype(x.scalar_type()), row_layout(x, dim), kLog});
+      const auto [x, gap] = input_rows(input, dim, output);
+      Backend::launch(input,
+                      SoftmaxArguments{x.const_data_ptr(), output.mutable_data_ptr(),
+                                       to_dtype(x.scalar_type()), row_layout(x, dim), kLog, gap});
     }
     return output;
   }
@@ -45,8 +46,7 @@ struct SoftmaxBackward {
     dim = c10::maybe_wrap_dim(dim, output.dim());
     at::Tensor grad_input = Backend::empty(output.sym_sizes(), output.options());
     if (Backend::computes(output)) {
-      const at::Tensor g = grad_output.contiguous();
-      const at::Tensor y = output.contiguous();
+      const auto [g, y] = contiguous_in(grad_output, output, dim, grad_input);
       Backend::launch(
           output, SoftmaxBackwardArguments{g.const_data_ptr(), y.const_data_ptr(),
                                            grad_input.mutable_data_ptr(), to_dtype(y.scalar_type()),

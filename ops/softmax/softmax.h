@@ -14,17 +14,18 @@ namespace warpfuse {
 /// output = softmax(input) or log_softmax(input) along the columns of `layout`.
 struct SoftmaxArguments {
   const void* input;  // [outer, columns, inner]
-  void* output;       // [outer, columns, inner]
+  void* output;       // [outer, columns, inner], may be the input
   DType dtype;
   RowLayout layout;
   bool log;
+  int gap = 0;  // elements of memory behind each row of the input, on CUDA
 };
 
 /// grad_input from grad_output and the forward's output, all [outer, columns, inner].
 struct SoftmaxBackwardArguments {
   const void* grad_output;
   const void* output;
-  void* grad_input;
+  void* grad_input;  // may be grad_output or output, as in the gradients of other operators
   DType dtype;
   RowLayout layout;
   bool log;

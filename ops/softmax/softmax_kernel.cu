@@ -26,6 +26,9 @@ cudaError_t forward(const SoftmaxArguments& arguments, const Load& load, const A
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const Forward<Load, Store> function(load, {}, input, static_cast<T*>(arguments.output), columns);
   const RowShape shape = shape_of(function, input, rows, columns);
+  if (arguments.gap != 0) {
+    return launch_rows_with_gap(function, rows, arguments.gap, stream);
+  }
   if (algorithm == nullptr) {
     return launch_rows(function, shape, workspace, stream);
   }

@@ -17,9 +17,9 @@ cudaError_t l2_normalise(const std::string& kernel, const float* input, float* o
   } else if (kernel == "chunk") {
     const auto chunk =
         ChunkShape::of<float>(rows, static_cast<int>(columns), 32, warpfuse::kChunkSlots, 1, 2048);
-    chunk_kernel<warpfuse::kChunkSlots>
+    chunk_kernel<warpfuse::kChunkSlots, false>
         <<<(blocks + chunk.rows - 1) / chunk.rows, 32, sizeof(uint4) * chunk.packs, stream>>>(
-            function, rows, chunk, ChunkMaskShape());
+            function, rows, chunk, ChunkMaskShape(), ChunkGap());
   } else if (kernel == "block") {
     block_kernel<2, L2Normalise><<<blocks, kThreads, 0, stream>>>(function, 1);
   } else if (kernel == "persistent") {

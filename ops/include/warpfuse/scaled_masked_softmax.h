@@ -11,7 +11,7 @@ namespace warpfuse {
 /// Attention's softmax(scores * scale + mask) over the last dimension, in one pass.
 ///
 /// scores           [B, H, Tq, Tk], [B, Tq, Tk] or [Tq, Tk] (B = 1); float64, float32, float16 or
-///                  bfloat16; dim 0 is the batch
+///                  bfloat16; dim 0 is the batch; any strides
 /// attn_mask        broadcast to the scores, aligned at the right; bool (true = visible, as
 ///                  scaled_dot_product_attention's) or additive (the scores' dtype or float32; the
 ///                  only mask with a gradient)

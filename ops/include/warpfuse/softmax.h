@@ -10,7 +10,8 @@ namespace warpfuse {
 /// softmax(x)_j = exp(x_j - max x) / sum_k exp(x_k - max x) over dimension `dim`, as at::softmax.
 ///
 /// self   any shape, strides and alignment; float64, float32, float16 or bfloat16 (any real dtype
-///        when `dtype` is given)
+///        when `dtype` is given). One that is not contiguous takes no memory beside the output on a
+///        GPU, along the last dimension
 /// dim    in [-rank, rank - 1]
 /// dtype  the computation and the result are those of self.to(dtype)
 ///

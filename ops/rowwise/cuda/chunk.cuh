@@ -27,10 +27,11 @@ constexpr int kChunkBlocks = [] {
   return (kHalf ? 6 : 5) + (kDrops<F> ? 1 : 0);
 }();
 
-/// kSlots: elements of a lane.
-template <int kSlots, RowFunction F>
-__global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
-    chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape) {
+/// kSlots: elements of a lane. kGap: each row of the one input has a gap behind it.
+template <int kSlots, bool kGap, RowFunction F>
+__global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F> - (kGap ? 1 : 0))
+    chunk_kernel(F function, int64_t rows, ChunkShape shape, ChunkMaskShape mask_shape,
+                 ChunkGap gap) {
   extern __shared__ __align__(128) uint4 memory[];
   __shared__ Mbarrier barriers[kMaxChunkWarps];
   using T = typename F::T;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   const auto chunk = row_of(0, 0);
   // Elements from a 16-byte boundary to the chunk in shared memory, as in global memory; but rows
   // of whole words begin at one.
-  int shift = pack_shift(chunk.rows[0]);
+  int shift = pack_shift(kGap ? chunk.out : chunk.rows[0]);
   if (columns % kWord<T> == 0) {
     shift -= shift % kWord<T>;
   }
@@ -77,7 +78,9 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   T* staged[F::kInputs];
   for_inputs<F::kInputs>([&](auto i) {
     staged[i] = reinterpret_cast<T*>(memory + (warp * F::kInputs + i) * shape.packs) + shift;
-    if (kRulesAlone<F> && shape.apart) {
+    if constexpr (kGap) {
+      load_rows(chunk.rows[i] + first * gap.elements, staged[i], chunk_rows, columns, gap);
+    } else if (kRulesAlone<F> && shape.apart) {
       copies.load_pieces(chunk.rows[i], staged[i], chunk_rows * columns, chunk_rows,
                          lane * columns + visible_begin, lane * columns + visible_end);
     } else {
@@ -99,6 +102,7 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
     keep_bits.draw(function, chunk, chunk_rows * columns, lane);
   }
   copies.wait();
+  const int pitch = kGap ? gap.pitch : columns;
   const auto reduce_rows = [&]<int kRowSlots>(std::integral_constant<int, kRowSlots>,
                                               int lanes_log2) {
     const ChunkLanes group(1 << lanes_log2);
@@ -114,8 +118,8 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
           row.interval.index = -1;  // no row whose statistics to note
         }
       }
-      for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * columns; });
-      row.out = staged[0] + in_chunk * columns;
+      for_inputs<F::kInputs>([&](auto i) { row.rows[i] = staged[i] + in_chunk * pitch; });
+      row.out = staged[0] + in_chunk * pitch;
       const ChunkSlots slots(row.out, columns, group.rank(), shape, has_row);
       uint64_t kept = 0;
       if constexpr (kDrops<F>) {
@@ -136,7 +140,11 @@ __global__ void __launch_bounds__(32 * kMaxChunkWarps, kChunkBlocks<F>)
   } else {
     reduce_rows(std::integral_constant<int, kSlots>(), 31 - __clz(shape.lanes));
   }
-  copies.store(staged[0], chunk.out, chunk_rows * columns);
+  if constexpr (kGap) {
+    store_rows(staged[0], chunk.out, chunk_rows, columns, gap, copies);
+  } else {
+    copies.store(staged[0], chunk.out, chunk_rows * columns);
+  }
 }
 
 }  // namespace warpfuse::cuda

@@ -26,7 +26,7 @@ struct ChunkShape {
   /// hide keys.
   template <typename T>
   static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
-                       int bytes, bool rules = false) {
+                       int bytes, bool rules = false, int pitch = 0) {
     constexpr int kMinApartBytes = 256;
     const bool apart = rules && columns * static_cast<int>(sizeof(T)) >= kMinApartBytes;
     // A row that begins in the middle of a word has a slot before its first element.
@@ -45,7 +45,7 @@ struct ChunkShape {
     }
     shape.full = std::min(shape.slots, columns - (lanes - 1) * shape.slots);
     shape.behind = lanes * ((shape.slots + 3) / 4 * 4);
-    shape.packs = (shape.rows * columns + shape.behind) / kPack<T> + 2;
+    shape.packs = (shape.rows * std::max(columns, pitch) + shape.behind) / kPack<T> + 2;
     shape.keep_words = ChunkKeepBits::words(shape.rows * columns + shape.behind);
     return shape;
   }

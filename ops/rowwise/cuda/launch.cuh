@@ -103,10 +103,10 @@ cudaError_t launch_words(const Function& function, int64_t rows, const RowPlan& 
       stream, function, rows);
 }
 
-template <typename Function>
-cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
-                         cudaStream_t stream) {
-  if constexpr (kTakesWords<Function>) {
+template <bool kGap = false, typename Function>
+cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream,
+                         int gap = 0) {
+  if constexpr (kTakesWords<Function> && !kGap) {
     if (takes_words(function)) {
       return launch_words(function, rows, plan, stream);
     }
@@ -118,9 +118,12 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                          : kRulesAlone<Function> && Function::kInputs == 1 ? 3500
                                                                            : 3000;
   constexpr int kSlots = chunk_slots(kKind<Function>);
+  const auto chunk_gap =
+      ChunkGap::of<typename Function::T>(gap, static_cast<int>(function.columns));
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
-      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes, kRulesAlone<Function>);
+      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes,
+      kRulesAlone<Function> && !kGap, chunk_gap.pitch);
   const int64_t steps = function.arrange(rows, 0);
   ChunkMaskShape mask;
   if constexpr (kHasMaskTensor<Function>) {
@@ -137,7 +140,8 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan,
                     warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
                              static_cast<size_t>(mask.bytes) +
                              (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
-  return launch_kernel(chunk_kernel<kSlots, Function>, shape, stream, function, steps, chunk, mask);
+  return launch_kernel(chunk_kernel<kSlots, kGap, Function>, shape, stream, function, steps, chunk,
+                       mask, chunk_gap);
 }
 
 template <typename Function>
@@ -277,6 +281,22 @@ cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspa
                         cudaStream_t stream) {
   return launch_rows(function, shape.rows, current_plan(shape, device_limits().rows), workspace,
                      stream);
+}
+
+/// Runs a function of one input whose rows have a gap of elements behind each, by the tier chunk
+/// whatever the table says: it alone reads such rows. Rows: up to kMaxGapColumns columns.
+template <typename Function>
+cudaError_t launch_rows_with_gap(const Function& function, int64_t rows, int gap,
+                                 cudaStream_t stream) {
+  if constexpr (kKernels<Function>.chunk) {
+    constexpr int kSlots = chunk_slots(kKind<Function>);
+    // A row may begin in the middle of a word.
+    const auto slots = static_cast<unsigned>(function.columns + kWord<typename Function::T> - 1);
+    const auto lanes = std::bit_ceil((slots + kSlots - 1) / kSlots);
+    const RowPlan plan{Tier::chunk, static_cast<int>(lanes), kSlots, 64, 1, false, 0};
+    return launch_chunk<true>(function, rows, plan, stream, gap);
+  }
+  return cudaErrorInvalidConfiguration;
 }
 
 }  // namespace warpfuse::cuda

@@ -52,6 +52,18 @@ __device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* addres
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
 }
 
+/// The same with eight bytes.
+__device__ __forceinline__ void load_8_bytes_if(bool wanted, const void* address, uint2& bits) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %3, 0;\n"
+      "@wanted ld.global.v2.u32 {%0, %1}, [%2];\n"
+      "}"
+      : "+r"(bits.x), "+r"(bits.y)
+      : "l"(address), "r"(static_cast<unsigned>(wanted)));
+}
+
 /// The same with four bytes.
 __device__ __forceinline__ void load_word_if(bool wanted, const void* address, unsigned& word) {
   asm volatile(
@@ -112,6 +124,9 @@ __device__ __forceinline__ void store_shared_word(unsigned shared, unsigned word
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
 }
 
+__device__ __forceinline__ void copy_4_bytes(unsigned shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ __forceinline__ void copy_16_bytes(unsigned shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
