@@ -253,7 +253,7 @@ constexpr int chunk_slots(const RowKind& kind) {
 /// What the tier chunk takes of rows with a gap behind each, as a slice of longer rows has them:
 /// columns at most, which all of its forward kernels hold, and elements from a row to the next at
 /// most, so that offsets in a chunk fit in 32 bits.
-inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = int64_t{1} << 18;
+inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = 262'144;
 
 /// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
 inline constexpr int kColumnSlots = 8;
