@@ -35,7 +35,7 @@ struct DropoutSoftmaxBackwardArguments {
   const void* grad_output;
   const void* saved;       // the output where dropout came first, else the input
   const void* statistics;  // softmax first: [rows, 2]
-  void* grad_input;
+  void* grad_input;        // may be grad_output or saved
   DType dtype;
   RowLayout layout;
   bool softmax_first;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <cstdint>
 
 #include "common/host_device.h"
@@ -94,6 +95,8 @@ struct KeyRules {
   }
 
   bool fits_in_32_bits() const { return queries + keys < int64_t{512} * 1024 * 1024; }
+  /// So do the numbers of so many rows.
+  bool fits_in_32_bits(int64_t rows) const { return rows < INT_MAX && fits_in_32_bits(); }
 
  private:
   template <typename Int>

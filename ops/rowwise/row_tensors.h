@@ -48,8 +48,9 @@ inline at::Tensor contiguous_in(const at::Tensor& tensor, int64_t dim, const at:
 inline std::pair<at::Tensor, at::Tensor> contiguous_in(const at::Tensor& grad_output,
                                                        const at::Tensor& saved, int64_t dim,
                                                        const at::Tensor& grad_input) {
-  const at::Tensor g = contiguous_in(grad_output, dim, grad_input);
-  return {g, g.is_same(grad_input) ? saved.contiguous() : contiguous_in(saved, dim, grad_input)};
+  at::Tensor g = contiguous_in(grad_output, dim, grad_input);
+  at::Tensor x = g.is_same(grad_input) ? saved.contiguous() : contiguous_in(saved, dim, grad_input);
+  return {std::move(g), std::move(x)};
 }
 
 /// A forward's input as kernels read it: rows along the last dimension with a gap behind each.

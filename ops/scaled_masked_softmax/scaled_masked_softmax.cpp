@@ -1,6 +1,5 @@
 #include "scaled_masked_softmax/scaled_masked_softmax.h"
 
-#include <climits>
 #include <tuple>
 
 #include "attention_mask/mask_arguments.h"
@@ -26,7 +25,7 @@ MaskedRows masked_rows(const at::Tensor& scores, double scale, const MaskArgumen
 // The scores as kernels read them.
 InputRows score_rows(const at::Tensor& scores, const MaskedRows& rows, const at::Tensor& output) {
   const int64_t last = scores.dim() - 1;
-  const bool chunk_takes = !rows.mask.fills && rows.rules.fits_in_32_bits() && rows.rows < INT_MAX;
+  const bool chunk_takes = !rows.mask.fills && rows.rules.fits_in_32_bits(rows.rows);
   return chunk_takes ? input_rows(scores, last, output)
                      : InputRows{contiguous_in(scores, last, output)};
 }

@@ -33,7 +33,7 @@ struct MaskedSoftmaxArguments : MaskedRows {
 struct MaskedSoftmaxBackwardArguments : MaskedRows {
   const void* grad_output;
   const void* output;
-  void* grad_scores;
+  void* grad_scores;  // may be grad_output or output
 };
 
 /// output = softmax(scores * scale + mask) * keep * dropout.scale.
@@ -52,7 +52,7 @@ struct MaskedSoftmaxDropoutBackwardArguments : MaskedRows {
   const void* grad_output;
   const void* scores;
   const void* statistics;
-  void* grad_scores;
+  void* grad_scores;  // may be grad_output or scores
   Dropout dropout;
   RngSource rng;
 };

@@ -25,7 +25,7 @@ struct SoftmaxArguments {
 struct SoftmaxBackwardArguments {
   const void* grad_output;
   const void* output;
-  void* grad_input;  // may be grad_output or output, as in the gradients of other operators
+  void* grad_input;  // may be grad_output or output
   DType dtype;
   RowLayout layout;
   bool log;

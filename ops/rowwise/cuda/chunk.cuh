@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rowwise/cuda/chunk_gaps.cuh"
 #include "rowwise/cuda/chunk_row.cuh"
 
 namespace warpfuse::cuda {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "hopper/tma.cuh"
-#include "rowwise/cuda/chunk_gaps.cuh"
 #include "rowwise/cuda/memory.cuh"
 #include "rowwise/cuda/pack.cuh"
 
@@ -185,6 +184,10 @@ __device__ __forceinline__ T load_shared(const T* from) {
     return reinterpret_cast<const T&>(bits);
   }
 }
+
+/// Elements of a word of shared memory.
+template <typename T>
+constexpr int kWord = 4 / static_cast<int>(sizeof(T));
 
 /// The elements of words of shared memory.
 template <typename T>

@@ -1,20 +1,11 @@
 #pragma once
 
-#include "rowwise/cuda/memory.cuh"
-#include "rowwise/cuda/pack.cuh"
+#include "rowwise/cuda/chunk_copy.cuh"
 
 namespace warpfuse::cuda {
 
 // Rows with gaps between them in global memory, as a slice of longer rows has them, in the tier
 // chunk (chunk.cuh).
-
-/// Elements of a word of shared memory.
-template <typename T>
-constexpr int kWord = 4 / static_cast<int>(sizeof(T));
-
-/// Elements of 8 bytes.
-template <typename T>
-constexpr int kUnit = 2 * kWord<T>;
 
 /// The gap of a launch.
 struct ChunkGap {
@@ -45,17 +36,25 @@ struct RowLanes {
   }
 };
 
-/// Loads rows of whole words, which begin at words `stride` words apart, to rows `pitch` words
-/// apart.
-__device__ __forceinline__ void load_rows_of_words(const unsigned* from, int stride, unsigned* to,
-                                                   int pitch, int rows, int row_words) {
+/// Calls visit(row, column) for a lane's words of rows.
+template <typename Visit>
+__device__ __forceinline__ void for_words(int rows, int row_words, const Visit& visit) {
   const RowLanes lanes(row_words);
   for (int column = lanes.column; column < row_words; column += lanes.columns) {
 #pragma unroll 4
     for (int row = lanes.row; row < rows; row += lanes.rows) {
-      copy_4_bytes(shared_address(to + row * pitch + column), from + row * stride + column);
+      visit(row, column);
     }
   }
+}
+
+/// Loads rows of whole words, which begin at words `stride` words apart, to rows `pitch` words
+/// apart.
+__device__ __forceinline__ void load_rows_of_words(const unsigned* from, int stride, unsigned* to,
+                                                   int pitch, int rows, int row_words) {
+  for_words(rows, row_words, [&](int row, int column) {
+    copy_4_bytes(shared_address(to + row * pitch + column), from + row * stride + column);
+  });
   commit_copies();
   wait_for_copies<0>();
 }
@@ -65,7 +64,8 @@ __device__ __forceinline__ void load_rows_of_words(const unsigned* from, int str
 template <typename T>
 __device__ __forceinline__ void load_rows_of_units(const T* from, int stride, T* to, int pitch,
                                                    int rows, int columns) {
-  constexpr int kElements = kUnit<T>, kAtOnce = 8;
+  constexpr int kElements = 8 / static_cast<int>(sizeof(T));  // of a unit
+  constexpr int kAtOnce = 8;
   const int length = (rows - 1) * stride + columns;
   const auto shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(from) / sizeof(T));
   // Elements of a row's first unit that lie before the row.
@@ -152,13 +152,9 @@ __device__ __forceinline__ void store_rows(const T* from, T* to, int rows, int c
   __syncwarp();
   const auto* const words = reinterpret_cast<const unsigned*>(from);
   const int row_words = columns / kWord<T>, pitch = gap.pitch / kWord<T>;
-  const RowLanes lanes(row_words);
-  for (int column = lanes.column; column < row_words; column += lanes.columns) {
-#pragma unroll 4
-    for (int row = lanes.row; row < rows; row += lanes.rows) {
-      reinterpret_cast<unsigned*>(to)[row * row_words + column] = words[row * pitch + column];
-    }
-  }
+  for_words(rows, row_words, [&](int row, int column) {
+    reinterpret_cast<unsigned*>(to)[row * row_words + column] = words[row * pitch + column];
+  });
 }
 
 }  // namespace warpfuse::cuda

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "core/kernel.h"
-#include "rowwise/cuda/chunk.cuh"
 #include "rowwise/cuda/cooperative.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/in_registers.cuh"
@@ -12,29 +11,14 @@
 #include "rowwise/cuda/interval_functions.cuh"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/ladder.cuh"
+#include "rowwise/cuda/launch_chunk.cuh"
 #include "rowwise/cuda/persistent.cuh"
+#include "rowwise/cuda/row_kind.cuh"
 #include "rowwise/cuda/two_pass.cuh"
-#include "rowwise/cuda/words.cuh"
-#include "rowwise/kernel_set.h"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
 namespace warpfuse::cuda {
-
-/// The kind of a function, on which its kernels and its plan depend. Dropout-first in half
-/// precision edits packed bits in place and fits plain softmax's tuning lines.
-template <RowFunction Function>
-constexpr RowKind kKind = {Function::kInputs == 1 ? Direction::forward : Direction::backward,
-                           sizeof(typename Function::T),
-                           !kHasRules<Function> && std::is_empty_v<typename Function::KeepMask>,
-                           kHasRules<Function>,
-                           !std::is_empty_v<typename Function::KeepMask> &&
-                               !(kPrepares<Function> && !kFragmentFitsRaw<Function>),
-                           kHasMaskTensor<Function>};
-
-/// The kernels that it is compiled with.
-template <typename Function>
-constexpr KernelSet kKernels = kernel_set(kKind<Function>);
 
 /// The shape of a function's rows, for the plan. `start` is the first row, and `stride` the
 /// elements from a row to the next.
@@ -90,58 +74,6 @@ cudaError_t launch_warp(Function function, int64_t rows, const RowPlan& plan, cu
                            lanes_log2);
     }
   });
-}
-
-template <typename Function>
-cudaError_t launch_words(const Function& function, int64_t rows, const RowPlan& plan,
-                         cudaStream_t stream) {
-  const int64_t threads = rows * kWordRows<Function>.lanes;
-  words_counter().add();
-  return launch_kernel(
-      words_kernel<Function>,
-      {Tier::chunk, plan.lane_packs, (threads + kWordThreads - 1) / kWordThreads, kWordThreads},
-      stream, function, rows);
-}
-
-template <bool kGap = false, typename Function>
-cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream,
-                         int gap = 0) {
-  if constexpr (kTakesWords<Function> && !kGap) {
-    if (takes_words(function)) {
-      return launch_words(function, rows, plan, stream);
-    }
-  }
-  const int warps = plan.threads / 32;
-  constexpr int kBusyWarps = 16;  // of a multiprocessor
-  // Rules cost a chunk as much as some elements do; two inputs or a mask tensor take room.
-  constexpr int kBytes = !kHasRules<Function>                              ? 2048
-                         : kRulesAlone<Function> && Function::kInputs == 1 ? 3500
-                                                                           : 3000;
-  constexpr int kSlots = chunk_slots(kKind<Function>);
-  const auto chunk_gap =
-      ChunkGap::of<typename Function::T>(gap, static_cast<int>(function.columns));
-  const auto chunk = ChunkShape::of<typename Function::T>(
-      rows, static_cast<int>(function.columns), plan.lanes, kSlots,
-      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes,
-      kRulesAlone<Function> && !kGap, chunk_gap.pitch);
-  const int64_t steps = function.arrange(rows, 0);
-  ChunkMaskShape mask;
-  if constexpr (kHasMaskTensor<Function>) {
-    const auto& key_mask = function.key_mask();
-    mask = ChunkMaskShape::of(key_mask.runs(rows), chunk.rows, static_cast<int>(function.columns),
-                              key_mask.element_bytes(), chunk.behind);
-  }
-  const int64_t block_rows = int64_t{warps} * chunk.rows;
-  LaunchShape shape{Tier::chunk,
-                    plan.lane_packs,
-                    (steps + block_rows - 1) / block_rows,
-                    plan.threads,
-                    1,
-                    warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
-                             static_cast<size_t>(mask.bytes) +
-                             (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
-  return launch_kernel(chunk_kernel<kSlots, kGap, Function>, shape, stream, function, steps, chunk,
-                       mask, chunk_gap);
 }
 
 template <typename Function>
@@ -281,22 +213,6 @@ cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspa
                         cudaStream_t stream) {
   return launch_rows(function, shape.rows, current_plan(shape, device_limits().rows), workspace,
                      stream);
-}
-
-/// Runs a function of one input whose rows have a gap of elements behind each, by the tier chunk
-/// whatever the table says: it alone reads such rows. Rows: up to kMaxGapColumns columns.
-template <typename Function>
-cudaError_t launch_rows_with_gap(const Function& function, int64_t rows, int gap,
-                                 cudaStream_t stream) {
-  if constexpr (kKernels<Function>.chunk) {
-    constexpr int kSlots = chunk_slots(kKind<Function>);
-    // A row may begin in the middle of a word.
-    const auto slots = static_cast<unsigned>(function.columns + kWord<typename Function::T> - 1);
-    const auto lanes = std::bit_ceil((slots + kSlots - 1) / kSlots);
-    const RowPlan plan{Tier::chunk, static_cast<int>(lanes), kSlots, 64, 1, false, 0};
-    return launch_chunk<true>(function, rows, plan, stream, gap);
-  }
-  return cudaErrorInvalidConfiguration;
 }
 
 }  // namespace warpfuse::cuda

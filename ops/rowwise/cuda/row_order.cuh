@@ -62,9 +62,7 @@ class RowOrder {
   }
 
   /// All numbers but offsets fit in 32 bits.
-  static bool fits(const KeyRules& rules, int64_t steps) {
-    return steps < INT_MAX && rules.fits_in_32_bits();
-  }
+  static bool fits(const KeyRules& rules, int64_t steps) { return rules.fits_in_32_bits(steps); }
 
   /// The number of rows, and of padding steps that have no row.
   int64_t steps() const { return steps_; }

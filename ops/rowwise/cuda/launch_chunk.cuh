@@ -1,0 +1,85 @@
+#pragma once
+
+#include <bit>
+
+#include "rowwise/cuda/chunk.cuh"
+#include "rowwise/cuda/device_limits.h"
+#include "rowwise/cuda/kernel_launch.h"
+#include "rowwise/cuda/row_kind.cuh"
+#include "rowwise/cuda/words.cuh"
+#include "rowwise/tier_counters.h"
+#include "rowwise/tuning.h"
+
+namespace warpfuse::cuda {
+
+// Launches of the tier chunk.
+
+template <typename Function>
+cudaError_t launch_words(const Function& function, int64_t rows, const RowPlan& plan,
+                         cudaStream_t stream) {
+  const int64_t threads = rows * kWordRows<Function>.lanes;
+  words_counter().add();
+  return launch_kernel(
+      words_kernel<Function>,
+      {Tier::chunk, plan.lane_packs, (threads + kWordThreads - 1) / kWordThreads, kWordThreads},
+      stream, function, rows);
+}
+
+template <bool kGap = false, typename Function>
+cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream,
+                         int gap = 0) {
+  if constexpr (kTakesWords<Function> && !kGap) {
+    if (takes_words(function)) {
+      return launch_words(function, rows, plan, stream);
+    }
+  }
+  const int warps = plan.threads / 32;
+  constexpr int kBusyWarps = 16;  // of a multiprocessor
+  // Rules cost a chunk as much as some elements do; two inputs or a mask tensor take room.
+  constexpr int kBytes = !kHasRules<Function>                              ? 2048
+                         : kRulesAlone<Function> && Function::kInputs == 1 ? 3500
+                                                                           : 3000;
+  constexpr int kSlots = chunk_slots(kKind<Function>);
+  const auto chunk_gap =
+      ChunkGap::of<typename Function::T>(gap, static_cast<int>(function.columns));
+  const auto chunk = ChunkShape::of<typename Function::T>(
+      rows, static_cast<int>(function.columns), plan.lanes, kSlots,
+      int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes,
+      kRulesAlone<Function> && !kGap, chunk_gap.pitch);
+  const int64_t steps = function.arrange(rows, 0);
+  ChunkMaskShape mask;
+  if constexpr (kHasMaskTensor<Function>) {
+    const auto& key_mask = function.key_mask();
+    mask = ChunkMaskShape::of(key_mask.runs(rows), chunk.rows, static_cast<int>(function.columns),
+                              key_mask.element_bytes(), chunk.behind);
+  }
+  const int64_t block_rows = int64_t{warps} * chunk.rows;
+  LaunchShape shape{Tier::chunk,
+                    plan.lane_packs,
+                    (steps + block_rows - 1) / block_rows,
+                    plan.threads,
+                    1,
+                    warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+                             static_cast<size_t>(mask.bytes) +
+                             (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
+  return launch_kernel(chunk_kernel<kSlots, kGap, Function>, shape, stream, function, steps, chunk,
+                       mask, chunk_gap);
+}
+
+/// Runs a function whose rows have a gap of elements behind each, by the tier chunk: it alone reads
+/// such rows, of up to kMaxGapColumns columns.
+template <typename Function>
+cudaError_t launch_rows_with_gap(const Function& function, int64_t rows, int gap,
+                                 cudaStream_t stream) {
+  if constexpr (kKernels<Function>.chunk) {
+    constexpr int kSlots = chunk_slots(kKind<Function>);
+    // A row may begin in the middle of a word.
+    const auto slots = static_cast<unsigned>(function.columns + kWord<typename Function::T> - 1);
+    const auto lanes = std::bit_ceil((slots + kSlots - 1) / kSlots);
+    const RowPlan plan{Tier::chunk, static_cast<int>(lanes), kSlots, 64, 1, false, 0};
+    return launch_chunk<true>(function, rows, plan, stream, gap);
+  }
+  return cudaErrorInvalidConfiguration;
+}
+
+}  // namespace warpfuse::cuda
