@@ -41,7 +41,8 @@ std::vector<RowShape> shapes_of(const RowClass& c) {
 
 // All that a line may name, of any tier.
 std::set<int> lane_packs_of(Direction direction) {
-  std::set<int> numbers{kColumnAheadPacks, chunk_slots(direction)};
+  std::set<int> numbers{kColumnAheadPacks, column_elements(direction, 4),
+                        column_elements(direction, 8), chunk_slots(direction)};
   for (int n = 0; n <= LanePacks::kMax; ++n) {
     numbers.insert(n);
   }
@@ -120,8 +121,22 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
     case Tier::stream:
       return packs > kReadTwicePacks && is_power_of_two(run.threads) && run.threads >= 256 &&
              run.blocks == 0;
-    case Tier::column:
-      return run.threads >= 256 && (run.lane_packs > 0 || packs >= kLongColumns);
+    case Tier::column: {
+      const int64_t held = threads * run.lane_packs;
+      if (!is_power_of_two(run.threads) || (run.lane_packs > 0 && held < packs)) {
+        return false;
+      }
+      if (run.lane_packs == 0) {
+        return run.threads >= 256 && packs >= kLongColumns;
+      }
+      if (!run.ahead && run.blocks == 1 && packs <= run.lane_packs) {
+        return run.threads >= 128;  // whole rows in a thread
+      }
+      // Tiles of elements are 32 rows wide.
+      const bool elements = !run.ahead && run.lane_packs != kColumnPacks;
+      return elements ? held >= 32 * packs && held < 128 * packs
+                      : run.threads >= 256 && held <= 128 * packs;
+    }
     default:
       return true;
   }
@@ -145,7 +160,6 @@ std::string table_of(const TuningEntry& run, const Tuning& start) {
 }
 
 std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limits) {
-  const int64_t packs = c.longest();
   const bool column = c.function == Function::columns;
   std::vector<TuningEntry> found;
   std::vector<std::vector<RowPlan>> plans;
@@ -154,9 +168,7 @@ std::vector<TuningEntry> candidates_of(const RowClass& c, const RowLimits& limit
       continue;
     }
     if (column) {
-      const int64_t held = int64_t{run.threads} * run.lane_packs * run.blocks;
-      if (run.blocks <= limits.cluster_blocks &&
-          (run.lane_packs == 0 || (held >= packs && held <= 128 * packs))) {
+      if (run.blocks <= limits.cluster_blocks) {
         found.push_back(run);
       }
       continue;

@@ -6,6 +6,10 @@
 #include "rowwise/cuda/launch.cuh"
 
 namespace warpfuse {
+namespace cuda {
+WARPFUSE_READERS(extern, SoftmaxReader);
+}
+
 namespace {
 
 using namespace cuda;

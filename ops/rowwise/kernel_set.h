@@ -96,8 +96,7 @@ constexpr KernelSet kernel_set(const RowKind& kind) {
   const bool forward = kind.direction == Direction::forward;
   KernelSet set;
   if (kind.element_bytes == 8) {
-    set.warp = kind.plain && forward ? LanePacks{0, 4} : LanePacks{4};
-    set.block = {4};
+    set.warp = set.block = {4};
     return set;
   }
   set.chunk = !(kind.dropout && kind.tensor);

@@ -178,7 +178,7 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
       return true;
     }
   }
-  if (tier == Tier::warp) {
+  if (tier == Tier::warp && kernels.warp.contains(0)) {
     *plan = {Tier::warp, 32, 0, 256, 1, false, 0};
     return true;
   }
@@ -187,7 +187,6 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
 
 ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning) {
   constexpr int kWidestBytes = 128;  // side by side: a line of the cache
-  const int widest = kWidestBytes / (shape.vector * shape.element_bytes);
   const RowLimits lowered = lower(limits, tuning);
   ColumnPlan plan{};
   for (const TuningEntry& entry : tuning.lines(shape.direction, shape.element_bytes)) {
@@ -195,23 +194,33 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }
+    const bool packs = entry.ahead || entry.lane_packs == kColumnPacks;
     const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks;
-    if (entry.ahead && (shape.vector == 1 || staged > lowered.shared_bytes)) {
+    if ((packs && shape.vector == 1) || (entry.ahead && staged > lowered.shared_bytes)) {
       continue;
     }
-    plan = {entry.threads, entry.lane_packs, entry.blocks, shape.vector, 32, entry.ahead, 0};
+    plan = {entry.threads,
+            entry.lane_packs,
+            entry.blocks,
+            packs ? shape.vector : 1,
+            32,
+            entry.ahead,
+            0};
+    if (!entry.ahead && entry.blocks == 1 && shape.columns <= entry.lane_packs) {
+      plan.width = entry.threads;
+      plan.tiles = ceil_divide(shape.outer * (shape.inner / plan.vector), plan.width);
+      return plan;
+    }
     if (entry.lane_packs > 0) {
       // The widest tile whose columns the threads can hold.
       const int64_t held = int64_t{entry.threads} * entry.lane_packs * entry.blocks;
-      plan.width = std::min(widest, 32);
+      plan.width = std::min(kWidestBytes / (plan.vector * shape.element_bytes), 32);
       while (plan.width > 1 && held / plan.width < shape.columns) {
         plan.width /= 2;
       }
       if (held / plan.width < shape.columns) {
         continue;
       }
-    } else {
-      plan.vector = 1;
     }
     break;
   }

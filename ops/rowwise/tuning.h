@@ -194,8 +194,8 @@ const TuningEntry* plan_line(const RowShape& shape, const RowLimits& limits, con
                              RowPlan* plan);
 
 /// The plan of one tier, by the first entry of that tier that can take the shape, whatever packs
-/// and rows the entry is for. Returns false where there is none. The tier warp takes any row: it
-/// reads rows that do not fit its registers twice.
+/// and rows the entry is for. Returns false where there is none. The tier warp reads rows that do
+/// not fit its registers twice, but for float64.
 bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const Tuning& tuning,
                RowPlan* plan);
 
@@ -214,7 +214,7 @@ struct ColumnPlan {
   int lane_packs;  // columns in the registers of a thread; 0: each element is read twice
   int blocks;      // that share a tile
   int vector;      // elements that a thread reads at once
-  int width;       // threads side by side
+  int width;       // threads side by side; all of the block where each has whole rows
   bool ahead;      // the blocks stay for many tiles
   int64_t tiles;
 
@@ -255,8 +255,12 @@ constexpr int chunk_slots(const RowKind& kind) {
 /// most, so that offsets in a chunk fit in 32 bits.
 inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = 262'144;
 
-/// Columns in the registers of a thread, in the tier column: what its kernels are compiled for.
-inline constexpr int kColumnSlots = 8;
+/// Columns in the registers of a thread, in the tier column: packs of neighbouring rows, or
+/// elements of one row, as many as 128 registers hold.
+inline constexpr int kColumnPacks = 8;
+constexpr int column_elements(Direction direction, int element_bytes) {
+  return direction == Direction::backward && element_bytes == 8 ? 16 : 32;
+}
 
 /// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
 /// their way ahead: forward of so many columns, backward of half of them.

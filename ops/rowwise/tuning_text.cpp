@@ -135,10 +135,13 @@ std::string refusal(const TuningEntry& entry) {
                                                        : "";
     case Tier::column: {
       const int ahead = kColumnAheadPacks / (entry.direction == Direction::forward ? 1 : 2);
+      const int elements = column_elements(entry.direction, entry.element_bytes);
       return entry.ahead && entry.lane_packs != ahead
                  ? "tiles ahead keep " + std::to_string(ahead) + " columns"
-             : !entry.ahead && registers && entry.lane_packs != kColumnSlots
-                 ? "the tier column keeps 0 or " + std::to_string(kColumnSlots) + " columns"
+             : !entry.ahead && registers && entry.lane_packs != kColumnPacks &&
+                     entry.lane_packs != elements
+                 ? "the tier column keeps 0, " + std::to_string(kColumnPacks) + " or " +
+                       std::to_string(elements) + " columns"
              : entry.blocks < 1 || entry.blocks > 16 || !std::has_single_bit(unsigned(entry.blocks))
                  ? "a tile has 1, 2, 4, 8 or 16 blocks"
              : !registers && entry.blocks != 1 ? "a tile that is read twice has one block"

@@ -1,7 +1,6 @@
 #include "rowwise/cuda/backward.cuh"
 #include "rowwise/cuda/dispatch.cuh"
-#include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "scaled_masked_softmax/launch_masked.cuh"
 #include "softmax/softmax.h"
 
 namespace warpfuse {
@@ -17,7 +16,8 @@ cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace&
   const Backward<T, KeyMask<T, kTensor>, false> function(
       output, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
       {arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale), keys);
-  return launch_rows(function, shape_of(function, output, rows, keys), workspace, stream);
+  return launch_masked(function, shape_of(function, output, rows, keys), arguments, workspace,
+                       stream, backward<T, true>);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "rowwise/cuda/backward.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
-#include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "scaled_masked_softmax/launch_masked.cuh"
 
 namespace warpfuse {
 namespace {
@@ -24,7 +23,8 @@ cudaError_t backward(const MaskedSoftmaxDropoutBackwardArguments& arguments, Wor
   const Backward<T, Mask, false, Inputs> function(
       scores, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
       mask, scale * drop.scale, keys, {{mask, scale}, drop});
-  return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
+  return launch_masked(function, shape_of(function, scores, rows, keys), arguments, workspace,
+                       stream, backward<T, true>);
 }
 
 }  // namespace

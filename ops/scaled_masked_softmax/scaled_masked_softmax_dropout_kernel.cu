@@ -1,10 +1,13 @@
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/dropout.cuh"
 #include "rowwise/cuda/forward.cuh"
-#include "rowwise/cuda/launch.cuh"
-#include "scaled_masked_softmax/scaled_masked_softmax.h"
+#include "scaled_masked_softmax/launch_masked.cuh"
 
 namespace warpfuse {
+namespace cuda {
+WARPFUSE_READERS(extern, MaskTensorReader);
+}
+
 namespace {
 
 using namespace cuda;
@@ -23,7 +26,8 @@ cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& w
       {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
   const Forward<Load, DropoutStore<T>> function({mask, static_cast<C>(arguments.scale)}, store,
                                                 scores, static_cast<T*>(arguments.output), keys);
-  return launch_rows(function, shape_of(function, scores, rows, keys), workspace, stream);
+  return launch_masked(function, shape_of(function, scores, rows, keys), arguments, workspace,
+                       stream, forward<T, true>);
 }
 
 }  // namespace

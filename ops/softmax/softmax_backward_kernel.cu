@@ -5,6 +5,10 @@
 #include "softmax/softmax.h"
 
 namespace warpfuse {
+namespace cuda {
+WARPFUSE_READERS(, GradientReader);
+}
+
 namespace {
 
 using namespace cuda;

@@ -8,6 +8,10 @@
 #include "softmax/softmax.h"
 
 namespace warpfuse {
+namespace cuda {
+WARPFUSE_READERS(, SoftmaxReader);
+}
+
 namespace {
 
 using namespace cuda;

@@ -89,7 +89,8 @@ inline std::string fault(const warpfuse::ColumnPlan& plan, const warpfuse::Colum
   if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
     return "threads";
   }
-  if (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64) {
+  const bool whole_rows = plan.width == plan.threads && plan.blocks == 1;
+  if (!whole_rows && (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64)) {
     return "width";
   }
   if (plan.vector != shape.vector && plan.vector != 1) {

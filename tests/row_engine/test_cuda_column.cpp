@@ -73,7 +73,7 @@ WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t inner : {2, 3, 5, 8, 16, 31, 32, 33, 64, 65, 129, 264}) {
       for (const int64_t outer : {1, 3}) {
-        for (const int64_t columns : {1, 2, 7, 33, 257}) {
+        for (const int64_t columns : {1, 2, 7, 19, 33, 257}) {
           check({outer, columns, inner}, dtype, 0, device);
           check({outer, columns, inner}, dtype, 1, device);
         }
@@ -100,6 +100,7 @@ WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column][porta
     for (const int64_t n : columns) {
       check({2, n, 16}, dtype, 0, device);
       check({1, n, 5}, dtype, 0, device);
+      check({400, n < 100 ? n : 1, 5}, dtype, 0, device);  // rows of a tile are of many outer ones
     }
   }
 }
@@ -113,14 +114,18 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int blocks : sizes) {
       for (const std::string threads : {"128 ", "512 "}) {
-        for (const bool ahead : {false, true}) {
+        for (const int slots : {0, 8, 16, 32}) {  // 16: elements of a backward in float64
+          const bool ahead = slots == 0;
           const TuningInUse tuning(
               ahead ? ahead_tuning(threads, blocks)
-                    : tuning_with(c10::str("column ", threads, "8 ", blocks, " 0")));
-          const int64_t held = int64_t{threads == "128 " ? 1024 : 4096} * blocks;
+                    : tuning_with(c10::str("column ", threads, slots, ' ', blocks, " 0")));
+          const int64_t held =
+              int64_t{threads == "128 " ? 128 : 512} * (ahead ? 8 : slots) * blocks;
           std::set<int64_t> columns = {held / 32 + 1, held / 8, held / 4 - 1, held / 2, held};
           if (ahead) {
             columns.insert(2 * held);  // that the forward holds
+          } else if (blocks == 1) {
+            columns.insert({1, slots - 1, slots});  // a thread has whole rows
           }
           for (const int64_t n : columns) {
             check({2, n, 24}, dtype, 0, device, &ran);
@@ -143,7 +148,8 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
       });
     };
     INFO(blocks << " blocks");
-    CHECK(some(8, false, 0));
+    CHECK(some(32, false, 0));
+    CHECK(some(16, false, 0));
     CHECK(some(8, true, 0));
     CHECK(some(16, true, 1));  // forward
     CHECK(some(8, true, 1));   // backward
@@ -153,16 +159,18 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
   for (const std::vector<int>& plan : ran) {
     widths.insert(plan[3]);
   }
-  CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
+  CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32, 128, 256, 512});
 }
 
 WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropout][portable]") {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
-    for (const std::string& table : {library_tuning(), tuning_with("column 256 8 1 0"),
-                                     tuning_with("column 256 0 1 0"), ahead_tuning("256 ", 1)}) {
+    for (const std::string& table :
+         {library_tuning(), tuning_with("column 256 8 1 0"), tuning_with("column 256 32 1 0"),
+          tuning_with("column 256 0 1 0"), ahead_tuning("256 ", 1)}) {
       const TuningInUse tuning(table);
       check_rounded_once({3, 500, 64}, 1, dtype, device);
       check_rounded_once({3, 500, 5}, 1, dtype, device);
+      check_rounded_once({30, 19, 65}, 1, dtype, device);
       check_rounded_once({40, 1000, 64}, 1, dtype, device);
     }
   }

@@ -1,5 +1,5 @@
 // Attention without a mask tensor: the scale multiplies the exponents, by the kernels of softmax
-// where no key is hidden.
+// where no key is hidden, and by those of mask tensors where rules have none.
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -84,6 +84,52 @@ WARPFUSE_GPU_TEST("rules hide keys of scores of any size, with any scale", "[mas
         check_masked_softmax(scores.view({1, 1, 10, keys}), window);
         if (scale >= 0 && scale <= 1) {  // else the largest scores overflow
           check_masked_softmax(extremes.view({1, 1, 10, keys}), window);
+        }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("rules without kernels run as with a mask tensor that hides no key",
+                  "[masked][dropout][portable]") {
+  const at::Tensor rng = rng_of(2026, 46, device);
+  const at::TensorOptions options(device);
+  const at::Tensor lengths = at::tensor({2, 0, 900}, options.dtype(at::kLong));
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const std::string stream : {"", "stream 64 0 1 0", "stream 128 0 3 0"}) {
+      if (stream.empty() && dtype != at::kDouble) {
+        continue;  // float64 by the tiers of the table, other types by this one alone
+      }
+      std::optional<TuningInUse> tuning;
+      if (!stream.empty()) {
+        tuning.emplace(tuning_with(stream));
+      }
+      for (const int64_t keys : {13, 129, 1100, 5000}) {
+        const at::Tensor scores = random_at(1, {3, 2, 7, keys}, dtype, device);
+        const at::Tensor grad = random_at(0, scores.sizes(), dtype, device);
+        for (const MaskArguments& rules :
+             {MaskArguments{.scale = 0.3, .causal = "lower_right"},
+              MaskArguments{
+                  .causal = "lower_right", .key_lengths = lengths.clamp_max(keys), .window = 9}}) {
+          INFO(describe(scores) << ", " << describe(rules) << ", " << stream);
+          const auto run = [&](const MaskArguments& arguments) {
+            const at::Tensor y = masked_softmax(scores, arguments);
+            const auto [output, statistics, used] = masked_dropout(scores, arguments, 0.3, rng);
+            return std::array{
+                y, masked_softmax_backward(grad, y, arguments), output, statistics,
+                masked_dropout_backward(grad, scores, statistics, used, arguments, 0.3)};
+          };
+          MaskArguments with_tensor = rules;
+          with_tensor.attn_mask = at::ones({1, 1, 1, 1}, options.dtype(at::kBool));
+          std::array<at::Tensor, 5> results, expected;
+          const Poison poison;
+          const nlohmann::json alone = launches_during([&] { results = run(rules); });
+          CHECK(alone == launches_during([&] { expected = run(with_tensor); }));
+          for (size_t i = 0; i < results.size(); ++i) {
+            INFO("result " << i);
+            CHECK(bit_mismatch(results[i], expected[i]) == "");
+          }
+          CHECK(mismatch(results[0], expected_masked_softmax(scores, rules)) == "");
         }
       }
     }

@@ -246,7 +246,9 @@ TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
       RowPlan plan{};
       for (const Tier tier : {Tier::warp, Tier::block, Tier::cluster, Tier::stream}) {
         if (!plan_tier(tier, shape, kHopper, tuning, &plan)) {
-          CHECK((tier == Tier::block || tier == Tier::cluster));
+          const bool reads_twice = direction == Direction::forward && bytes < 8;  // tier warp
+          CHECK((tier == Tier::block || tier == Tier::cluster ||
+                 (tier == Tier::warp && !reads_twice)));
           CHECK(usual.tier != tier);
           continue;
         }

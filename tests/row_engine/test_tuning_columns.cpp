@@ -32,6 +32,9 @@ TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", 
         for (const int64_t columns : interesting_packs(tuning)) {
           for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{
                    {1, 1}, {1, 8}, {3, 64}, {64, 4096}, {1, int64_t{1} << 33}}) {
+            if (inner % vector != 0) {
+              continue;
+            }
             const ColumnShape shape{direction, bytes, std::max<int64_t>(1, columns),
                                     outer,     inner, vector};
             const ColumnPlan plan = plan_columns(shape, limits, tuning);
@@ -52,7 +55,8 @@ TEST_CASE("every shape of rows that are not contiguous has tiles that hold it", 
 
 TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", "[tuning]") {
   const Tuning tuning = parse_tuning(std::string("forward 4 5000 * column 512 8 1 0\n"
-                                                 "forward 4 * * column 512 16 2 1") +
+                                                 "forward 4 * * column 512 16 2 1\n"
+                                                 "forward 4 600 * column 256 32 1 0") +
                                      kLastEntries);
   const auto plan = [&](int64_t columns, int vector, const RowLimits& limits = kHopper) {
     return plan_columns({Direction::forward, 4, columns, 3, 1024, vector}, limits, tuning);
@@ -61,7 +65,11 @@ TEST_CASE("tiles are as wide as their columns allow, and a cache line at most", 
   CHECK((plan(512, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
   CHECK((plan(513, 4) == ColumnPlan{512, 8, 1, 4, 4, false, 192}));
   CHECK((plan(4096, 4) == ColumnPlan{512, 8, 1, 4, 1, false, 768}));
-  CHECK((plan(100, 1) == ColumnPlan{512, 8, 1, 1, 32, false, 96}));
+  CHECK((plan(8, 4) == ColumnPlan{512, 8, 1, 4, 512, false, 2}));  // a thread has whole rows
+  CHECK((plan(9, 4) == ColumnPlan{512, 8, 1, 4, 8, false, 96}));
+  CHECK((plan(32, 1) == ColumnPlan{256, 32, 1, 1, 256, false, 12}));
+  CHECK((plan(100, 1) == ColumnPlan{256, 32, 1, 1, 32, false, 96}));
+  CHECK((plan(257, 1) == ColumnPlan{256, 32, 1, 1, 16, false, 192}));
   CHECK((plan(4097, 4) == ColumnPlan{512, 16, 2, 4, 2, true, 384}));
   CHECK((plan(4097, 1) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));  // no copies of elements
   CHECK((plan(4097, 4, kAmpere) == ColumnPlan{512, 0, 1, 1, 32, false, 96}));

@@ -71,6 +71,13 @@ struct Backward : SumReduction<Compute<T_>> {
 
   int64_t arrange(int64_t rows, int block_rows) { return mask.arrange(rows, block_rows); }
 
+  /// The function that reads the same rows (readers.cuh): dropout before the softmax drops results.
+  auto reader() const
+    requires(Inputs::kOrder == DropoutOrder::before_softmax)
+  {
+    return Backward<T, NoMask, kLog>(output, grad_output, grad_input, {}, scale, columns);
+  }
+
   template <typename Wait>
   __device__ Row row(int64_t step, const Wait& wait) const {
     const auto interval = mask.row(step, columns, wait);

@@ -31,16 +31,19 @@ template <typename T, typename Make>
 cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t stream,
                    const Make& make) {
   constexpr std::integral_constant<int, 1> kElement{};
-  constexpr std::integral_constant<int, kPack<T>> kPacks{};
   LaunchShape shape = launch_shape(plan);
   if (plan.lane_packs == 0) {
     const auto function = make(kElement, std::false_type());
     return launch_kernel(strided_two_pass_kernel<std::remove_const_t<decltype(function)>>, shape,
                          stream, function, layout, plan.width);
   }
-  const auto function = make(kPacks, std::true_type());
-  using Function = std::remove_const_t<decltype(function)>;
-  if (plan.ahead) {
+  if (plan.vector > 1) {
+    const auto function = make(std::integral_constant<int, kPack<T>>(), std::true_type());
+    using Function = std::remove_const_t<decltype(function)>;
+    if (!plan.ahead) {
+      return launch_kernel(strided_kernel<Function, kColumnPacks>, shape, stream, function, layout,
+                           plan.width, plan.blocks);
+    }
     const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
     shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
     const int64_t clusters = max_active_clusters(kernel, shape);
@@ -48,13 +51,10 @@ cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t
     return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
                          plan.tiles);
   }
-  if (plan.vector > 1) {
-    return launch_kernel(strided_kernel<Function, kColumnSlots>, shape, stream, function, layout,
-                         plan.width, plan.blocks);
-  }
   const auto elements = make(kElement, std::true_type());
-  return launch_kernel(strided_kernel<std::remove_const_t<decltype(elements)>, kColumnSlots>, shape,
-                       stream, elements, layout, plan.width, plan.blocks);
+  using Elements = std::remove_const_t<decltype(elements)>;
+  return launch_kernel(strided_kernel<Elements, column_elements(Elements::kDirection, sizeof(T))>,
+                       shape, stream, elements, layout, plan.width, plan.blocks);
 }
 
 template <typename T, bool kLog>

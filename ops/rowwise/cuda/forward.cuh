@@ -49,6 +49,14 @@ struct Forward : ForwardSums<Load, Store> {
 
   int64_t arrange(int64_t rows, int block_rows) { return load.mask.arrange(rows, block_rows); }
 
+  /// The function that reads the same rows (readers.cuh).
+  auto reader() const
+    requires(!Load::kDropout)
+  {
+    using Reader = Forward<decltype(load.reader()), ProbabilityStore<T>>;
+    return Reader(load.reader(), {}, input, output, columns);
+  }
+
   template <typename Wait>
   __device__ Row row(int64_t step, const Wait& wait) const {
     return make_row(load.mask.row(step, columns, wait));

@@ -42,6 +42,16 @@ struct LogProbabilityStore {
 
 // --- the reduction ----------------------------------------------------------------------------
 
+/// The maximum and the sum of exponentials of part of a row.
+template <typename C>
+struct SoftmaxPartial {
+  C max;
+  C sum;  // of exp(x - max)
+  bool visible;
+
+  __device__ static SoftmaxPartial none() { return {negative_infinity<C>(), C(0), false}; }
+};
+
 /// The part of Forward that finds a row's maximum and its sum of exponentials.
 template <typename Load, typename Store>
 struct ForwardSums {
@@ -57,13 +67,7 @@ struct ForwardSums {
   using Fragment = Values<kPack<T>>;
   using Edge = Values<1>;
 
-  struct Partial {
-    C max;
-    C sum;  // of exp(x - max)
-    bool visible;
-
-    __device__ static Partial none() { return {negative_infinity<C>(), C(0), false}; }
-  };
+  using Partial = SoftmaxPartial<C>;
   struct Accumulator {
     C max = negative_infinity<C>();
     CascadeSum<C> sum{C(0)};  // of exp(x - max)

@@ -12,9 +12,10 @@ namespace warpfuse::cuda {
 // --- a row in registers -----------------------------------------------------------------------
 
 /// The function can draw its keep masks before the previous kernel has ended: row_before_wait() is
-/// row() for that time, and note_used() follows the wait.
+/// row() for that time, and note_used() follows the wait. float64 has no kernels for it.
 template <typename F>
-constexpr bool kDrawsBeforeWait = requires(const F f) { f.row_before_wait(int64_t{}); };
+constexpr bool kDrawsBeforeWait =
+    sizeof(typename F::T) < sizeof(double) && requires(const F f) { f.row_before_wait(int64_t{}); };
 
 /// The keep masks of a lane's packs. Functions of one input have registers to draw all of them
 /// while the loads are in flight; others draw each where it is used.

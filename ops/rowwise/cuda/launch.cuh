@@ -13,6 +13,7 @@
 #include "rowwise/cuda/ladder.cuh"
 #include "rowwise/cuda/launch_chunk.cuh"
 #include "rowwise/cuda/persistent.cuh"
+#include "rowwise/cuda/readers.cuh"
 #include "rowwise/cuda/row_kind.cuh"
 #include "rowwise/cuda/two_pass.cuh"
 #include "rowwise/tier_counters.h"
@@ -177,7 +178,7 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
     }
   }
   const cudaError_t error =
-      launch_kernel(split_read_kernel<Function>, shape, stream, function, plan.blocks, partials);
+      launch_split_read(reader_of(function), shape, plan.blocks, partials, stream);
   return error != cudaSuccess ? error
                               : launch_kernel(split_write_kernel<Function>, shape, stream, function,
                                               plan.blocks, static_cast<const Partial*>(partials));
@@ -201,7 +202,10 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
       }
       return cudaErrorInvalidConfiguration;
     case Tier::stream:
-      return launch_stream(function, rows, plan, workspace, stream);
+      if constexpr (!kHasRules<Function> || kHasMaskTensor<Function>) {
+        return launch_stream(function, rows, plan, workspace, stream);
+      }
+      return cudaErrorInvalidConfiguration;
     default:
       return launch_block(function, rows, plan, stream);
   }

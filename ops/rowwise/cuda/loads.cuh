@@ -11,7 +11,8 @@ namespace warpfuse::cuda {
 // `visible` is set where the mask tensor shows one. full: all elements are inside the row's
 // interval. A Load may have exponent_scale(), a factor of all exponents, and power_of_two(), the
 // greatest that is no greater, which a factor of at most 1 does not need. With kDropout it has
-// both, and a `dropout` that elements are multiplied by first.
+// both, and a `dropout` that elements are multiplied by first. Without it, reader() is one Load for
+// all that make the same scores: what is done with them later does not matter to who reads them.
 
 /// Scores outside the row's interval become -inf. The first of them is at `column`.
 template <int kCount, typename Row, typename C>
@@ -25,6 +26,9 @@ __device__ __forceinline__ void hide_outside(const Row& row, int64_t column, C (
     }
   }
 }
+
+template <typename T, typename Mask>
+struct ScaledLoad;
 
 /// Scores as they are, for masks without a tensor.
 template <typename T, typename Mask_ = NoMask>
@@ -44,6 +48,12 @@ struct PlainLoad {
     }
   }
   __device__ void score(const MaskElement<Compute<T>>&, Compute<T>&, bool&) const {}
+
+  auto reader() const
+    requires(!Mask::kRules)
+  {
+    return ScaledLoad<T, NoMask>(Compute<T>(1));
+  }
 };
 
 /// Whether a scale may multiply differences of scores: they overflow only where their exponential
@@ -58,6 +68,7 @@ struct ScaledLoad : PlainLoad<T, Mask> {
   explicit ScaledLoad(Compute<T> scale, const Mask& mask = {})
       : PlainLoad<T, Mask>{mask}, scale(scale) {}
   __device__ Compute<T> exponent_scale() const { return scale; }
+  ScaledLoad reader() const { return *this; }
 };
 
 /// Scores times `scale`, with the mask.
@@ -94,6 +105,8 @@ struct MaskedLoad {
       mask.apply(mask_element, value, visible);
     }
   }
+
+  MaskedLoad<T, kTensor> reader() const { return {mask, scale}; }
 };
 
 }  // namespace warpfuse::cuda

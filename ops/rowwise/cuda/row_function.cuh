@@ -68,7 +68,7 @@ struct VisitAll {
 };
 }  // namespace detail
 
-/// The interface: 8 types, a constant, 2 data members, 13 functions and 3 optional functions.
+/// The interface: 8 types, a constant, 2 data members, 13 functions and 4 optional functions.
 /// A function whose rows have an interval of visible keys, or whose row() reads memory, also has a
 /// type Mask (mask.cuh).
 template <typename F>
@@ -94,6 +94,7 @@ concept RowFunction =
       { f.inputs_aligned } -> std::convertible_to<bool>;
       // arrange(rows, block_rows): on the host, before a launch; the number of steps
       { host.arrange(n, i) } -> std::same_as<int64_t>;
+      // reader(), optional: a function that reads the same rows (readers.cuh)
       // row(step, wait): the row of a step, an empty one where the step has none; calls wait()
       // before its first read
       { f.row(n, NoWait()) } -> std::same_as<typename F::Row>;

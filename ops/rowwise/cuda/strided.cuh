@@ -9,27 +9,41 @@ namespace warpfuse::cuda {
 // Tier column: softmax over a dimension that is not the last, one tile of neighbouring rows at a
 // time. Function is StridedForward or StridedBackward.
 
-/// Reduces the elements of a tile that a thread holds in x. kHasMax: lane.max is done.
+/// Calls visit(i) for the slots of a thread that have an element, and, unless kSkips, some others.
+template <typename Function, int kSlots, typename Visit>
+__device__ __forceinline__ void each_slot(int count, const Visit& visit) {
+  constexpr int kStep = kSlots == kColumnPacks ? 2 : Function::kVector == 1 ? 8 : kSlots;
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    if (i > 0 && i % kStep == 0 && i >= count) {
+      return;
+    }
+    if (!Function::kSkips || i < count) {
+      visit(i);
+    }
+  }
+}
+
+/// Reduces the elements of a tile that a thread holds in x. kHasMax: lane.max is done, and threads
+/// share rows.
 template <bool kHasMax, typename Function, int kSlots>
 __device__ __forceinline__ typename Function::Partial reduce_tile(
     const Function& function, StridedTileGroup& group, int count,
     typename Function::Vector (&x)[kSlots][Function::kInputs], typename Function::Partial lane) {
+  const bool whole_rows = !kHasMax && group.whole_rows();
   if constexpr (Function::kMax) {
     if constexpr (!kHasMax) {
-#pragma unroll
-      for (int i = 0; i < kSlots; ++i) {
-        if (!Function::kSkips || i < count) {
-          Function::update_max(x[i], lane);
-        }
-      }
+      each_slot<Function, kSlots>(count, [&](int i) { Function::update_max(x[i], lane); });
     }
-    group.warp_max(lane.max);
+    if (!whole_rows) {
+      group.warp_max(lane.max);
+    }
   }
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    if (!Function::kSkips || i < count) {
-      Function::add(x[i], lane);
-    }
+  each_slot<Function, kSlots>(count, [&](int i) { Function::add(x[i], lane); });
+  if (whole_rows) {
+    auto total = lane;
+    function.finish(lane, total);
+    return total;
   }
   group.warp_sum(lane.sum);
   auto total = group.template total<Function::kMax>(lane);
@@ -43,11 +57,12 @@ __global__ void __launch_bounds__(512)
     strided_kernel(Function function, RowLayout layout, int width, int blocks) {
   wait_for_previous_kernel();
   StridedTileGroup group(width, blocks);
-  const StridedTile tile(layout, group.index(), Function::kVector, group);
+  const auto tile = group.whole_rows()
+                        ? StridedTile::of_rows(layout, group.index(), Function::kVector, group)
+                        : StridedTile(layout, group.index(), Function::kVector, group);
   const int64_t apart = group.depths() * layout.inner;
   typename Function::Vector x[kSlots][Function::kInputs];
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
+  each_slot<Function, kSlots>(tile.count, [&](int i) {
 #pragma unroll
     for (int input = 0; input < Function::kInputs; ++input) {
       if (i < tile.count) {
@@ -56,14 +71,13 @@ __global__ void __launch_bounds__(512)
         x[i][input] = Function::neutral();
       }
     }
-  }
+  });
   const auto total = reduce_tile<false>(function, group, tile.count, x, Function::Partial::none());
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
+  each_slot<Function, kSlots>(tile.count, [&](int i) {
     if (i < tile.count) {
       function.write(x[i], total, tile.first + i * apart);
     }
-  }
+  });
 }
 
 /// Persistent, double-buffered: while a tile is in registers, the next one is copied to shared

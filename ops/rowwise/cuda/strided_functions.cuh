@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rowwise/cuda/strided_tile.cuh"
+#include "rowwise/kernel_set.h"
 
 namespace warpfuse::cuda {
 
@@ -12,15 +13,16 @@ template <typename T_, bool kLog, int kVector_, bool kHeld = true>
 struct StridedForward {
   using T = T_;
   using C = Compute<T>;
+  static constexpr Direction kDirection = Direction::forward;
   static constexpr int kInputs = 1;
   static constexpr int kVector = kVector_;
   using Vector = RowVector<T, kVector>;
   using Partial = StridedPartial<T, kVector>;
   /// There is a maximum.
   static constexpr bool kMax = true;
-  /// Slots without an element are skipped. The cheap exponentials of half precision cost less than
-  /// the branch, so such slots hold -inf.
-  static constexpr bool kSkips = sizeof(T) >= 4;
+  /// Slots without an element are skipped. The cheap exponentials of packs of half precision cost
+  /// less than the branch, so such slots hold -inf.
+  static constexpr bool kSkips = sizeof(T) >= 4 || kVector == 1;
   /// Exponentials replace the scores where they fit; else they are computed twice.
   static constexpr bool kKeeps = kHeld && !kLog && sizeof(T) >= 4;
 
@@ -88,12 +90,13 @@ template <typename T_, bool kLog, int kVector_, bool kHeld = true>
 struct StridedBackward {
   using T = T_;
   using C = Compute<T>;
+  static constexpr Direction kDirection = Direction::backward;
   static constexpr int kInputs = 2;
   static constexpr int kVector = kVector_;
   using Vector = RowVector<T, kVector>;
   using Partial = StridedPartial<T, kVector>;
   static constexpr bool kMax = false;
-  static constexpr bool kSkips = false;
+  static constexpr bool kSkips = kVector == 1;
 
   const T* inputs[2];  // the gradient of the output, and the output
   T* grad_input;

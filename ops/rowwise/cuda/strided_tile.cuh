@@ -10,7 +10,8 @@ namespace warpfuse::cuda {
 
 // The tile of the tier column: kVector * width neighbouring rows of a dimension that is not the
 // last. `width` threads read its elements of one column; the other threads of the block, and the
-// other blocks of the cluster, read other columns.
+// other blocks of the cluster, read other columns. Where there are no others, each thread has whole
+// rows, and tiles follow one another through all of them.
 
 /// kVector elements of neighbouring rows: a pack, or one element.
 template <typename T, int kVector>
@@ -76,6 +77,9 @@ class StridedTileGroup {
   __device__ int block() const { return group_.block(); }
   __device__ int index() const { return group_.index(); }
   __device__ int groups() const { return group_.groups(); }
+
+  /// Nothing is exchanged.
+  __device__ bool whole_rows() const { return depths() == 1; }
 
   /// The columns that all threads of the tile read at once.
   __device__ int depths() const { return static_cast<int>(blockDim.x) / width_ * blocks(); }
@@ -178,6 +182,18 @@ struct StridedTile {
   int count = 0;
 
   StridedTile() = default;
+
+  /// Where each thread has whole rows.
+  __device__ static StridedTile of_rows(const RowLayout& layout, int64_t tile, int vector,
+                                        const StridedTileGroup& group) {
+    const int64_t side = layout.inner / vector;
+    const int64_t row = tile * group.width() + static_cast<int64_t>(threadIdx.x);
+    StridedTile rows;
+    rows.first = row / side * layout.columns * layout.inner + row % side * vector;
+    rows.count = row < layout.outer * side ? static_cast<int>(layout.columns) : 0;
+    return rows;
+  }
+
   __device__ StridedTile(const RowLayout& layout, int64_t tile, int vector,
                          const StridedTileGroup& group) {
     const int width = group.width();
