@@ -1,10 +1,12 @@
 """Runs the host program for tests. WARPFUSE_HOST and WARPFUSE_PLUGIN name the program and the plugin."""
 
 import atexit
+import functools
 import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+TIMEOUT = 300  # seconds of a command
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE for these tests
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,12 +30,47 @@ folder = pathlib.Path(tempfile.mkdtemp(prefix="warpfuse-tests-"))  # of the proc
 atexit.register(shutil.rmtree, folder)
 
 
+class ForkingHost:
+    """Runs commands of the host program in forks of one process, which has loaded libtorch (forking_host.cpp)."""
+
+    def __init__(self, program):
+        self.environment = dict(os.environ)
+        self.folder = os.getcwd()
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        atexit.register(self.process.communicate)
+
+    def run(self, command, stdin):
+        """What subprocess.run() returns; None where the command would not run as it does alone."""
+        if os.environ != self.environment or os.getcwd() != self.folder:
+            return None
+        streams = [folder / f"stream-{number}" for number in range(3)]
+        for stream, data in zip(streams, (stdin, b"", b"")):
+            stream.write_bytes(data)
+        words = [str(len(command)), *map(str, streams), *command]
+        self.process.stdin.write(b"".join(os.fsencode(word) + b"\0" for word in words))
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], TIMEOUT)[0]:
+            self.process.kill()
+            raise subprocess.TimeoutExpired(command, TIMEOUT)
+        code = int(self.process.stdout.readline())
+        return subprocess.CompletedProcess(command, code, *(stream.read_bytes() for stream in streams[1:]))
+
+
+@functools.cache
+def forking_host():
+    program = os.environ.get("WARPFUSE_FORKING_HOST")
+    return ForkingHost(program) if program and DEVICE == "cpu" else None
+
+
 def run(*arguments, stdin=b"", preload=None, host=HOST):
+    command = [str(host), *map(str, arguments)]
+    if host == HOST and not preload and forking_host():
+        if result := forking_host().run(command, stdin):
+            return result
     environment = dict(os.environ)
     if preload:
         environment["LD_PRELOAD"] = ":".join(filter(None, [environment.get("LD_PRELOAD"), str(preload)]))
-    command = [str(host), *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, env=environment, timeout=300)
+    return subprocess.run(command, input=stdin, capture_output=True, env=environment, timeout=TIMEOUT)
 
 
 def run_with_plugin(command, *arguments, **options):
