@@ -133,8 +133,19 @@ std::vector<std::string> runs_of_all_tiers() {
   return runs;
 }
 
+bool runs_by_mask_tensor(const RowFunction& function) {
+  const warpfuse::RowKind& kind = function.kind;
+  return kind.masked && !kind.tensor &&
+         (kind.element_bytes == 8 ||
+          plan_of(kind, function.rows, function.span, function.chunk).tier ==
+              warpfuse::Tier::stream);
+}
+
 warpfuse::RowPlan plan_of(const RowFunction& function) {
-  return plan_of(function.kind, function.rows, function.span, function.chunk);
+  const bool by_mask_tensor = runs_by_mask_tensor(function);
+  warpfuse::RowKind kind = function.kind;
+  kind.tensor |= by_mask_tensor;
+  return plan_of(kind, function.rows, function.span && !by_mask_tensor, function.chunk);
 }
 
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {

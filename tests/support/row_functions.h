@@ -43,6 +43,9 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
 /// memory, in one piece, split; without clusters where there are none.
 std::vector<std::string> runs_of_all_tiers();
 
+/// Whether its rules alone have no kernels for these rows, so that those of mask tensors run them.
+bool runs_by_mask_tensor(const RowFunction& function);
+
 /// The plan of the table in use for its rows.
 warpfuse::RowPlan plan_of(const RowFunction& function);
 
