@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -37,7 +38,9 @@ constexpr int kNotRun = 126;
   }
   const int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
-  std::exit(warpfuse_main(count, arguments.data()));
+  const int code = warpfuse_main(count, arguments.data());
+  std::fflush(nullptr);
+  std::_Exit(code);  // libtorch's destructors take as long as its start
 }
 
 }  // namespace

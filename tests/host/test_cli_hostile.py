@@ -19,6 +19,7 @@ from host_program import (
     USAGE,
     HostTestCase,
     folder,
+    run,
     run_with_plugin,
     start,
 )
@@ -100,7 +101,7 @@ class Files(HostTestCase):
                     file.unlink(missing_ok=True)
                     CONTENTS[content](file)
                     given = [str(part).format(folder=bundle, file=file) for part in command]
-                    self.assert_fails(run_with_plugin(*given) if given[0] != "tokenize" else shell("", given), code, name)
+                    self.assert_fails(run(*arguments_of(given), stdin=b"text\n"), code, name)
 
     def test_memory_that_is_not_there(self):
         """A model that does not fit, and a machine on which nothing fits, are a line each."""
