@@ -32,7 +32,8 @@ const char* to_string(Tier tier);
 /// of them, are run so. The first line is taken that fits the shape, the device and the function's
 /// kernels (kernel_set.h). Lines with `functions` are for these alone, the others for all. Lines of
 /// the tier span are for attention whose keys are hidden by position alone. Lines of the tier
-/// column are for softmax over a dimension that is not the last, and `packs` are its columns.
+/// column are for softmax over a dimension that is not the last, and `packs` are its columns, of
+/// which a thread keeps kColumnPacks packs of neighbouring rows or column_elements() elements.
 struct TuningEntry {
   enum class Functions {
     all,

@@ -9,7 +9,8 @@ namespace warpfuse::cuda {
 // Tier column: softmax over a dimension that is not the last, one tile of neighbouring rows at a
 // time. Function is StridedForward or StridedBackward.
 
-/// Calls visit(i) for the slots of a thread that have an element, and, unless kSkips, some others.
+/// Calls visit(i) for the slots of a thread that have an element, and, unless kSkips, for the rest
+/// of the last step.
 template <typename Function, int kSlots, typename Visit>
 __device__ __forceinline__ void each_slot(int count, const Visit& visit) {
   constexpr int kStep = kSlots == kColumnPacks ? 2 : Function::kVector == 1 ? 8 : kSlots;
