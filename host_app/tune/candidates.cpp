@@ -133,9 +133,8 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
         return run.threads >= 128;  // whole rows in a thread
       }
       // Tiles of elements are 32 rows wide.
-      const bool elements = !run.ahead && run.lane_packs != kColumnPacks;
-      return elements ? held >= 32 * packs && held < 128 * packs
-                      : run.threads >= 256 && held <= 128 * packs;
+      return run.takes_packs() ? run.threads >= 256 && held <= 128 * packs
+                               : held >= 32 * packs && held < 128 * packs;
     }
     default:
       return true;

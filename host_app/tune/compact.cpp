@@ -57,8 +57,7 @@ bool takes_some(const TuningEntry& entry, const Rows& rows, const Tuning& table)
 
 bool takes_all(const TuningEntry& entry, const Rows& rows, const Tuning& table) {
   if (rows.column) {
-    const bool packs = entry.ahead || entry.lane_packs == kColumnPacks;  // not of any rows
-    return !packs && entry.blocks == 1 &&
+    return !entry.takes_packs() && entry.blocks == 1 &&
            (entry.lane_packs == 0 || int64_t{entry.threads} * entry.lane_packs >= rows.up_to);
   }
   if (entry.tier == Tier::stream && entry.ahead) {

@@ -69,10 +69,10 @@ constexpr std::array<RowKind, 6> row_kinds(Direction direction, int element_byte
 }
 
 /// The kernels of a row function by their packs per lane; the two kernels of the tier stream, which
-/// every function has, are not listed. The sets hold what the shipped table or an algorithm's name
-/// can launch (tests/row_engine/test_kernel_set.cpp). launch.cuh compiles no others, a plan passes
-/// over table lines that ask for another, and a table with a line that no function can follow is
-/// refused.
+/// every function but rules alone has, are not listed. The sets hold what the shipped table or an
+/// algorithm's name can launch (tests/row_engine/test_kernel_set.cpp). launch.cuh compiles no
+/// others, a plan passes over table lines that ask for another, and a table with a line that no
+/// function can follow is refused.
 struct KernelSet {
   LanePacks warp;            // 0: the row is read twice
   LanePacks span_warp;       // tier span, one warp per row

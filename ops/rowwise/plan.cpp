@@ -194,7 +194,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
         shape.outer * shape.inner > entry.rows || entry.blocks > lowered.cluster_blocks) {
       continue;
     }
-    const bool packs = entry.ahead || entry.lane_packs == kColumnPacks;
+    const bool packs = entry.takes_packs();
     const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks;
     if ((packs && shape.vector == 1) || (entry.ahead && staged > lowered.shared_bytes)) {
       continue;
@@ -208,7 +208,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
             0};
     if (!entry.ahead && entry.blocks == 1 && shape.columns <= entry.lane_packs) {
       plan.width = entry.threads;
-      plan.tiles = ceil_divide(shape.outer * (shape.inner / plan.vector), plan.width);
+      plan.tiles = ceil_divide(shape.outer * ceil_divide(shape.inner, plan.vector), plan.width);
       return plan;
     }
     if (entry.lane_packs > 0) {

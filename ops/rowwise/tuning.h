@@ -28,6 +28,13 @@ enum class Tier {
 
 const char* to_string(Tier tier);
 
+/// Columns in the registers of a thread, in the tier column: packs of neighbouring rows, or
+/// elements of one row, as many as 128 registers hold.
+inline constexpr int kColumnPacks = 8;
+constexpr int column_elements(Direction direction, int element_bytes) {
+  return direction == Direction::backward && element_bytes == 8 ? 16 : 32;
+}
+
 /// One line of the table: rows of at most `packs` packs of 16 bytes, where there are at most `rows`
 /// of them, are run so. The first line is taken that fits the shape, the device and the function's
 /// kernels (kernel_set.h). Lines with `functions` are for these alone, the others for all. Lines of
@@ -57,6 +64,9 @@ struct TuningEntry {
   int blocks;      // that share a row; 0: as many as are of use, in the tier stream alone
   bool ahead;      // the blocks stay, and the next row is on its way while one is worked on; in the
                    // tier stream, all blocks run at once and keep what they can of a few rows
+
+  /// In the tier column: reads packs of neighbouring rows, which not all tensors have.
+  bool takes_packs() const { return ahead || lane_packs == kColumnPacks; }
 
   bool is_for(const RowKind& kind) const {
     switch (functions) {
@@ -255,13 +265,6 @@ constexpr int chunk_slots(const RowKind& kind) {
 /// columns at most, which all of its forward kernels hold, and elements from a row to the next at
 /// most, so that offsets in a chunk fit in 32 bits.
 inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = 262'144;
-
-/// Columns in the registers of a thread, in the tier column: packs of neighbouring rows, or
-/// elements of one row, as many as 128 registers hold.
-inline constexpr int kColumnPacks = 8;
-constexpr int column_elements(Direction direction, int element_bytes) {
-  return direction == Direction::backward && element_bytes == 8 ? 16 : 32;
-}
 
 /// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
 /// their way ahead: forward of so many columns, backward of half of them.
