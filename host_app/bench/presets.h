@@ -122,7 +122,7 @@ linear_dropout_softmax        128x16384x16384 float32,tf32,bfloat16,float16 none
 ms_deform_attn 1x17821x8x32x4/100x134/50x67/25x34/13x17         float16,float32 none forward,backward
 ms_deform_attn 1x300x8x32x4/100x134/50x67/25x34/13x17           float16,float32 none forward,backward
 ms_deform_attn 8x17821x8x32x4/100x134/50x67/25x34/13x17         float16,float32 none forward
-ms_deform_attn 8x900x8x32x4/100x134/50x67/25x34/13x17           float16,float32 none forward
+ms_deform_attn 8x900x8x32x4/100x134/50x67/25x34/13x17           float16,float32 none forward,backward
 ms_deform_attn 1x89023x8x32x4/200x334/100x167/50x84/25x42/13x21 float16,float32 none forward
 ms_deform_attn 6x10000x8x32x8/116x200/58x100/29x50/15x25        float16,float32 none forward
 ms_deform_attn 12x123376x1x32x8/92x160/46x80/23x40/12x20        float16,float32 none forward

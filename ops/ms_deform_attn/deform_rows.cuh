@@ -72,20 +72,22 @@ __device__ __forceinline__ Compute<T> load_as(const void* data, DType dtype, int
   return dtype == DType::float32 ? static_cast<const float*>(data)[index]
                                  : to_compute(static_cast<const T*>(data)[index]);
 }
+template <typename T>
+struct alignas(2 * sizeof(T)) Pair {
+  T x, y;
+};
+
 /// data[2 * index] and data[2 * index + 1], which lie at a multiple of their size. Pixels of the
 /// value stay in the L1 cache longer where pairs that are read `once` leave it first.
 template <typename T, bool once = false>
 __device__ __forceinline__ void load_pair_as(const void* data, DType dtype, int64_t index,
                                              Compute<T>& x, Compute<T>& y) {
-  struct alignas(2 * sizeof(T)) Pair {
-    T x, y;
-  };
   if (dtype == DType::float32) {
     const float2* const from = static_cast<const float2*>(data) + index;
     const float2 pair = once ? __ldcs(from) : *from;
     x = pair.x, y = pair.y;
   } else {
-    const Pair pair = static_cast<const Pair*>(data)[index];
+    const Pair<T> pair = static_cast<const Pair<T>*>(data)[index];
     x = to_compute(pair.x), y = to_compute(pair.y);
   }
 }
@@ -98,65 +100,15 @@ __device__ __forceinline__ void store_as(void* data, DType dtype, int64_t index,
     static_cast<T*>(data)[index] = from_compute<T>(value);
   }
 }
-
-/// Weights of a row's points: the given ones, or their softmax.
 template <typename T>
-class RowWeights {
-  using C = Compute<T>;
-
- public:
-  /// All lanes of the warp call it, each group of `lanes.row()` for its row.
-  __device__ RowWeights(const MsDeformAttnInputs& in, const DeformLanes& lanes, bool exists,
-                        int64_t row)
-      : in_(in), lanes_(lanes) {
-    if (in.softmax) {
-      count_ = exists ? static_cast<int>(in.sizes.row_points()) : 0;
-      first_ = row * in.sizes.row_points();
-      C max = negative_infinity<C>();
-      for (int i = lanes.row().rank(); i < count_; i += lanes.row_lanes()) {
-        max = larger(max, raw(first_ + i));
-      }
-      max_ = lanes.row().max(max);
-    }
+__device__ __forceinline__ void store_pair_as(void* data, DType dtype, int64_t index, Compute<T> x,
+                                              Compute<T> y) {
+  if (dtype == DType::float32) {
+    static_cast<Pair<float>*>(data)[index] = {static_cast<float>(x), static_cast<float>(y)};
+  } else {
+    static_cast<Pair<T>*>(data)[index] = {from_compute<T>(x), from_compute<T>(y)};
   }
-
-  /// The weight at attention_weights[index], which is one of the row, or exp(logit - max).
-  __device__ C unnormalised(int64_t index) const {
-    const C weight = raw(index);
-    return in_.softmax ? exp(weight - max_) : weight;
-  }
-
-  /// Normalises a softmax by `sum`, this lane's part of the sum of the row's unnormalised weights.
-  /// All lanes of the warp call it. Returns the factor.
-  __device__ C normalise(C sum) {
-    if (in_.softmax) {
-      scale_ = 1 / lanes_.row().sum(sum);
-    }
-    return scale_;
-  }
-  /// The same where the sum is not known.
-  __device__ void normalise() {
-    C sum = 0;
-    for (int i = lanes_.row().rank(); i < count_; i += lanes_.row_lanes()) {
-      sum += unnormalised(first_ + i);
-    }
-    normalise(sum);
-  }
-
-  /// The weight, once it is normalised.
-  __device__ C at(int64_t index) const { return unnormalised(index) * scale_; }
-
- private:
-  __device__ C raw(int64_t index) const {
-    return load_as<T>(in_.attention_weights, in_.weight_dtype, index);
-  }
-
-  const MsDeformAttnInputs& in_;
-  const DeformLanes& lanes_;
-  int count_ = 0;  // of a softmax' logits
-  int64_t first_ = 0;
-  C max_ = 0, scale_ = 1;
-};
+}
 
 __device__ __forceinline__ SampledLevel sampled_level(const MsDeformAttnInputs& in, int point) {
   return {in.spatial_shapes, in.level_start_index,
@@ -175,12 +127,18 @@ __device__ __forceinline__ SamplePoint<Compute<T>> sample_point(const MsDeformAt
 /// base + pixel * pixel_bytes by one instruction: the compiler takes three, since it moves the
 /// sign extension of pixel_bytes out of the loop.
 template <typename T>
-__device__ __forceinline__ const T* pixel_address(const T* base, int pixel, int pixel_bytes) {
+__device__ __forceinline__ T* pixel_address(T* base, int pixel, int pixel_bytes) {
   uint64_t address;
   asm("mad.wide.s32 %0, %1, %2, %3;"
       : "=l"(address)
       : "r"(pixel), "r"(pixel_bytes), "l"(reinterpret_cast<uint64_t>(base)));
-  return reinterpret_cast<const T*>(address);
+  return reinterpret_cast<T*>(address);
+}
+
+/// Hides from the compiler how an address was computed, which it would compute again in a loop.
+template <typename T>
+__device__ __forceinline__ void stay_in_registers(T*& base, int& pixel_bytes) {
+  asm volatile("" : "+l"(base), "+r"(pixel_bytes));
 }
 
 /// kVector neighbouring channels of a pixel: one element, 8 or 16 bytes. Zeros without one (-1).
@@ -270,10 +228,9 @@ inline bool deform_is_vectorised(const MsDeformAttnInputs& in, int vector,
 }
 
 /// Splits rows where they are too few to fill the GPU.
-inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector) {
-  constexpr int64_t kWarpsPerMultiprocessor = 16;
-  // Two lanes at least, so that a row's lanes have two points for each of its splits.
-  const int64_t needed = std::max<int64_t>((sizes.channels + vector - 1) / vector, 2);
+inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector, int64_t least) {
+  constexpr int64_t kWarpsPerMultiprocessor = 64;
+  const int64_t needed = std::max<int64_t>((sizes.channels + vector - 1) / vector, least);
   DeformLanes lanes{
       static_cast<int>(std::bit_width(static_cast<uint64_t>(std::min<int64_t>(needed, 32) - 1))),
       0};

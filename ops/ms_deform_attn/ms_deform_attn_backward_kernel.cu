@@ -1,5 +1,7 @@
 #include "common/counters.h"
+#include "ms_deform_attn/add_terms.cuh"
 #include "ms_deform_attn/deform_rows.cuh"
+#include "ms_deform_attn/row_weights.cuh"
 
 namespace warpfuse::cuda {
 namespace {
@@ -10,135 +12,144 @@ constexpr int kThreads = 256;
 template <typename T>
 constexpr int kBackwardBlocks = std::is_same_v<T, double> ? 3 : 4;
 
-/// to[i] += terms[i], by one instruction per 16 bytes where the GPU has it.
-template <int kVector>
-__device__ __forceinline__ void add_atomically(float* to, const float (&terms)[kVector]) {
-#if __CUDA_ARCH__ >= 900
-  constexpr bool kFours = kVector % 4 == 0;
-#else
-  constexpr bool kFours = false;
-#endif
-  if constexpr (kFours) {
+/// A point in shared memory, and the products of the gradient with its corners' values.
+template <typename C>
+struct alignas(16) SharedPoint {
+  WeightedCorners<C> corners;
+  C products[4];
+};
+
+/// The lane's total of terms[rank % 4] over its group of at least four lanes.
+template <typename C>
+__device__ __forceinline__ C sum_transposed(const LaneGroup& group, const C (&terms)[4]) {
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x / 2 % 2 != 0;
+  C low = odd ? terms[1] : terms[0], high = odd ? terms[3] : terms[2];
+  low += __shfl_xor_sync(0xffffffffu, odd ? terms[0] : terms[1], 1);
+  high += __shfl_xor_sync(0xffffffffu, odd ? terms[2] : terms[3], 1);
+  C sum = upper ? high : low;
+  sum += __shfl_xor_sync(0xffffffffu, upper ? low : high, 2);
 #pragma unroll
-    for (int i = 0; i < kVector; i += 4) {
-      asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + i), "f"(terms[i]),
-                   "f"(terms[i + 1]), "f"(terms[i + 2]), "f"(terms[i + 3])
-                   : "memory");
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      atomicAdd(to + i, terms[i]);
+  for (int offset = 4; offset < 32; offset *= 2) {
+    const C other = __shfl_xor_sync(0xffffffffu, sum, offset);
+    if (offset < group.size()) {
+      sum += other;
     }
   }
-}
-template <int kVector>
-__device__ __forceinline__ void add_atomically(double* to, const double (&terms)[kVector]) {
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    atomicAdd(to + i, terms[i]);
-  }
+  return sum;
 }
 
-/// Sums of integers, infinities and NaN do not depend on the order of their terms.
-template <typename C, int kVector>
-__device__ __forceinline__ void add_in_any_order(int64_t* fixed, C* floating, double scale,
-                                                 const C (&terms)[kVector]) {
-  for (int i = 0; i < kVector; ++i) {
-    if (isfinite(terms[i])) {
-      atomicAdd(
-          reinterpret_cast<unsigned long long*>(fixed + i),
-          static_cast<unsigned long long>(__double2ll_rn(static_cast<double>(terms[i]) * scale)));
-    } else {
-      atomicAdd(floating + i, terms[i]);
-    }
-  }
-}
-
-/// Each group takes one of its row's points at a time: its corners' products with the gradient are
-/// summed over the group, the corners' gradients added in memory.
+/// Phase by phase: the lanes of a row compute a point each, in shared memory; then each group of
+/// lanes reads corners, adds their terms of the value's gradient and sums their products with the
+/// gradient over channels; last each lane computes the gradients of its point.
 template <typename T, int kVector>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     ms_deform_attn_backward_kernel(const __grid_constant__ MsDeformAttnBackwardArguments arguments,
                                    const __grid_constant__ DeformLanes lanes) {
   using C = Compute<T>;
+  // Per warp [rows][points + 1], so that neighbouring rows lie in different banks. Rows have at
+  // least four lanes.
+  __shared__ SharedPoint<C> shared[kThreads / 32][40];
   wait_for_previous_kernel();
   const MsDeformAttnInputs& in = arguments.inputs;
   const MsDeformAttnSizes& sizes = in.sizes;
-  const int split = lanes.split();
   const LaneGroup group = lanes.channels();
-  const int64_t lane_channel = group.rank() * kVector, step = group.size() * kVector;
+  const int slot = lanes.slot(), rank = lanes.row().rank(), row_lanes = lanes.row_lanes();
+  SharedPoint<C>* const points = shared[threadIdx.x / 32] + slot * (row_lanes + 1);
   const int row_points = static_cast<int>(sizes.row_points());
-  const int pixel_elements = sizes.pixel_elements();
+  const int channels = static_cast<int>(sizes.channels);
+  const int lane_channel = group.rank() * kVector, step = group.size() * kVector;
   const DeformRows rows(sizes, lanes);
-  const int64_t row = rows.index(sizes, lanes.slot());
-  const bool has_row = rows.has(sizes, lanes.slot());
+  const int64_t row = rows.index(sizes, slot);
+  const bool has_row = rows.has(sizes, slot);
   RowWeights<T> weights(in, lanes, has_row, row);
   weights.normalise();
-  const int64_t channels = has_row ? sizes.channels : 0;
-  const T* const grads = static_cast<const T*>(arguments.grad_output) + row * sizes.channels;
+  const T* const grads = static_cast<const T*>(arguments.grad_output) + row * channels;
   C mean = 0;  // of the weights' gradients, which softmax's gradient subtracts
   if (in.softmax) {
-    for (int64_t c = lane_channel; c < channels; c += step) {
+    for (int c = lane_channel; has_row && c < channels; c += step) {
       C grad[kVector], output[kVector];
       load_channels<T>(grads + c, grad);
-      load_channels<T>(static_cast<const T*>(arguments.output) + row * sizes.channels + c, output);
+      load_channels<T>(static_cast<const T*>(arguments.output) + row * channels + c, output);
       for (int i = 0; i < kVector; ++i) {
         mean += grad[i] * output[i];
       }
     }
     mean = group.sum(mean);
   }
-  // The same number of rounds in all lanes of a warp, which shuffle together.
-  for (int first = 0; first < row_points; first += lanes.splits()) {
-    const int i = min(first + split, row_points - 1);
-    const bool exists = has_row && first + split < row_points;
-    const int64_t index = (has_row ? row : 0) * row_points + i;
-    SampledLevel level = sampled_level(in, i);
-    level.width = exists ? level.width : 0;
-    const auto point = sample_point<T>(in, level, index);
-    const C weight = exists ? weights.at(index) : C(0);
-    C corners[4] = {};  // products of the gradient with the corners' values
-    for (int64_t c = lane_channel; c < channels; c += step) {
-      C grad[kVector];
-      load_channels<T>(grads + c, grad);
+  for (int first = 0; first < row_points; first += row_lanes) {
+    const int i = first + rank;
+    const bool exists = has_row && i < row_points;
+    const int64_t index = row * row_points + i;
+    SampledLevel level;
+    SamplePoint<C> point(level, 0, 0, 0);
+    C weight = 0;
+    if (exists) {
+      level = sampled_level(in, i);
+      point = sample_point<T>(in, level, index);
+      weight = weights.at(index);
+    }
+    __syncwarp();
+    points[rank] = {{{point.pixel[0], point.pixel[1], point.pixel[2], point.pixel[3]},
+                     {weight * point.weight(0), weight * point.weight(1), weight * point.weight(2),
+                      weight * point.weight(3)}},
+                    {}};
+    __syncwarp();
+    const int count = min(row_points - first, row_lanes);
+    for (int chunk = 0; chunk < channels; chunk += step) {
+      const int channel = chunk + lane_channel;
+      const int least = has_row && channel < channels ? 0 : INT32_MAX;  // of a pixel that is read
+      C grad[kVector] = {};
+      if (least == 0) {
+        load_channels<T>(grads + channel, grad);
+      }
+      const int64_t offset = sizes.value_offset(rows.batch, rows.head) + channel;
+      const T* value = static_cast<const T*>(in.value) + offset;
+      int pixel_bytes = sizes.pixel_elements() * static_cast<int>(sizeof(T));
+      stay_in_registers(value, pixel_bytes);
+      const ValueGradient<C, kVector> grad_value(arguments, offset);
+      // As many rounds in all lanes of a warp, which shuffle together.
+      SharedPoint<C>* shared_point = points + lanes.split();
+      for (int round = 0; round < count; round += lanes.splits()) {
+        const WeightedCorners<C> corners = shared_point->corners;
+        Channels<T, kVector> loaded[4];
 #pragma unroll
-      for (int corner = 0; corner < 4; ++corner) {
-        if (point.pixel[corner] < 0) {
-          continue;
+        for (int corner = 0; corner < 4; ++corner) {
+          if (corners.pixel[corner] >= least) {
+            loaded[corner].load(pixel_address(value, corners.pixel[corner], pixel_bytes));
+          }
         }
-        const int64_t element = sizes.value_offset(rows.batch, rows.head) + c +
-                                static_cast<int64_t>(point.pixel[corner]) * pixel_elements;
-        C values[kVector], terms[kVector];
-        load_channels<T>(static_cast<const T*>(in.value) + element, values);
+        grad_value.add(corners, least, grad);
+        C products[4] = {};
 #pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          corners[corner] += grad[v] * values[v];
-          terms[v] = point.weight(corner) * (weight * grad[v]);
+        for (int corner = 0; corner < 4; ++corner) {
+          C values[kVector];
+          loaded[corner].values(values);
+#pragma unroll
+          for (int v = 0; v < kVector; ++v) {
+            products[corner] += grad[v] * values[v];
+          }
         }
-        C* const grad_value = static_cast<C*>(arguments.grad_value) + element;
-        if (arguments.fixed_grad_value == nullptr) {
-          add_atomically(grad_value, terms);
-        } else {
-          add_in_any_order(arguments.fixed_grad_value + element, grad_value, *arguments.fixed_scale,
-                           terms);
+        const C product = sum_transposed(group, products);
+        if (group.rank() < 4) {
+          shared_point->products[group.rank()] += product;
         }
+        shared_point += lanes.splits();
       }
     }
-    C grad_weight = 0;
+    __syncwarp();
+    if (exists) {
+      const auto& [corners, products] = points[rank];
+      bool inside = false;
+      C grad_weight = 0;
 #pragma unroll
-    for (int corner = 0; corner < 4; ++corner) {
-      grad_weight += point.weight(corner) * corners[corner];
-    }
-    const C dx = group.sum(point.dx(corners));
-    const C dy = group.sum(point.dy(corners));
-    grad_weight = group.sum(grad_weight);
-    if (exists && group.rank() == 0) {
-      const bool inside = !point.is_outside();
-      store_as<T>(arguments.grad_locations, in.location_dtype, 2 * index,
-                  inside ? weight * static_cast<C>(level.width) * dx : C(0));
-      store_as<T>(arguments.grad_locations, in.location_dtype, 2 * index + 1,
-                  inside ? weight * static_cast<C>(level.height) * dy : C(0));
+      for (int corner = 0; corner < 4; ++corner) {
+        inside |= corners.pixel[corner] >= 0;
+        grad_weight += point.weight(corner) * products[corner];
+      }
+      const C slope_x = weight * static_cast<C>(level.width) * point.dx(products),
+              slope_y = weight * static_cast<C>(level.height) * point.dy(products);
+      store_pair_as<T>(arguments.grad_locations, in.location_dtype, index, inside ? slope_x : C(0),
+                       inside ? slope_y : C(0));
       store_as<T>(arguments.grad_weights, in.weight_dtype, index,
                   in.softmax ? weight * (grad_weight - mean) : grad_weight);
     }
@@ -163,7 +174,7 @@ cudaError_t clear(const MsDeformAttnBackwardArguments& arguments, size_t sum_byt
 
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t stream) {
-  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector);
+  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 4);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (arguments.fixed_grad_value != nullptr) {
     fixed_branch.add();
@@ -188,9 +199,11 @@ cudaError_t launch_cuda(const MsDeformAttnBackwardArguments& arguments, Workspac
     using T = decltype(zero);
     // 16 bytes of sums: half precision values are read 8 bytes at a time.
     constexpr int kVector = cuda::kPack<cuda::Compute<T>>;
-    return cuda::deform_is_vectorised(
-               in, kVector,
-               {in.value, arguments.output, arguments.grad_output, arguments.grad_value})
+    // Sums of integers are added one at a time.
+    return arguments.fixed_grad_value == nullptr &&
+                   cuda::deform_is_vectorised(
+                       in, kVector,
+                       {in.value, arguments.output, arguments.grad_output, arguments.grad_value})
                ? cuda::launch<T, kVector>(arguments, stream)
                : cuda::launch<T, 1>(arguments, stream);
   });

@@ -1,5 +1,6 @@
 #include "common/counters.h"
 #include "ms_deform_attn/deform_rows.cuh"
+#include "ms_deform_attn/row_weights.cuh"
 #include "ms_deform_attn/sample_quad.cuh"
 
 namespace warpfuse::cuda {
@@ -178,7 +179,8 @@ Counter vector_branch("ms_deform_attn.vector"), scalar_branch("ms_deform_attn.sc
 
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnArguments& arguments, cudaStream_t stream) {
-  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector);
+  // Two lanes at least, so that a row's lanes have two points for each of its splits.
+  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 2);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (lanes.splits() > 1) {
     split_branch.add();

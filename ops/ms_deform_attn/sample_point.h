@@ -26,6 +26,18 @@ struct SampledLevel {
   }
 };
 
+/// location * size - (index + 0.5), how far a location is from a pixel's middle along an axis,
+/// rounded once: location * size - 0.5 has an error of 2^-17 in float32 from pixel 128 on. Where
+/// that error makes the next index of its floor, the distance is negative.
+template <typename C>
+WARPFUSE_HOST_DEVICE C pixel_distance(C location, C size, C index) {
+#ifdef __CUDA_ARCH__
+  return fma(location, size, -(index + C(0.5)));
+#else
+  return static_cast<C>(double{location} * double{size} - (double{index} + 0.5));
+#endif
+}
+
 /// A sampling location between four pixels, as grid_sample(bilinear, zeros, align_corners=False)
 /// takes it: pixel (i, j) covers [i, i + 1) x [j, j + 1) of height x width, its value lies in its
 /// middle. Corners are (y, x), (y, x + 1), (y + 1, x), (y + 1, x + 1). Nothing is read at those
@@ -40,21 +52,20 @@ struct SamplePoint {
                                    C location_y) {
     const C width = static_cast<C>(level.width), height = static_cast<C>(level.height);
     const C at_x = location_x * width - C(0.5), at_y = location_y * height - C(0.5);
-    if (!(at_x >= -1 && at_x < width && at_y >= -1 && at_y < height) || level.width == 0) {
+    if (!(at_x >= -1 && at_x <= width && at_y >= -1 && at_y <= height) || level.width == 0) {
       return;
     }
-    // Truncation is the floor from 0 on.
-    const int left = static_cast<int>(at_x + 1) - 1, top = static_cast<int>(at_y + 1) - 1;
-    x = at_x - static_cast<C>(left);
-    y = at_y - static_cast<C>(top);
+    const int left = first_pixel(location_x, width, at_x, x),
+              top = first_pixel(location_y, height, at_y, y);
     const unsigned first = static_cast<unsigned>(level.start) +
                            static_cast<unsigned>(top) * static_cast<unsigned>(level.width) +
                            static_cast<unsigned>(left);
-    const bool columns[2] = {left >= 0, left + 1 < level.width};
-    const bool rows[2] = {top >= 0, top + 1 < level.height};
     for (int corner = 0; corner < 4; ++corner) {
+      const unsigned row = static_cast<unsigned>(top) + corner / 2,
+                     column = static_cast<unsigned>(left) + corner % 2;
       const unsigned index = first + corner % 2 + (corner / 2 == 0 ? 0 : level.width);
-      if (columns[corner % 2] && rows[corner / 2] && index < pixels) {
+      if (row < static_cast<unsigned>(level.height) &&
+          column < static_cast<unsigned>(level.width) && index < pixels) {
         pixel[corner] = static_cast<int>(index);
       }
     }
@@ -75,6 +86,18 @@ struct SamplePoint {
   }
   WARPFUSE_HOST_DEVICE C dy(const C (&corners)[4]) const {
     return (corners[2] - corners[0]) * (1 - x) + (corners[3] - corners[1]) * x;
+  }
+
+ private:
+  /// The index of the pixel before the location, about `at`, and the distance from it.
+  WARPFUSE_HOST_DEVICE static int first_pixel(C location, C size, C at, C& distance) {
+    int index = static_cast<int>(at + 1) - 1;  // truncation is the floor from 0 on
+    distance = pixel_distance(location, size, static_cast<C>(index));
+    if (distance < 0) {
+      --index;
+      distance += 1;
+    }
+    return index;
   }
 };
 

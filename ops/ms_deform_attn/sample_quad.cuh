@@ -7,15 +7,21 @@
 namespace warpfuse::cuda {
 
 /// Two neighbouring indices of one axis, [first, first + 1] in [0, size), and the weights of linear
-/// interpolation at `at`: 1 - |at - index|, or 0. An index outside has no part in it, nor has NaN.
+/// interpolation: 1 - |distance from the index|, or 0. An index outside has no part in it, nor has
+/// NaN.
 template <typename C>
 struct AxisPair {
   int first;
   C weight[2];
 
-  __device__ AxisPair(C at, int size) {
-    const C index = min(max(floor(at), C(0)), static_cast<C>(max(size - 2, 0)));
-    const C distance = at - index;
+  __device__ AxisPair(C location, int size) {
+    const C length = static_cast<C>(size), at = location * length - C(0.5);
+    C index = min(max(floor(at), C(0)), static_cast<C>(max(size - 2, 0)));
+    C distance = pixel_distance(location, length, index);
+    if (distance < 0 && index > 0) {
+      index -= 1;
+      distance += 1;
+    }
     first = static_cast<int>(index);
     weight[0] = size > 0 ? max(1 - abs(distance), C(0)) : C(0);
     weight[1] = size > 1 ? max(1 - abs(distance - 1), C(0)) : C(0);
@@ -34,9 +40,7 @@ struct SampleQuad {
   SampleQuad() = default;
   __device__ SampleQuad(const SampledLevel& level, int pixels, C location_x, C location_y,
                         C point_weight) {
-    const C at_x = location_x * static_cast<C>(level.width) - C(0.5);
-    const C at_y = location_y * static_cast<C>(level.height) - C(0.5);
-    const AxisPair<C> x(at_x, level.width), y(at_y, level.height);
+    const AxisPair<C> x(location_x, level.width), y(location_y, level.height);
     unsigned pixel = static_cast<unsigned>(level.start) +
                      static_cast<unsigned>(y.first) * static_cast<unsigned>(level.width) + x.first;
     C left = x.weight[0], right = x.weight[1];

@@ -1,10 +1,14 @@
 // The kernels of ms_deform_attn on CUDA: which one runs, graphs and streams.
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "support/captured.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/operators.h"
 #include "support/pch.h"
+
+using namespace std::string_literals;
 
 WARPFUSE_GPU_TEST("deformable attention's branches", "[ms_deform_attn]") {
   const auto ran = [&](const DeformShape& shape, const std::string& counter) {
@@ -18,6 +22,25 @@ WARPFUSE_GPU_TEST("deformable attention's branches", "[ms_deform_attn]") {
   CHECK(ran({.channels = 30}, "ms_deform_attn.scalar") == 1);
   CHECK(ran({.channels = 32}, "ms_deform_attn.split") == 1);
   CHECK(ran({.queries = 20000, .channels = 32}, "ms_deform_attn.split") == 0);
+}
+
+WARPFUSE_GPU_TEST("branches of deformable attention's gradients", "[ms_deform_attn]") {
+  const auto check = [&](int64_t channels, bool deterministic, const std::string& branch) {
+    DeformInputs in({.channels = channels}, at::kHalf, device);
+    in.value.requires_grad_();
+    const at::Tensor sum = in.attend().sum();
+    at::globalContext().setDeterministicAlgorithms(deterministic, false);
+    for (const char* const counter : {"vector", "scalar", "deterministic"}) {
+      INFO(channels << " channels, " << counter);
+      const CounterDelta runs("ms_deform_attn_backward." + std::string(counter));
+      torch::autograd::grad({sum}, {in.value}, {}, /*retain_graph=*/true);
+      CHECK(runs() == (counter == branch || (deterministic && counter == "scalar"s) ? 1 : 0));
+    }
+    at::globalContext().setDeterministicAlgorithms(false, false);
+  };
+  check(32, false, "vector");
+  check(30, false, "scalar");
+  check(32, true, "deterministic");
 }
 
 WARPFUSE_GPU_TEST("deformable attention of many rows", "[ms_deform_attn]") {

@@ -39,6 +39,14 @@ WARPFUSE_DEVICE_TEST("deformable attention: levels and points", "[ms_deform_attn
   }
 }
 
+WARPFUSE_DEVICE_TEST("deformable attention: far pixels are interpolated as the first ones",
+                     "[ms_deform_attn][portable]") {
+  // A coordinate of 20,000 has an error of 2^-10 in float32, its distance from a pixel need not.
+  const DeformShape shape{.queries = 40, .channels = 32, .levels = {{2, 20001}, {15001, 2}}};
+  check_values({shape, at::kFloat, device});
+  check_values({shape, at::kHalf, device, at::kFloat, at::kFloat});
+}
+
 WARPFUSE_DEVICE_TEST("deformable attention: batches, queries and heads",
                      "[ms_deform_attn][portable]") {
   for (const int64_t batches : {1, 2, 7}) {
