@@ -177,6 +177,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(texts(request("fused_logprob_entropy", "logprob")).size() == 13);
   CHECK(texts(request("sample_tokens", "decode")).front() ==
         "sample_tokens forward 1x50257 float16 none");
+  CHECK(texts(request("all", "dims")).size() == 56);  // 14 x 2 x 2
   const std::vector<std::string> dropout = texts(request("all", "dropout"));
   CHECK(dropout.size() == 32);  // 2 x 2 + 2 x 2 + 2 x 2 + 2 x 2 + 4 x 2 + 4 x 2
   CHECK(dropout.front() == "dropout_softmax forward 128x16384 float32 none");
@@ -185,7 +186,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
         std::vector<std::string>{"linear_dropout_softmax forward 128x1024x1024 float32 none",
                                  "linear_dropout_softmax both 128x1024x1024 float32 none"});
   const std::vector<std::string> detectors = texts(request("all", "msda"));
-  CHECK(detectors.size() == 20);  // 2 x 2 x 2 + 6 x 2
+  CHECK(detectors.size() == 22);  // 3 x 2 x 2 + 5 x 2
   CHECK(detectors.front() ==
         "ms_deform_attn forward 1x17821x8x32x4/100x134/50x67/25x34/13x17 float16 none");
   CHECK(texts(request("ms_deform_attn", "cpu")) ==
@@ -226,7 +227,8 @@ TEST_CASE("bad requests name the option, what was expected and what was given", 
         "ms_deform_attn_uniform, norm_linear, norm_linear_gelu, linear_residual, "
         "cached_attention_softmax, linear_argmax or all, got 'softmin'");
   CHECK(refusal(request("softmax", "2y3")) ==
-        "2: --shapes: expected basic, table, cpu, sweep, odd, logprob, dropout, msda, decode, or "
+        "2: --shapes: expected basic, table, cpu, sweep, odd, logprob, dropout, dims, msda, "
+        "decode, or "
         "sizes "
         "such as "
         "1024x8192 or 64x4096x64@1, got '2y3'");
