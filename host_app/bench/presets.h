@@ -118,8 +118,7 @@ linear_dropout_softmax        128x16384x16384 float32,tf32,bfloat16,float16 none
 )"},
     // Deformable-DETR's encoder for one image and eight, its decoder, DINO's, an encoder of five
     // scales, BEVFormer's cameras, and many queries of one head.
-    Preset{"dimension",
-           "softmax over a dimension that is not the last, 2 to 4096 columns, for a GPU",
+    Preset{"dims", "softmax over a dimension that is not the last, 2 to 4096 columns, for a GPU",
            "softmax "
            "16x2x1048576@1,1000000x4x8@1,524288x8x8@1,262144x8x16@1,8x19x262144@1,8x21x263169@1,"
            "65536x32x16@1,512x64x1024@1,512x64x1000@1,1024x100x336@1,128x256x1024@1,"

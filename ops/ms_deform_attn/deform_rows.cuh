@@ -227,14 +227,15 @@ inline bool deform_is_vectorised(const MsDeformAttnInputs& in, int vector,
          });
 }
 
-/// Splits rows where they are too few to fill the GPU.
-inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector, int64_t least) {
-  constexpr int64_t kWarpsPerMultiprocessor = 64;
-  const int64_t needed = std::max<int64_t>((sizes.channels + vector - 1) / vector, least);
+/// At least `least_lanes` for a row's channels. Splits rows where they are too few to fill the GPU
+/// with `warps` per multiprocessor.
+inline DeformLanes deform_lanes(const MsDeformAttnSizes& sizes, int vector, int64_t least_lanes,
+                                int64_t warps) {
+  const int64_t needed = std::max<int64_t>((sizes.channels + vector - 1) / vector, least_lanes);
   DeformLanes lanes{
       static_cast<int>(std::bit_width(static_cast<uint64_t>(std::min<int64_t>(needed, 32) - 1))),
       0};
-  const int64_t wanted = kWarpsPerMultiprocessor * device_limits().rows.multiprocessors;
+  const int64_t wanted = warps * device_limits().rows.multiprocessors;
   while (lanes.row_lanes() < 32 && 2 * lanes.splits() <= sizes.row_points() &&
          sizes.rows() * lanes.row_lanes() / 32 < wanted) {
     ++lanes.log_splits;

@@ -6,9 +6,9 @@
 namespace warpfuse::cuda {
 namespace {
 
-/// Threads of a block, and blocks per multiprocessor for the register allocation: measured on an
-/// H200.
-constexpr int kThreads = 256;
+/// Threads of a block, blocks per multiprocessor for the register allocation, and warps per
+/// multiprocessor below which rows are split: measured on an H200.
+constexpr int kThreads = 256, kWarps = 64;
 template <typename T>
 constexpr int kBackwardBlocks = std::is_same_v<T, double> ? 3 : 4;
 
@@ -174,7 +174,7 @@ cudaError_t clear(const MsDeformAttnBackwardArguments& arguments, size_t sum_byt
 
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t stream) {
-  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 4);
+  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 4, kWarps);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (arguments.fixed_grad_value != nullptr) {
     fixed_branch.add();

@@ -6,9 +6,9 @@
 namespace warpfuse::cuda {
 namespace {
 
-/// Threads of a block, and blocks per multiprocessor for the register allocation: measured on an
-/// H200.
-constexpr int kThreads = 128;
+/// Threads of a block, blocks per multiprocessor for the register allocation, and warps per
+/// multiprocessor below which rows are split: measured on an H200.
+constexpr int kThreads = 128, kWarps = 16;
 template <typename T>
 constexpr int kForwardBlocks = std::is_same_v<T, float> ? 8 : 6;
 
@@ -180,7 +180,7 @@ Counter vector_branch("ms_deform_attn.vector"), scalar_branch("ms_deform_attn.sc
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnArguments& arguments, cudaStream_t stream) {
   // Two lanes at least, so that a row's lanes have two points for each of its splits.
-  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 2);
+  const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 2, kWarps);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (lanes.splits() > 1) {
     split_branch.add();
