@@ -4,9 +4,8 @@
 
 namespace warpfuse::cuda {
 
-// Terms of the value's gradient, added in memory.
-
-// Predicates in place of branches. Addresses are known to be of global memory here alone.
+// Terms of the value's gradient, added in memory: by predicates in place of branches, and by
+// instructions for global memory, which the compiler cannot tell from pixel_address().
 
 __device__ __forceinline__ void add_if(bool wanted, float* to, float term) {
   asm volatile(

@@ -46,8 +46,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     ms_deform_attn_backward_kernel(const __grid_constant__ MsDeformAttnBackwardArguments arguments,
                                    const __grid_constant__ DeformLanes lanes) {
   using C = Compute<T>;
-  // Per warp [rows][points + 1], so that neighbouring rows lie in different banks. Rows have at
-  // least four lanes.
+  // Per warp [rows][points + 1], so that neighbouring rows lie in different banks; 8 rows at most.
   __shared__ SharedPoint<C> shared[kThreads / 32][40];
   wait_for_previous_kernel();
   const MsDeformAttnInputs& in = arguments.inputs;
@@ -174,6 +173,7 @@ cudaError_t clear(const MsDeformAttnBackwardArguments& arguments, size_t sum_byt
 
 template <typename T, int kVector>
 cudaError_t launch(const MsDeformAttnBackwardArguments& arguments, cudaStream_t stream) {
+  // Four lanes at least, one per corner's product.
   const DeformLanes lanes = deform_lanes(arguments.inputs.sizes, kVector, 4, kWarps);
   (kVector > 1 ? vector_branch : scalar_branch).add();
   if (arguments.fixed_grad_value != nullptr) {
