@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     const bool exists = has_row && i < row_points;
     const int64_t index = row * row_points + i;
     SampledLevel level;
-    SamplePoint<C> point(level, 0, 0, 0);
+    SamplePoint<C> point;
     C weight = 0;
     if (exists) {
       level = sampled_level(in, i);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     __syncwarp();
     if (exists) {
       const auto& [corners, products] = points[rank];
-      bool inside = false;
+      bool inside = false;  // by the shared pixels: the point's would take registers meanwhile
       C grad_weight = 0;
 #pragma unroll
       for (int corner = 0; corner < 4; ++corner) {

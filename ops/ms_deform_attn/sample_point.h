@@ -47,6 +47,7 @@ struct SamplePoint {
   int pixel[4] = {-1, -1, -1, -1};  // of the value, -1 outside
   C x = 0, y = 0;                   // right of and below the first corner, in [0, 1)
 
+  SamplePoint() = default;
   /// NaN counts as outside.
   WARPFUSE_HOST_DEVICE SamplePoint(const SampledLevel& level, int64_t pixels, C location_x,
                                    C location_y) {

@@ -79,7 +79,7 @@ WARPFUSE_GPU_TEST("softmax over any dimension allocates its result alone",
 
 WARPFUSE_GPU_TEST("fused_logprob takes 16 bytes a row and at most 64 KB, and in place no gradient",
                   "[allocation][logprob][portable]") {
-  constexpr int64_t kConstant = 64 * 1024;
+  constexpr int64_t kConstant = int64_t{64} * 1024;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const auto& [rows, columns] :
          std::vector<std::pair<int64_t, int64_t>>{{1, 128'256}, {300, 50'257}, {5000, 1000}}) {
