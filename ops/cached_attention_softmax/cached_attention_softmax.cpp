@@ -1,11 +1,13 @@
 #include "cached_attention_softmax/cached_attention_softmax.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "common/check.h"
 #include "common/parallel_rows.h"
-#include "core/operator.h"
+#include "core/in_place.h"
 
 namespace warpfuse {
 namespace {
@@ -96,6 +98,9 @@ struct CachedAttentionSoftmax {
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
+      WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kOp, "cache",
+                     "elements that each have memory of their own",
+                     c10::str("strides ", cache.strides()));
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);
       Backend::launch(
@@ -123,6 +128,8 @@ struct CachedAttentionSoftmax {
 };
 
 WARPFUSE_OPERATORS(m) { register_operator<CachedAttentionSoftmax>(m); }
+
+WARPFUSE_LIBRARY_IMPL(ADInplaceOrView, m) { register_in_place<CachedAttentionSoftmax>(m); }
 
 // --- CPU --------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 #include "gpt2_step/gpt2_step.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/embedding.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -11,7 +12,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "core/operator.h"
+#include "core/in_place.h"
 #include "skinny_linear/linear_inputs.h"
 
 namespace warpfuse {
@@ -180,6 +181,8 @@ std::optional<Gpt2StepArguments> StepInputs::one_kernel() const {
 #endif
 
 at::Tensor StepInputs::by_operators(at::Tensor& of_cache) const {
+  // In the cache's dtype, as the one kernel computes.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const int64_t batch = cache.size(2), heads = cache.size(3), head_dim = cache.size(5);
   const int64_t width = heads * head_dim;
   at::Tensor x =
@@ -218,8 +221,12 @@ struct Gpt2Step {
     if (!Backend::computes(next)) {
       return next;
     }
+    WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kName, "cache",
+                   "elements that each have memory of their own",
+                   c10::str("strides ", cache.strides()));
 #ifdef WARPFUSE_WITH_CUDA
     if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
+      const c10::cuda::CUDAGuard guard(cache.device());  // which GPU the kernel must fit
       if (std::optional<Gpt2StepArguments> arguments = inputs.one_kernel()) {
         const at::Tensor dense_ids = ids.contiguous(), dense_positions = positions.contiguous();
         arguments->ids = dense_ids.const_data_ptr<int64_t>();
@@ -235,6 +242,8 @@ struct Gpt2Step {
 };
 
 WARPFUSE_OPERATORS(m) { register_operator<Gpt2Step>(m); }
+
+WARPFUSE_LIBRARY_IMPL(ADInplaceOrView, m) { register_in_place<Gpt2Step>(m); }
 
 // For inference: differentiation is an error.
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {

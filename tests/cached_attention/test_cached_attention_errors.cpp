@@ -88,6 +88,13 @@ WARPFUSE_DEVICE_TEST("what cached attention says about bad input", "[cached_atte
                         [](AttentionCall& call) {
                           call.cache = call.cache.transpose(4, 5).contiguous().transpose(4, 5);
                         });
+  check_attention_error(
+      device,
+      "cache: expected elements that each have memory of their own, got strides "
+      "[0, 0, 144, 72, 8, 1]",
+      [](AttentionCall& call) {
+        call.cache = call.cache.narrow(0, 0, 1).narrow(1, 0, 1).expand({2, 2, -1, -1, -1, -1});
+      });
   if (device.is_cuda()) {
     check_attention_error(device, "key: expected a tensor on cuda:0, got cpu",
                           [](AttentionCall& call) { call.key = call.key.cpu(); });
@@ -96,6 +103,16 @@ WARPFUSE_DEVICE_TEST("what cached attention says about bad input", "[cached_atte
     check_attention_error(device, "positions: expected a tensor on cuda:0, got cpu",
                           [](AttentionCall& call) { call.positions = call.positions.cpu(); });
   }
+}
+
+WARPFUSE_DEVICE_TEST("a cache that a backward needs may not be written meanwhile",
+                     "[cached_attention][errors]") {
+  AttentionCall call = random_attention({}, at::kFloat, device);
+  const at::Tensor weight = at::ones({}, call.cache.options()).requires_grad_();
+  const at::Tensor sum = (weight * call.cache.nan_to_num_()).sum();
+  call.run();
+  CHECK(error_of([&] { sum.backward(); }).find("modified by an inplace operation") !=
+        std::string::npos);
 }
 
 TEST_CASE("Meta attention is checked as others are", "[cached_attention][errors][meta]") {

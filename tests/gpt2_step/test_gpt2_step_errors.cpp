@@ -54,6 +54,19 @@ void check_step_errors(const at::Device& device) {
 
 WARPFUSE_DEVICE_TEST("bad input", "[gpt2_step][errors]") { check_step_errors(device); }
 
+WARPFUSE_DEVICE_TEST("the cache of a step is written in place", "[gpt2_step][errors]") {
+  StepCall call = random_step({}, at::kFloat, device);
+  const at::Tensor weight = at::ones({}, call.cache.options()).requires_grad_();
+  const at::Tensor sum = (weight * call.cache.nan_to_num_()).sum();
+  call.run();
+  CHECK(error_of([&] { sum.backward(); }).find("modified by an inplace operation") !=
+        std::string::npos);
+  call.cache = call.cache.narrow(2, 0, 1).expand({-1, -1, 2, -1, -1, -1});
+  CHECK(error_of([&] { call.run(); })
+            .starts_with("Error: warpfuse::gpt2_step: cache: expected elements that each have "
+                         "memory of their own, got strides ["));
+}
+
 TEST_CASE("gpt2_step on Meta: shapes, and the errors", "[gpt2_step]") {
   StepCall call = random_step({}, at::kFloat, at::kCPU);
   const auto to_meta = [](at::Tensor& x) { x = x.to(at::kMeta); };

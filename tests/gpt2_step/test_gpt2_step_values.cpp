@@ -1,5 +1,7 @@
 // gpt2_step against a whole GPT-2 in float64: the keys and values of each layer, and the tokens.
 
+#include "support/autocast.h"
+#include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/operators.h"
@@ -76,6 +78,19 @@ WARPFUSE_DEVICE_TEST("activations, and inner layers of another width", "[gpt2_st
       call.activation = activation;
       check_step(call);
     }
+  }
+}
+
+WARPFUSE_DEVICE_TEST("under autocast a step is computed in the cache's dtype",
+                     "[autocast][gpt2_step]") {
+  for (const int64_t head_dim : {16, 20}) {  // on a GPU: one kernel, and the operators
+    StepCall plain = random_step({.head_dim = head_dim}, at::kFloat, device);
+    StepCall cast = plain;
+    cast.cache = plain.cache.clone();
+    const at::Tensor tokens = plain.run();
+    const Autocast autocast(device.type(), at::kBFloat16);
+    CHECK(cast.run().equal(tokens));
+    CHECK(bit_mismatch(cast.cache, plain.cache) == "");
   }
 }
 
