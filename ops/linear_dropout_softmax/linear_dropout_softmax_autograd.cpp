@@ -52,13 +52,13 @@ struct Linear
     const at::Tensor& output = saved[2];
     const at::Tensor grad_logits =
         grad_of_logits(grads[0], output, saved[3], context->saved_data["dropout_p"].toDouble());
-    const at::Tensor rows = grad_logits.reshape_symint({-1, weight.sym_size(0)});
+    const at::Tensor rows = rows_of(grad_logits);
     variable_list result(4);
     if (context->needs_input_grad(0)) {
       result[0] = grad_logits.matmul(weight);
     }
     if (context->needs_input_grad(1)) {
-      result[1] = rows.t().matmul(input.reshape_symint({-1, weight.sym_size(1)}));
+      result[1] = rows.t().matmul(rows_of(input));
     }
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
       result[2] = rows.sum(0);
@@ -85,6 +85,11 @@ struct Linear
   }
 
  private:
+  // [rows, columns]. Without columns reshape() could not tell their number.
+  static at::Tensor rows_of(const at::Tensor& tensor) {
+    return tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor.flatten(0, -2);
+  }
+
   // Without dropout there are no random numbers.
   static bool draws(const at::Tensor& rng) { return rng.sym_size(0) != 0; }
 

@@ -8,6 +8,10 @@
 
 #include "common/check.h"
 
+#ifdef WARPFUSE_WITH_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#endif
+
 namespace warpfuse {
 namespace {
 
@@ -84,7 +88,7 @@ at::Tensor LinearInputs::by_aten() {
   normalise();
   const at::Tensor& x = input;
   // cuBLASLt's epilogue; on the CPU it is GELU without tanh.
-  if (activation == Activation::gelu_tanh && x.is_cuda() && bias.defined()) {
+  if (activation == Activation::gelu_tanh && x.is_cuda() && x.numel() > 0 && bias.defined()) {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
     const at::Tensor output = at::_addmm_activation(bias, rows, weight.t(), 1, 1, true);
     return output.view(C10_AS_INTARRAYREF_SLOW(output_sizes()));
@@ -126,6 +130,7 @@ std::optional<SkinnyLinearArguments> LinearInputs::few_rows() {
   };
 #ifdef WARPFUSE_WITH_CUDA
   if (input.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(input.device());  // which GPU the kernels must fit
     const auto fitting = [&] {
       const SkinnyLinearArguments found = arguments();
       return fits_skinny_linear_cuda(found) ? std::optional(found) : std::nullopt;

@@ -45,6 +45,7 @@ struct NormLinear {
                         const OptionalTensor& norm_bias, const at::Tensor& weight,
                         const OptionalTensor& bias, c10::string_view norm, double eps,
                         c10::string_view activation) {
+    WARPFUSE_CHECK(norm_weight.defined(), kName, "norm_weight", "a tensor", "an undefined one");
     return linear<Backend>({.op = kName,
                             .input = input,
                             .weight = weight,

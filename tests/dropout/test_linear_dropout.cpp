@@ -95,3 +95,27 @@ WARPFUSE_DEVICE_TEST("linear_dropout_softmax is dropout_softmax of at::linear",
                                                    {.dim = -1, .p = 0.3}, rng))) == "");
   }
 }
+
+WARPFUSE_DEVICE_TEST("gradients of linear_dropout_softmax without rows, inputs or outputs",
+                     "[dropout]") {
+  for (const auto& [sizes, outputs] :
+       std::initializer_list<std::pair<std::vector<int64_t>, int64_t>>{
+           {{0, 4}, 5}, {{3, 0}, 5}, {{3, 4}, 0}, {{2, 0, 4}, 5}, {{4}, 0}}) {
+    INFO(at::IntArrayRef(sizes) << " x " << outputs);
+    const auto leaf = [&](at::IntArrayRef shape) {
+      return random_tensor(shape, at::kFloat, device).set_requires_grad(true);
+    };
+    const std::vector<at::Tensor> leaves = {leaf(sizes), leaf({outputs, sizes.back()}),
+                                            leaf({outputs})};
+    const auto gradients_of = [&](const at::Tensor& output) {
+      return torch::autograd::grad({output}, leaves, {at::ones_like(output)});
+    };
+    const auto got =
+        gradients_of(warpfuse::linear_dropout_softmax(leaves[0], leaves[1], leaves[2], 0.5, false));
+    const auto expected =
+        gradients_of(at::softmax(at::linear(leaves[0], leaves[1], leaves[2]), -1));
+    for (size_t i = 0; i < got.size(); ++i) {
+      CHECK(far_apart(got[i], expected[i], 1e-6) == "");
+    }
+  }
+}

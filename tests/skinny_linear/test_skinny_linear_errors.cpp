@@ -57,6 +57,8 @@ void check_linear_errors(const at::Device& device) {
         [&](LinearCall& call) { call.norm_bias = at::zeros({9}, options); });
   check(kWithNorm, "norm_bias: expected none for an RMS norm, got a tensor",
         [&](LinearCall& call) { call.norm = "rms"; });
+  check({"norm_linear"}, "norm_weight: expected a tensor, got an undefined one",
+        [&](LinearCall& call) { call.norm_weight = at::Tensor(); });
   check({"linear_argmax"}, "norm_bias: expected none without a norm_weight, got a tensor",
         [&](LinearCall& call) { call.norm_weight = at::Tensor(); });
   check(kWithNorm, "norm: expected 'layer' or 'rms', got 'batch'",
