@@ -1,7 +1,6 @@
 #include "tune/candidates.h"
 
 #include <fmt/format.h>
-#include <rowwise/refusal.h>
 
 #include <bit>
 #include <map>

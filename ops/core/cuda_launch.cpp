@@ -9,6 +9,7 @@ void check_launch(const char* op, cudaError_t error) {
   if (error == cudaSuccess) {
     return;
   }
+  cudaGetLastError();  // else the next check of ATen would report it too
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
       error == cudaErrorUnsupportedPtxVersion) {
     int device = 0;

@@ -109,13 +109,13 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
   return false;
 }
 
+}  // namespace
+
 RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
   return {std::min(limits.shared_bytes, tuning.shared_bytes),
           std::min(limits.cluster_blocks, tuning.cluster_blocks), limits.multiprocessors,
           limits.cooperative};
 }
-
-}  // namespace
 
 std::string RowPlan::to_string() const {
   return std::string(warpfuse::to_string(tier)) + ": " + std::to_string(lanes) + " lanes x " +
@@ -195,7 +195,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
       continue;
     }
     const bool packs = entry.takes_packs();
-    const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks;
+    const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks + kColumnExchangeBytes;
     if ((packs && shape.vector == 1) || (entry.ahead && staged > lowered.shared_bytes)) {
       continue;
     }

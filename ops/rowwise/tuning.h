@@ -113,6 +113,9 @@ struct Tuning {
 /// line is not an entry, no kernel is compiled for what it asks, or some shape has no entry.
 Tuning parse_tuning(const std::string& text);
 
+/// Why no kernel can run a line of a table, or an empty string.
+std::string refusal(const TuningEntry& entry);
+
 /// A GPU as far as a table is chosen by it.
 struct GpuModel {
   std::string name;
@@ -193,6 +196,9 @@ struct RowLimits {
   bool operator==(const RowLimits&) const = default;
 };
 
+/// The device's limits, or a table's where those are lower.
+RowLimits lower(const RowLimits& limits, const Tuning& tuning);
+
 /// The plan for rows of this shape.
 RowPlan plan_rows(const RowShape& shape, const RowLimits& limits, const Tuning& tuning);
 
@@ -269,6 +275,10 @@ inline constexpr int64_t kMaxGapColumns = 1000, kMaxGapStride = 262'144;
 /// Packs of a thread's columns, in its registers and as many in shared memory, where tiles are on
 /// their way ahead: forward of so many columns, backward of half of them.
 inline constexpr int kColumnAheadPacks = 16;
+
+/// Static shared memory of such a block at most, beside what RowLimits leaves out: the partials of
+/// 16 warps and 16 blocks (strided_tile.cuh).
+inline constexpr size_t kColumnExchangeBytes = size_t{24} * 1024;
 
 /// Bytes that the partial results of a row that is split over several blocks may take for all rows,
 /// and at most those of one.

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "rowwise/refusal.h"
+#include "rowwise/tuning.h"
 
 namespace warpfuse {
 namespace {
@@ -84,11 +84,14 @@ std::string refusal(const TuningEntry& entry) {
     return "no function of this direction and size follows such lines";
   }
   const bool draws = entry.functions == dropout || entry.functions == dropout_first;
-  if (draws && (entry.tier == Tier::span || entry.tier == Tier::column)) {
-    return "lines for dropout have no tier span or column";
+  if (draws && entry.tier == Tier::span) {
+    return "lines for dropout have no tier span";
   }
   if (entry.tier == Tier::warp && !std::has_single_bit(unsigned(entry.threads))) {
     return "threads of the tier warp are a power of two";  // as RowOrder's groups of rows are
+  }
+  if (entry.lane_packs < 0) {
+    return "packs a lane are 0 or more";
   }
   const bool registers = entry.lane_packs > 0;
   // What the kernels' registers leave room for: 64 for each of 1024 threads.
@@ -134,6 +137,9 @@ std::string refusal(const TuningEntry& entry) {
              : entry.blocks < 0 || entry.blocks > 1024 ? "blocks are 0 (as many as fit) to 1024"
                                                        : "";
     case Tier::column: {
+      if (entry.functions != all) {
+        return "lines of the tier column are for all functions";
+      }
       const int ahead = kColumnAheadPacks / (entry.direction == Direction::forward ? 1 : 2);
       const int elements = column_elements(entry.direction, entry.element_bytes);
       return entry.ahead && entry.lane_packs != ahead

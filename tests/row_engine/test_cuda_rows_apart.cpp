@@ -122,6 +122,32 @@ WARPFUSE_GPU_TEST("chunks of rows that lie apart, whole and in part", "[apart][c
   }
 }
 
+WARPFUSE_GPU_TEST("chunks have as many warps as a block's shared memory has room for",
+                  "[apart][chunk][portable]") {
+  constexpr int64_t kRoom = 101'376;  // of GPUs that let a block have 99 KB
+  const TuningInUse little(tuning_from("shared_bytes=101376"));
+  const TuningInUse chunks(tuning_with("chunk 128 20 1 0"));
+  const auto launch_of = [&](const auto& call) {
+    const nlohmann::json launches = launches_during(call);
+    REQUIRE(launches.size() == 1);
+    CHECK(launches[0]["tier"] == "chunk");
+    CHECK(launches[0]["shared_bytes"] <= kRoom);
+    return launches[0];
+  };
+  // Slices, by two warps: a chunk has two runs of a mask tensor whose elements are larger.
+  for (const auto& [keys, threads] : {std::pair(500, 64), std::pair(1000, 32)}) {
+    const at::Tensor scores = apart(random_tensor({2, 1, 33, keys}, at::kHalf, device), 3, 24);
+    const MaskArguments masked{.attn_mask = random_tensor({2, 1, 33, keys}, at::kFloat, device)};
+    CHECK(launch_of([&] { masked_softmax(scores, masked); })["threads"] == threads);
+    check_masked_softmax(scores, masked);
+  }
+  // A gradient by a line of the table with four.
+  const at::Tensor y = at::softmax(random_tensor({3000, 777}, at::kHalf, device), -1);
+  const at::Tensor g = random_tensor({3000, 777}, at::kHalf, device);
+  CHECK(launch_of([&] { softmax_backward(g, y, -1); })["threads"] < 128);
+  CHECK(mismatch(softmax_backward(g, y, -1), expected_softmax_backward(g, y, -1, false)) == "");
+}
+
 WARPFUSE_GPU_TEST("inputs that are not contiguous take no memory beside the output", "[apart]") {
   namespace Allocator = c10::cuda::CUDACachingAllocator;
   const auto stats = [&] { return Allocator::getDeviceStats(device.index()).allocated_bytes[0]; };

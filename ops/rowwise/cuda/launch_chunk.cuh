@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "rowwise/cuda/chunk.cuh"
@@ -33,7 +34,6 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
       return launch_words(function, rows, plan, stream);
     }
   }
-  const int warps = plan.threads / 32;
   constexpr int kBusyWarps = 16;  // of a multiprocessor
   // Rules cost a chunk as much as some elements do; two inputs or a mask tensor take room.
   constexpr int kBytes = !kHasRules<Function>                              ? 2048
@@ -53,15 +53,17 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
     mask = ChunkMaskShape::of(key_mask.runs(rows), chunk.rows, static_cast<int>(function.columns),
                               key_mask.element_bytes(), chunk.behind);
   }
+  const size_t warp_bytes = sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
+                            static_cast<size_t>(mask.bytes) +
+                            (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0);
+  // One warp has room on every GPU: two runs of 1000 float32 mask elements make it 86 KB.
+  const size_t room = lower(device_limits().rows, tuning()).shared_bytes;
+  const int warps = static_cast<int>(
+      std::clamp<size_t>(room / warp_bytes, 1, static_cast<size_t>(plan.threads) / 32));
   const int64_t block_rows = int64_t{warps} * chunk.rows;
-  LaunchShape shape{Tier::chunk,
-                    plan.lane_packs,
-                    (steps + block_rows - 1) / block_rows,
-                    plan.threads,
-                    1,
-                    warps * (sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
-                             static_cast<size_t>(mask.bytes) +
-                             (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0))};
+  const LaunchShape shape{
+      Tier::chunk, plan.lane_packs,   (steps + block_rows - 1) / block_rows, 32 * warps,
+      1,           warps * warp_bytes};
   return launch_kernel(chunk_kernel<kSlots, kGap, Function>, shape, stream, function, steps, chunk,
                        mask, chunk_gap);
 }
