@@ -53,7 +53,7 @@ cudaError_t backward(const DropoutSoftmaxBackwardArguments& arguments, Workspace
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const DropoutMask<C> drop(arguments.dropout);
   const auto launch = [&](const auto& function) {
-    return launch_rows(function, shape_of(function, saved, rows, columns), workspace, stream);
+    return launch_rows(function, rows, workspace, stream);
   };
   const Mask mask({}, arguments.rng, nullptr,
                   arguments.softmax_first ? static_cast<const C*>(arguments.statistics) : nullptr);

@@ -45,7 +45,7 @@ cudaError_t dropout_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const typename Load::Mask mask({}, arguments.rng, arguments.rng_used, nullptr);
   const Forward<Load, ProbabilityStore<T>> function(
       {mask, DropoutMask<Compute<T>>(arguments.dropout)}, {}, input, output, columns);
-  return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
+  return launch_rows(function, rows, workspace, stream);
 }
 
 template <typename T>
@@ -60,7 +60,7 @@ cudaError_t softmax_first(const DropoutSoftmaxArguments& arguments, Workspace& w
   const DropoutStore<T> store{
       {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
   const Forward<Load, DropoutStore<T>> function({mask}, store, input, output, columns);
-  return launch_rows(function, shape_of(function, input, rows, columns), workspace, stream);
+  return launch_rows(function, rows, workspace, stream);
 }
 
 }  // namespace

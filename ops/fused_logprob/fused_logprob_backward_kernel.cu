@@ -186,6 +186,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
 
 template <typename T, bool kEntropy, bool kSameAlignment>
 cudaError_t launch_backward(const FusedLogprobBackwardArguments& arguments, cudaStream_t stream) {
+  if (!fits_packs<T>(arguments.layout.columns)) {
+    return cudaErrorInvalidValue;
+  }
   const int64_t packs = arguments.layout.columns / kPack<T>;  // at most, whatever the alignment
   const int64_t min_threads = kSameAlignment ? 1 : 32;
   const int row_threads = static_cast<int>(std::clamp<int64_t>(

@@ -49,10 +49,6 @@ __device__ __forceinline__ void unpack_word(unsigned long long word, double* val
   values[0] = __longlong_as_double(static_cast<long long>(word));
 }
 
-/// -inf in every column.
-__device__ __forceinline__ unsigned empty_word(float) { return 0xff800000u; }
-__device__ __forceinline__ unsigned long long empty_word(double) { return 0xfff0000000000000u; }
-
 /// The larger value of each column. Drops a NaN, which the sum brings back.
 template <typename T>
   requires(sizeof(T) == 2)

@@ -31,16 +31,16 @@ cudaError_t launch_with_all_visible(Arguments arguments, Workspace& workspace, c
 /// Runs the rows of a function with a mask tensor or with rules alone. launch_with_tensor runs them
 /// with the tensor of its arguments.
 template <typename Function, typename Arguments, typename Launch>
-cudaError_t launch_masked(const Function& function, const RowShape& shape,
-                          const Arguments& arguments, Workspace& workspace, cudaStream_t stream,
+cudaError_t launch_masked(const Function& function, int64_t rows, const Arguments& arguments,
+                          Workspace& workspace, cudaStream_t stream,
                           const Launch& launch_with_tensor) {
   if constexpr (kHasMaskTensor<Function>) {
-    return launch_rows(function, shape, workspace, stream);
+    return launch_rows(function, rows, workspace, stream);
   } else {
     if constexpr (sizeof(typename Function::T) < sizeof(double)) {
-      const RowPlan plan = current_plan(shape, device_limits().rows);
+      const RowPlan plan = current_plan(shape_of(function, rows), device_limits().rows);
       if (plan.tier != Tier::stream) {
-        return launch_rows(function, shape.rows, plan, workspace, stream);
+        return launch_rows(function, rows, plan, workspace, stream);
       }
     }
     return launch_with_all_visible(arguments, workspace, stream, launch_with_tensor);

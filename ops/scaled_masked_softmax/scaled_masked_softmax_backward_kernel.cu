@@ -16,8 +16,7 @@ cudaError_t backward(const MaskedSoftmaxBackwardArguments& arguments, Workspace&
   const Backward<T, KeyMask<T, kTensor>, false> function(
       output, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
       {arguments.rules, arguments.mask, {}}, static_cast<Compute<T>>(arguments.scale), keys);
-  return launch_masked(function, shape_of(function, output, rows, keys), arguments, workspace,
-                       stream, backward<T, true>);
+  return launch_masked(function, rows, arguments, workspace, stream, backward<T, true>);
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ cudaError_t backward(const MaskedSoftmaxDropoutBackwardArguments& arguments, Wor
   const Backward<T, Mask, false, Inputs> function(
       scores, static_cast<const T*>(arguments.grad_output), static_cast<T*>(arguments.grad_scores),
       mask, scale * drop.scale, keys, {{mask, scale}, drop});
-  return launch_masked(function, shape_of(function, scores, rows, keys), arguments, workspace,
-                       stream, backward<T, true>);
+  return launch_masked(function, rows, arguments, workspace, stream, backward<T, true>);
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ cudaError_t forward(const MaskedSoftmaxDropoutArguments& arguments, Workspace& w
       {}, DropoutMask<C>(arguments.dropout), static_cast<C*>(arguments.statistics)};
   const Forward<Load, DropoutStore<T>> function({mask, static_cast<C>(arguments.scale)}, store,
                                                 scores, static_cast<T*>(arguments.output), keys);
-  return launch_masked(function, shape_of(function, scores, rows, keys), arguments, workspace,
-                       stream, forward<T, true>);
+  return launch_masked(function, rows, arguments, workspace, stream, forward<T, true>);
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ cudaError_t forward(const MaskedSoftmaxArguments& arguments, const Load& load, W
   if (arguments.gap != 0) {
     return launch_rows_with_gap(function, rows, arguments.gap, stream);
   }
-  return launch_masked(function, shape_of(function, scores, rows, keys), arguments, workspace,
-                       stream, forward_with_tensor<T>);
+  return launch_masked(function, rows, arguments, workspace, stream, forward_with_tensor<T>);
 }
 
 template <typename T>

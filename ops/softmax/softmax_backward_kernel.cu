@@ -21,7 +21,7 @@ cudaError_t backward(const SoftmaxBackwardArguments& arguments, double scale, Wo
   T* dx = static_cast<T*>(arguments.grad_input);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const Backward<T, NoMask, kLog> function(y, g, dx, {}, static_cast<Compute<T>>(scale), columns);
-  return launch_rows(function, shape_of(function, y, rows, columns), workspace, stream);
+  return launch_rows(function, rows, workspace, stream);
 }
 
 }  // namespace

@@ -29,16 +29,15 @@ cudaError_t forward(const SoftmaxArguments& arguments, const Load& load, const A
   const T* input = static_cast<const T*>(arguments.input);
   const int64_t rows = arguments.layout.rows(), columns = arguments.layout.columns;
   const Forward<Load, Store> function(load, {}, input, static_cast<T*>(arguments.output), columns);
-  const RowShape shape = shape_of(function, input, rows, columns);
   if (arguments.gap != 0) {
     return launch_rows_with_gap(function, rows, arguments.gap, stream);
   }
   if (algorithm == nullptr) {
-    return launch_rows(function, shape, workspace, stream);
+    return launch_rows(function, rows, workspace, stream);
   }
   RowPlan plan{};
-  if (arguments.layout.inner != 1 ||
-      !plan_tier(algorithm->tier, shape, device_limits().rows, tuning(), &plan)) {
+  if (arguments.layout.inner != 1 || !plan_tier(algorithm->tier, shape_of(function, rows),
+                                                device_limits().rows, tuning(), &plan)) {
     *algorithm->refusal = "an algorithm that takes rows of " + std::to_string(columns) +
                           " elements that lie " + std::to_string(arguments.layout.inner) +
                           " apart on this GPU";

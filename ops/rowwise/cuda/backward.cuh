@@ -67,6 +67,8 @@ struct Backward : SumReduction<Compute<T_>> {
         output_aligned(
             same_alignment(output, columns, static_cast<const T*>(grad_input), columns)) {}
 
+  const T* first_input() const { return output; }
+
   bool begins_at_words() const { return are_at_words(output, grad_output, grad_input); }
 
   int64_t arrange(int64_t rows, int block_rows) { return mask.arrange(rows, block_rows); }
@@ -226,7 +228,7 @@ struct Backward : SumReduction<Compute<T_>> {
  private:
   /// Elsewhere hidden keys have no probability, and their g does not matter.
   __device__ bool hides_by_tensor() const {
-    return Mask::kTensor && !mask.fills() && mask.kind() == MaskKind::boolean;
+    return Mask::kTensor && !mask.fills() && mask.is_boolean();
   }
   template <typename M>
   __device__ static void zero_hidden(uint4& g, const MaskPack<M, kPack<T>>& visible) {

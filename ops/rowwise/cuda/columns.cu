@@ -70,9 +70,8 @@ template <typename T, bool kLog>
 cudaError_t backward(const T* grad_output, const T* output, T* grad_input, const RowLayout& layout,
                      cudaStream_t stream) {
   return launch<T>(column_plan<T>(Direction::backward, layout, grad_output, output, grad_input),
-                   layout, stream, [&](auto vector, auto held) {
-                     return StridedBackward<T, kLog, vector, held>{{grad_output, output},
-                                                                   grad_input};
+                   layout, stream, [&](auto vector, auto) {
+                     return StridedBackward<T, kLog, vector>{{grad_output, output}, grad_input};
                    });
 }
 

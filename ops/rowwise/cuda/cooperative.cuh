@@ -13,28 +13,13 @@ namespace warpfuse::cuda {
 /// arrived delays the grid barrier.
 inline constexpr int kCooperativeCopyGroups = 8;
 
-/// The packs of a range that are read: [from, shared_end) live in shared memory, pack
-/// line + rank + slot * threads in slot `slot` of a thread, and [shared_end, to) are read in
-/// batches of kStreamLanePacks packs a thread.
-struct CooperativeRange {
-  int line, from, shared_end, to;
-
-  template <typename T>
-  __device__ CooperativeRange(const PackedRow<T>& packed, const PackRange& range, int block_slots) {
-    from = min(max(range.begin, packed.first), range.end);
-    to = max(from, min(range.end, packed.last));
-    line = range.line + (from - range.line) / kLinePacks * kLinePacks;
-    shared_end = min(to, line + block_slots);
-  }
-
-  __device__ bool in_shared(int pack) const { return pack >= from && pack < shared_end; }
-};
-
-/// Each block holds its range of a row: in shared memory what has room there, and in registers the
-/// last batch of the rest. Only the other batches are read twice, the last one first, from the L2
-/// cache. All blocks meet at one grid barrier, so the launch must be cooperative. The driver owns
-/// the barrier's memory and gives it to one launch at a time, and a barrier leaves it as it was:
-/// kernels on other streams and replays of a CUDA graph cannot interfere.
+/// Each block holds its range of a row: in shared memory what has room there, pack
+/// line + rank + slot * threads in slot `slot` of a thread, and in registers the last batch of the
+/// rest, which is read in batches of kStreamLanePacks packs per thread. Only the other batches are
+/// read twice, the last one first, from the L2 cache. All blocks meet at one grid barrier, so the
+/// launch must be cooperative. The driver owns the barrier's memory and gives it to one launch at a
+/// time, and a barrier leaves it as it was: kernels on other streams and replays of a CUDA graph
+/// cannot interfere.
 template <RowFunction F>
 __global__ void __launch_bounds__(512)
     cooperative_kernel(F function, int parts, int slots, typename F::Partial* partials) {
@@ -46,15 +31,16 @@ __global__ void __launch_bounds__(512)
   const int index = static_cast<int>(blockIdx.x) / parts;
   auto row = function.row(index, NoWait());
   const PackRange range(row.packed, static_cast<int>(blockIdx.x) % parts, parts);
-  const CooperativeRange held(row.packed, range, slots * threads);
+  const int shared_end = min(range.end, range.line + slots * threads);
+  const auto in_shared = [&](int pack) { return pack >= range.begin && pack < shared_end; };
   const Staging staging(memory, slots);
   // A multiple of a batch: a thread adds as many slots at once as a batch has packs.
   const int group_slots = (slots + kCooperativeCopyGroups * kStreamLanePacks - 1) /
                           (kCooperativeCopyGroups * kStreamLanePacks) * kStreamLanePacks;
   for (int copies = 0; copies < kCooperativeCopyGroups; ++copies) {
     for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots); ++slot) {
-      const int pack = held.line + rank + slot * threads;
-      if (held.in_shared(pack)) {
+      const int pack = range.line + rank + slot * threads;
+      if (in_shared(pack)) {
         load_async(function, row, pack, staging, slot, evict_first());
       }
     }
@@ -64,12 +50,12 @@ __global__ void __launch_bounds__(512)
   typename F::Accumulator accumulator{};
   Raw raws[kStreamLanePacks];
   const int batch_packs = kStreamLanePacks * threads;
-  const int batches = (held.to - held.shared_end + batch_packs - 1) / batch_packs;
+  const int batches = (range.end - shared_end + batch_packs - 1) / batch_packs;
   const int rounds = max(1, batches);
   const auto load_batch = [&](int pack, uint64_t policy) {
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * threads < held.to) {
+      if (pack + i * threads < range.end) {
         load(function, row, pack + i * threads, raws[i], policy);
       }
     }
@@ -77,7 +63,7 @@ __global__ void __launch_bounds__(512)
   int copies = 0;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    const int pack = held.shared_end + rank + round * batch_packs;
+    const int pack = shared_end + rank + round * batch_packs;
     load_batch(pack, round == rounds - 1 ? evict_first() : evict_last());
     // While the batch is in flight, copies that have arrived are added.
 #pragma unroll 1
@@ -86,18 +72,18 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 1
       for (int slot = copies * group_slots; slot < min(slots, (copies + 1) * group_slots);
            slot += kStreamLanePacks) {
-        const int first = held.line + rank + slot * threads;
+        const int first = range.line + rank + slot * threads;
         Raw staged[kStreamLanePacks];
 #pragma unroll
         for (int i = 0; i < kStreamLanePacks; ++i) {
-          if (held.in_shared(first + i * threads)) {
+          if (in_shared(first + i * threads)) {
             load_staged(staging, slot + i, staged[i]);
           }
         }
-        add_packs(function, row, accumulator, staged, first, threads, held.from, held.shared_end);
+        add_packs(function, row, accumulator, staged, first, threads, range.begin, shared_end);
       }
     }
-    add_packs(function, row, accumulator, raws, pack, threads, held.shared_end, held.to);
+    add_packs(function, row, accumulator, raws, pack, threads, shared_end, range.end);
   }
   const bool has_edge = rank < range.edges;
   typename F::Edge edge = load_edge(function, row, has_edge ? rank : row.packed.edges);
@@ -121,33 +107,26 @@ __global__ void __launch_bounds__(512)
   };
 #pragma unroll 1
   for (int round = rounds - 1; round >= 0; --round) {
-    const int pack = held.shared_end + rank + round * batch_packs;
+    const int pack = shared_end + rank + round * batch_packs;
     if (round < rounds - 1) {
       load_batch(pack, evict_first());
     }
 #pragma unroll
     for (int i = 0; i < kStreamLanePacks; ++i) {
-      if (pack + i * threads < held.to) {
+      if (pack + i * threads < range.end) {
         write(pack + i * threads, raws[i]);
       }
     }
   }
 #pragma unroll 2
   for (int slot = 0; slot < slots; ++slot) {
-    const int pack = held.line + rank + slot * threads;
-    if (held.in_shared(pack)) {
+    const int pack = range.line + rank + slot * threads;
+    if (in_shared(pack)) {
       Raw raw;
       load_staged(staging, slot, raw);
       write(pack, raw);
     }
   }
-  const auto write_hidden = [&](int begin, int end) {  // packs that were not read
-    for (int pack = begin + rank; pack < end; pack += threads) {
-      function.write(row, pack, typename F::Fragment{}, result, {}, kReduced);
-    }
-  };
-  write_hidden(range.begin, held.from);
-  write_hidden(held.to, range.end);
   if (has_edge) {
     write_edge(function, row, rank, edge, result, kAsRead);
   }

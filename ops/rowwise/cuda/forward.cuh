@@ -45,6 +45,8 @@ struct Forward : ForwardSums<Load, Store> {
         columns(columns),
         output_aligned(same_alignment(input, columns, static_cast<const T*>(output), columns)) {}
 
+  const T* first_input() const { return input; }
+
   bool begins_at_words() const { return are_at_words(input, output); }
 
   int64_t arrange(int64_t rows, int block_rows) { return load.mask.arrange(rows, block_rows); }

@@ -39,15 +39,13 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
   constexpr bool kFits = kFragmentFitsRaw<F>;
   typename F::Fragment fragment;
   if constexpr (kFirstTime || !kFits) {
-    with_mask_pack(function, row, pack, [&](const auto&... mask_pack) {
-      if constexpr (kFirstTime && kPrepares<F>) {
-        function.prepare(row, pack, mask, raw, mask_pack...);
-        if constexpr (!kFits) {
-          store_staged(staging, slot, raw);
-        }
+    if constexpr (kFirstTime && kPrepares<F>) {
+      function.prepare(row, pack, mask, raw);
+      if constexpr (!kFits) {
+        store_staged(staging, slot, raw);
       }
-      function.to_fragment(row, pack, raw, fragment, mask_pack...);
-    });
+    }
+    function.to_fragment(row, pack, raw, fragment);
   } else {
     memcpy(&fragment, &raw, sizeof(raw));
   }
@@ -66,6 +64,7 @@ __device__ __forceinline__ void visit_staged(const F& function, typename F::Row&
 template <RowFunction F>
 __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
     shared_kernel(F function, int64_t steps, int blocks, int slots) {
+  static_assert(!kHasRules<F>, "all packs of a row are read");
   extern __shared__ __align__(128) uint4 memory[];
   wait_for_previous_kernel();
   BlockGroup group(blocks);
@@ -166,12 +165,8 @@ __global__ void __launch_bounds__(F::kInputs == 1 ? 1024 : 512)
                 if constexpr (kFragmentFitsRaw<F>) {
                   memcpy(&fragment, &raws[i], sizeof(fragment));
                 } else {
-                  with_mask_pack(function, row, pack + i * size, [&](const auto&... mask_pack) {
-                    function.to_fragment(row, pack + i * size, raws[i], fragment, mask_pack...);
-                  });
+                  function.to_fragment(row, pack + i * size, raws[i], fragment);
                 }
-              }
-              if (count > 1 || (pack >= 0 && pack < row.packed.packs)) {
                 function.write(row, pack + i * size, fragment, result, masks[i],
                                Stage<kFragmentFitsRaw<F>>());
               }

@@ -21,16 +21,15 @@
 
 namespace warpfuse::cuda {
 
-/// The shape of a function's rows, for the plan. `start` is the first row, and `stride` the
-/// elements from a row to the next.
+/// The shape of a function's rows, for the plan.
 template <typename Function>
-RowShape shape_of(const Function& function, const typename Function::T* start, int64_t rows,
-                  int64_t stride) {
+RowShape shape_of(const Function& function, int64_t rows) {
   using T = typename Function::T;
+  const T* const start = function.first_input();
   const int64_t columns = function.columns;
-  const bool aligned = is_aligned(start, stride);
+  const bool aligned = is_aligned(start, columns);
   const bool lines = reinterpret_cast<uintptr_t>(start) % (16 * kLinePacks) == 0 &&
-                     stride % (kLinePacks * kPack<T>) == 0;
+                     columns % (kLinePacks * kPack<T>) == 0;
   bool chunk = true;
   if constexpr (kHasRules<Function>) {
     chunk = !function.key_mask().fills() && RowOrder::fits(function.key_mask().rules, rows);
@@ -188,6 +187,9 @@ cudaError_t launch_stream(Function function, int64_t rows, const RowPlan& plan,
 template <typename Function>
 cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& plan,
                         Workspace& workspace, cudaStream_t stream) {
+  if (!fits_packs<typename Function::T>(function.columns)) {
+    return cudaErrorInvalidValue;
+  }
   switch (plan.tier) {
     case Tier::warp:
       return launch_warp(function, rows, plan, stream);
@@ -211,12 +213,12 @@ cudaError_t launch_rows(const Function& function, int64_t rows, const RowPlan& p
   }
 }
 
-/// launch_rows() with the plan that the table in use gives for this shape.
+/// launch_rows() with the plan that the table in use gives.
 template <typename Function>
-cudaError_t launch_rows(const Function& function, const RowShape& shape, Workspace& workspace,
+cudaError_t launch_rows(const Function& function, int64_t rows, Workspace& workspace,
                         cudaStream_t stream) {
-  return launch_rows(function, shape.rows, current_plan(shape, device_limits().rows), workspace,
-                     stream);
+  const RowPlan plan = current_plan(shape_of(function, rows), device_limits().rows);
+  return launch_rows(function, rows, plan, workspace, stream);
 }
 
 }  // namespace warpfuse::cuda

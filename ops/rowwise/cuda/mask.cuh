@@ -105,14 +105,12 @@ struct KeyMask {
   }
 
   WARPFUSE_HOST_DEVICE bool fills() const { return kTensor && mask.fills; }
-  __device__ MaskKind kind() const { return mask.kind; }
+  WARPFUSE_HOST_DEVICE bool is_boolean() const { return mask.kind == MaskKind::boolean; }
 
   __device__ bool hides(const Row& row, int64_t key) const {
-    return kTensor && mask.kind == MaskKind::boolean &&
-           !boolean()[row.offset + key * mask.key_stride];
+    return kTensor && is_boolean() &&
+           !static_cast<const bool*>(mask.data)[row.offset + key * mask.key_stride];
   }
-
-  WARPFUSE_HOST_DEVICE bool is_boolean() const { return mask.kind == MaskKind::boolean; }
 
   MaskRuns runs(int64_t rows) const {
     const int64_t head = mask.query_stride * rules.queries;
@@ -214,9 +212,6 @@ struct KeyMask {
       }
     }
   }
-
- private:
-  __device__ const bool* boolean() const { return static_cast<const bool*>(mask.data); }
 };
 
 }  // namespace warpfuse::cuda

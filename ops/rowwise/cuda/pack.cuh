@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <cstdint>
 
 #include "rowwise/cuda/math.cuh"
@@ -42,9 +43,11 @@ __device__ __forceinline__ unsigned pack_word(const float* values, __nv_bfloat16
   return word;
 }
 
-/// -inf in each element of a word.
-__device__ __forceinline__ unsigned empty_word(__half) { return 0xfc00fc00u; }
-__device__ __forceinline__ unsigned empty_word(__nv_bfloat16) { return 0xff80ff80u; }
+/// -inf in each element of a word; of a double, in its only one.
+__host__ __device__ constexpr unsigned empty_word(__half) { return 0xfc00fc00u; }
+__host__ __device__ constexpr unsigned empty_word(__nv_bfloat16) { return 0xff80ff80u; }
+__host__ __device__ constexpr unsigned empty_word(float) { return 0xff800000u; }
+__host__ __device__ constexpr unsigned long long empty_word(double) { return 0xfff0000000000000u; }
 
 template <typename T>
 __device__ __forceinline__ void unpack(const uint4& bits, Compute<T> (&values)[kPack<T>]) {
@@ -147,16 +150,23 @@ __device__ __forceinline__ int pack_shift(const T* pointer) {
   return pack_shift<T>(reinterpret_cast<uintptr_t>(pointer));
 }
 
+/// Whether the packs of a row, and of a batch behind its end, can be counted in 32 bits: those of
+/// 16 GiB.
+template <typename T>
+constexpr bool fits_packs(int64_t columns) {
+  return columns / kPack<T> <= INT_MAX / 2;
+}
+
 /// A row as packs, aligned in memory wherever the row starts, and edges, the elements of its head
 /// and tail that no pack holds.
 template <typename T>
 struct PackedRow {
-  int head;                   // edges before the first pack
-  int edges;                  // head and tail
-  int packs;                  // of the row
-  int line;                   // packs from the start of a 128-byte cache line to the first pack
-  int first, last;            // the packs [first, last) are read
-  int full_first, full_last;  // all elements of the packs [full_first, full_last) are read
+  int head;                           // edges before the first pack
+  int edges;                          // head and tail
+  int packs = 0;                      // of the row
+  int line = 0;                       // from the start of a 128-byte cache line to the first pack
+  int first = 0, last = 0;            // the packs [first, last) are read
+  int full_first = 0, full_last = 0;  // all elements of the packs [full_first, full_last) are read
 
   /// All of the row is read.
   __device__ PackedRow(const T* row, int64_t columns) {
@@ -165,20 +175,11 @@ struct PackedRow {
     packs = static_cast<int>((columns - head) / kPack<T>);
     edges = static_cast<int>(columns - static_cast<int64_t>(packs) * kPack<T>);
     line = static_cast<int>(reinterpret_cast<uintptr_t>(row + head) / 16 % kLinePacks);
-    first = full_first = 0;
     last = full_last = packs;
   }
 
   /// No packs: all elements are edges.
-  __device__ explicit PackedRow(int64_t columns)
-      : head(static_cast<int>(columns)),
-        edges(head),
-        packs(0),
-        line(0),
-        first(0),
-        last(0),
-        full_first(0),
-        full_last(0) {}
+  __device__ explicit PackedRow(int64_t columns) : head(static_cast<int>(columns)), edges(head) {}
 
   /// Columns [begin, end) are read.
   __device__ PackedRow(const T* row, int64_t columns, int64_t begin, int64_t end)

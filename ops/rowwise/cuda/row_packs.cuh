@@ -56,21 +56,7 @@ __device__ __forceinline__ void store_staged(const Staging& staging, int slot,
   for_inputs<kInputs>([&](auto i) { staging.store(slot, i, raw.inputs[i]); });
 }
 
-/// Calls call(mask_pack) with the mask tensor's elements of a pack, or call() where none is needed.
-template <RowFunction F, typename Call>
-__device__ __forceinline__ void with_mask_pack(const F& function, const typename F::Row& row,
-                                               int pack, const Call& call) {
-  if constexpr (kHasMaskTensor<F>) {
-    function.visit_mask_type([&](auto zero) {
-      call(
-          function.key_mask().template load<decltype(zero)>(row.interval, row.packed.column(pack)));
-    });
-  } else {
-    call();
-  }
-}
-
-/// Makes a fragment of a pack that was just loaded.
+/// Makes a fragment of a pack that was just loaded; with a mask tensor, of its elements too.
 template <RowFunction F, typename... MaskPacks>
 __device__ __forceinline__ void make_fragment(const F& function, typename F::Row& row, int pack,
                                               RawPack<F::kInputs> raw,
@@ -87,9 +73,15 @@ __device__ __forceinline__ void prepare_fragment(const F& function, typename F::
                                                  const RawPack<F::kInputs>& raw,
                                                  const typename F::KeepMask& mask,
                                                  typename F::Fragment& fragment) {
-  with_mask_pack(function, row, pack, [&](const auto&... mask_pack) {
-    make_fragment(function, row, pack, raw, mask, fragment, mask_pack...);
-  });
+  if constexpr (kHasMaskTensor<F>) {
+    function.visit_mask_type([&](auto zero) {
+      make_fragment(
+          function, row, pack, raw, mask, fragment,
+          function.key_mask().template load<decltype(zero)>(row.interval, row.packed.column(pack)));
+    });
+  } else {
+    make_fragment(function, row, pack, raw, mask, fragment);
+  }
 }
 
 // --- edges ------------------------------------------------------------------------------------

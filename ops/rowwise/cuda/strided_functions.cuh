@@ -86,7 +86,7 @@ struct StridedForward {
 };
 
 /// The gradient of softmax or log_softmax.
-template <typename T_, bool kLog, int kVector_, bool kHeld = true>
+template <typename T_, bool kLog, int kVector_>
 struct StridedBackward {
   using T = T_;
   using C = Compute<T>;

@@ -67,16 +67,12 @@ struct StridedPartial {
 };
 
 /// All threads of a tile. Those that are `width` apart have the same rows.
-class StridedTileGroup {
+class StridedTileGroup : public BlockGroup {
  public:
   __device__ StridedTileGroup(int width, int blocks)
-      : width_(width), group_(blocks, /*totals=*/false) {}
+      : BlockGroup(blocks, /*totals=*/false), width_(width) {}
 
   __device__ int width() const { return width_; }
-  __device__ int blocks() const { return group_.blocks(); }
-  __device__ int block() const { return group_.block(); }
-  __device__ int index() const { return group_.index(); }
-  __device__ int groups() const { return group_.groups(); }
 
   /// Nothing is exchanged.
   __device__ bool whole_rows() const { return depths() == 1; }
@@ -116,7 +112,7 @@ class StridedTileGroup {
       }
     }
     if (blocks() > 1) {
-      group_.wait_for_start();
+      wait_for_start();
     }
     __syncthreads();
     // A warp reduces a row: lane i takes the partial of warp i, then sends the total to block i.
@@ -125,21 +121,19 @@ class StridedTileGroup {
       C sum = lane < warps ? warp_sums[lane][row] : C(0), max = negative_infinity<C>();
       if constexpr (kMax) {
         const C lane_max = lane < warps ? warp_maxima[lane][row] : negative_infinity<C>();
-        max = group_.lanes().max(lane_max);
+        max = lanes().max(lane_max);
         sum = rescale<T>(sum, lane_max, max);
       }
-      sum = group_.lanes().sum(sum);
+      sum = lanes().sum(sum);
       if (lane < blocks()) {
-        const auto send = [&](C* to, C value) {
-          *(blocks() > 1 ? BlockGroup::remote(to, lane) : to) = value;
-        };
+        const auto send = [&](C* to, C value) { *(blocks() > 1 ? remote(to, lane) : to) = value; };
         if constexpr (kMax) {
           send(&block_maxima[turn_][block()][row], max);
         }
         send(&block_sums[turn_][block()][row], sum);
       }
     }
-    group_.sync();
+    sync();
     auto total = StridedPartial<T, kVector>::none();
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
@@ -172,7 +166,6 @@ class StridedTileGroup {
   }
 
   int width_;
-  BlockGroup group_;
   int turn_ = 0;
 };
 
