@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 #include "common/parallel_rows.h"
-#include "core/in_place.h"
+#include "core/operator.h"
 
 namespace warpfuse {
 namespace {
@@ -101,6 +101,7 @@ struct CachedAttentionSoftmax {
       WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kOp, "cache",
                      "elements that each have memory of their own",
                      c10::str("strides ", cache.strides()));
+      mark_written(cache);
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);
       Backend::launch(
@@ -128,8 +129,6 @@ struct CachedAttentionSoftmax {
 };
 
 WARPFUSE_OPERATORS(m) { register_operator<CachedAttentionSoftmax>(m); }
-
-WARPFUSE_LIBRARY_IMPL(ADInplaceOrView, m) { register_in_place<CachedAttentionSoftmax>(m); }
 
 // --- CPU --------------------------------------------------------------------------------------
 

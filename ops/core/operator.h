@@ -44,6 +44,14 @@
 
 namespace warpfuse {
 
+/// A backward that saved this tensor finds it changed. Kernels call it for what they write to: the
+/// fallback of operators without gradients passes over ADInplaceOrView, which would do so.
+inline void mark_written(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) {
+    tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 template <typename Op>
 struct Meta {
   static constexpr c10::DispatchKey kKey = c10::DispatchKey::Meta;

@@ -12,7 +12,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "core/in_place.h"
+#include "core/operator.h"
 #include "skinny_linear/linear_inputs.h"
 
 namespace warpfuse {
@@ -224,6 +224,7 @@ struct Gpt2Step {
     WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kName, "cache",
                    "elements that each have memory of their own",
                    c10::str("strides ", cache.strides()));
+    mark_written(cache);
 #ifdef WARPFUSE_WITH_CUDA
     if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
       const c10::cuda::CUDAGuard guard(cache.device());  // which GPU the kernel must fit
@@ -242,8 +243,6 @@ struct Gpt2Step {
 };
 
 WARPFUSE_OPERATORS(m) { register_operator<Gpt2Step>(m); }
-
-WARPFUSE_LIBRARY_IMPL(ADInplaceOrView, m) { register_in_place<Gpt2Step>(m); }
 
 // For inference: differentiation is an error.
 WARPFUSE_LIBRARY_IMPL(Autograd, m) {

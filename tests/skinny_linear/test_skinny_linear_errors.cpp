@@ -57,8 +57,10 @@ void check_linear_errors(const at::Device& device) {
         [&](LinearCall& call) { call.norm_bias = at::zeros({9}, options); });
   check(kWithNorm, "norm_bias: expected none for an RMS norm, got a tensor",
         [&](LinearCall& call) { call.norm = "rms"; });
-  check({"norm_linear"}, "norm_weight: expected a tensor, got an undefined one",
-        [&](LinearCall& call) { call.norm_weight = at::Tensor(); });
+  const LinearCall no_norm = random_linear({2, 3}, 8, 5, at::kFloat, device, "");
+  CHECK(error_of([&] {
+          warpfuse::norm_linear(no_norm.input, at::Tensor(), std::nullopt, no_norm.weight);
+        }) == "Error: warpfuse::norm_linear: norm_weight: expected a tensor, got an undefined one");
   check({"linear_argmax"}, "norm_bias: expected none without a norm_weight, got a tensor",
         [&](LinearCall& call) { call.norm_weight = at::Tensor(); });
   check(kWithNorm, "norm: expected 'layer' or 'rms', got 'batch'",
