@@ -168,9 +168,10 @@ class Docs(HostTestCase):
 
     def test_commands_and_examples(self):
         page = (ROOT / "docs" / "serve.md").read_text()
-        (commands,) = re.findall(r"^```\n((?:\$ .*\n)+)```$", page, re.MULTILINE)
-        self.assertIn(commands, (ROOT / "README.md").read_text())
-        path, serve, curl = (line[2:] for line in commands.splitlines())
+        shells = re.findall(r"^```\n((?:\$ .*\n)+)```$", page, re.MULTILINE)
+        for commands in shells:
+            self.assertIn(commands, (ROOT / "README.md").read_text())
+        path, serve, curl = (line[2:] for line in "".join(shells).splitlines())
         self.assertEqual(path, "export PATH=$PWD/build/release/bin:$PATH")
         words = shlex.split(serve)
         self.assertEqual(words[:3], ["warpfuse", "serve", "-m"])
