@@ -27,8 +27,7 @@ inline constexpr std::array<std::pair<ExitCode, std::string_view>, 8> kExitCodes
     {ExitCode::ok, "success"},
     {ExitCode::check_failed,
      "a check failed (verify: a difference; selftest, bench, tune: a wrong result; bench: slower "
-     "than "
-     "the baseline), or an internal error"},
+     "than the baseline; rewrite: fewer calls than --require), or an internal error"},
     {ExitCode::usage, "usage: unknown command or option, bad value, unreadable input"},
     {ExitCode::model,
      "model: bundle or tokenizer missing or damaged, prompt longer than the context"},
