@@ -129,7 +129,7 @@ def decode_runs(docs: Path) -> list[Path]:
 
 def decode_table(run: Generation) -> str:
     """What docs/operators/decode.md shows: rates, and times of prompts; the best of ours is bold."""
-    works = [(work, ", tokens/s", lambda rate: f"{rate:,.0f}", True) for work in _works(run.rows)]
+    works = [(work, ", tokens/s", rate, True) for work in _works(run.rows)]
     works += [(work, ", ms", lambda ms: f"{ms:.2f}", False) for work in _works(run.prefills)]
     peers = list(dict.fromkeys(peer.variant for peer in run.peers))
     lines = []

@@ -103,7 +103,7 @@ GENERATION = [
     ),
     Section(
         "Generation: a step",
-        "Of the variants fused and steps. The floor is the bytes of weights and cache over the read bandwidth measured in the "
+        "Variants fused and steps. The floor is the bytes of weights and cache over the read bandwidth measured in the "
         "same run; `softmax` is the share of its kernels; p50 is the host's view, which sleeps until a token is due.",
         generation.steps_table,
     ),

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from report import serving
 from report.generation import decode_runs, decode_table
 from report.run import Bench, Generation, Work
-from report.text import microseconds, percent, times, with_block
+from report.text import microseconds, percent, rate, times, with_block
 
 
 def blocks(path, language):
@@ -137,7 +137,7 @@ class Figures(unittest.TestCase):
             dtype, what = line["distilgpt2"].split(", ", 1)
             work = Work("distilgpt2", dtype, *map(int, re.findall(r"\d+", what)[:2]), "")
             for variant in ("baseline", "fused", "sdpa"):
-                found = f"{run.prefill(work, variant).p50:.2f}" if "prefill" in what else f"{run.find(work, variant, True).p50:,.0f}"
+                found = f"{run.prefill(work, variant).p50:.2f}" if "prefill" in what else rate(run.find(work, variant, True).p50)
                 self.assertEqual(line[variant], found, line)
 
     def test_decode_steps(self):
