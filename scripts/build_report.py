@@ -140,7 +140,7 @@ def main(part, folder, report):
     commit = os.environ.get("WARPFUSE_COMMIT") or subprocess.run(
         ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], check=True, capture_output=True,
         text=True).stdout.strip()
-    body = f"\n{HEADS[part]}\n\nOf commit {commit}." + "".join((without_gpu if part == "cpu" else with_gpu)(folder))
+    body = f"\n{HEADS[part]}\n\nCommit {commit}." + "".join((without_gpu if part == "cpu" else with_gpu)(folder))
     old = report.read_text() if report.exists() else ""
     bodies = {name: text for name, text in
               ((name, old.partition(f"\n{head}\n")[2].partition("\n## ")[0]) for name, head in HEADS.items()) if text}
