@@ -33,7 +33,7 @@ if [ -n "$RESUME$ONLY" ] && grep -q -x -F "| commit | $commit |" "$REPORT" 2> /d
 fi
 
 # One entry of the report: its name and command. Exit code 77 is a skip, as in ctest. Each has a file for
-# its row, by group and number.
+# its row, by group and number, which stays once it is there: other groups read all of them.
 group=0 number=0
 entry() { # name command...
   local name=$1 code=0 result summary row start=$SECONDS log=$work/log.$group
@@ -42,10 +42,9 @@ entry() { # name command...
   row=$work/row.$group.$(printf %02d $number)
   if [ -n "$ONLY" ]; then
     [[ $name =~ $ONLY ]] || return 0
-  elif grep -F "| $name | " "$earlier" > "$row"; then
+  elif grep -F "| $name | " "$earlier" > "$work/kept.$group"; then
+    mv "$work/kept.$group" "$row"
     return 0
-  else
-    rm "$row"
   fi
   say "$name"
   echo "| $name | not finished | | |" > "$row"
@@ -132,12 +131,24 @@ mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -
 parts=$((($(nproc) - 2) / 4)) room=$(((mib - 30 * 1024) / (2560 * ((4 + others - 1) / others))))
 parts=$((parts > 1 ? parts : 1))
 parts=$((parts < room ? parts : room > 1 ? room : 1))
+names_of_cases() { # program filter
+  if [[ $("$1" --libidentify) =~ version:\ *2\. ]]; then
+    "$1" --list-test-names-only "$2" || true  # the exit code is their number
+  else
+    "$1" --list-tests --verbosity quiet "$2"
+  fi
+}
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
   cases=$(mktemp -d)
-  # The exit code is their number. A file's names are filters: what means something in one is escaped.
-  { "$program" --list-test-names-only "$2" || true; } | sed 's/[,\\["]/\\&/g' > "$cases/all"
-  split --number="r/$parts" "$cases/all" "$cases/part."
+  # A file's names are filters: what means something in one is escaped.
+  names_of_cases "$program" "$2" | sed 's/[,\\["]/\\&/g' > "$cases/all"
+  # An empty file is no filter: all cases would run.
+  if [ ! -s "$cases/all" ]; then
+    echo "test_gpu.sh: $program lists no cases for $2: FAILED"
+    return 1
+  fi
+  split --elide-empty-files --number="r/$parts" "$cases/all" "$cases/part."
   for part in "$cases"/part.*; do
     "$program" --input-file "$part" > "$part.log" 2>&1 &
     processes+=($!)
@@ -249,21 +260,30 @@ gpus_of() { # group
 groups=(row_kernels less_shared_memory older_instructions other_cases sanitizer_and_operators host_and_modules)
 threads=$(($(nproc) / (${#groups[@]} + 4 * (parts - 1))))
 export OMP_NUM_THREADS=$((threads > 1 ? threads : 1))
+processes=() cut_off=0
 for name in "${groups[@]}"; do
   group=$((group + 1))
   CUDA_VISIBLE_DEVICES=$(gpus_of "$group") "$name" &
+  processes+=($!)
 done
+# A group that an error ends has no rows for what it has not begun.
+wait_for_groups() {
+  local process
+  for process in "${processes[@]}"; do wait "$process" || cut_off=1; done
+}
 # Alone on a GPU: on the second one, else after the others.
 group=$((group + 1))
 if [ "$gpus" -gt 1 ]; then
   CUDA_VISIBLE_DEVICES=${devices[1]} measurements &
-  wait
+  processes+=($!)
+  wait_for_groups
 else
-  wait
+  wait_for_groups
   OMP_NUM_THREADS=$(nproc) measurements
 fi
 group=$((group + 1))
 memory_of_gpus
 
 cat "$REPORT"
+[ $cut_off -eq 0 ] || die "test_gpu.sh: a group of entries was cut off"
 ! grep -qE '\| (\*\*failed|not finished)' "$REPORT"

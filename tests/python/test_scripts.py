@@ -69,6 +69,26 @@ class GpuReport(unittest.TestCase):
                 self.assertIn(f"assertions on {order};", found[name])
             self.assertIn(f"assertions on {orders[0]};", found["Catch2, other GPU cases"])
 
+    def test_parts_run_each_case_once(self):
+        programs = self.root / "build" / "release" / "bin"
+        for name, text in (("nproc", "echo 18"), ("nvidia-smi", 'case $1 in --list-gpus) echo GPU ;; *) echo 81559 ;; esac')):
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (programs / name).chmod(0o755)
+        # Each release of Catch2 lists names by options of its own, and takes a file without names for no filter.
+        for version, listing in (("2.13", "--list-test-names-only"), ("3.7", "--list-tests --verbosity quiet")):
+            for names, result in (("first\nsecond", "passed"), ("", "**failed** (1)")):
+                (programs / "warpfuse_tests").write_text(
+                    "#!/bin/sh\ncase $* in\n"
+                    f'--libidentify) echo "version:       {version}" ;;\n'
+                    f'"{listing} "*) printf "{names}" ;;\n'
+                    '--input-file*) echo "$(cat "$2"): assertions" ;;\n*) exit 1 ;;\nesac\n', encoding="utf-8"
+                )  # fmt: skip
+                with self.subTest(version=version, names=names):
+                    self.report.unlink(missing_ok=True)
+                    _, (row,) = self.rows("--only", "^Catch2, kernels$")
+                    self.assertEqual(row.split(" | ")[1], result)
+                    self.assertEqual(row.count("assertions"), len(names.splitlines()))
+
     def test_only_keeps_the_other_rows(self):
         # Neither a build of the PTX nor bundles are here, and the export's folder is.
         (self.root / "build" / "release" / "bundles" / "wikitext-small").mkdir(parents=True)
