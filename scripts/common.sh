@@ -66,15 +66,18 @@ leave_out_kernels_without_gpu() {
   fi
 }
 
-# Sets up, loads the environment and configures the build folder.
+# Sets up, loads the environment and configures the build folder, also one that is there: it may have been
+# configured in another environment, such as one that names another torch.
 configure() {
   "$ROOT/scripts/setup.sh" ${TORCH:+--torch "$TORCH"}
   # shellcheck disable=SC1091
   . "$(setup_folder "$TORCH")/warpfuse.env"
-  if [ ! -f "$BUILD/build.ninja" ]; then
-    say "configure: preset $PRESET in ${BUILD#"$ROOT"/}"
-    (cd "$ROOT" && cmake --preset "$PRESET" -B "$BUILD")
-  fi
+  say "configure: preset $PRESET in ${BUILD#"$ROOT"/}"
+  local fresh="" compiler
+  # CMake keeps a folder's first compiler, whatever the environment names.
+  compiler=$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$BUILD/CMakeCache.txt" 2> /dev/null || true)
+  [ -z "$compiler" ] || [ "$compiler" = "${CUDACXX:-$compiler}" ] || fresh=--fresh
+  (cd "$ROOT" && cmake --preset "$PRESET" -B "$BUILD" $fresh)
 }
 
 # The same, and builds; arguments are those of cmake --build.
