@@ -54,15 +54,17 @@ set(WARPFUSE_PYTHON_ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 if(WARPFUSE_SANITIZE)
   # vptr: some of libtorch's classes hide the type information that this check reads.
   set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+  set(sanitizer_runtime asan)
   if(WARPFUSE_SANITIZE STREQUAL "thread")
     set(sanitizers -fsanitize=thread)
+    set(sanitizer_runtime tsan)
   endif()
   # g++ 12 calls the standard library's <regex> and std::optional uninitialised under -fsanitize.
   target_compile_options(warpfuse_compile_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-fno-omit-frame-pointer;-Wno-maybe-uninitialized>)
   target_link_options(warpfuse_compile_options INTERFACE ${sanitizers})
 
-  foreach(runtime asan stdc++)
+  foreach(runtime ${sanitizer_runtime} stdc++)
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib${runtime}.so
                     OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE)
     list(APPEND runtimes ${file})
