@@ -9,7 +9,7 @@
 parse_all_options "$@"
 leave_out_kernels_without_gpu
 build --target warpfuse warpfuse_host bundles
-run_tests() { ctest --test-dir "$BUILD" --output-on-failure "$@"; }
+run_tests() { ctest --test-dir "$BUILD" --output-on-failure --no-tests=error "$@"; }
 
 say "full load"
 WARPFUSE_LOAD=1 run_tests -R '^host\.serve_(load|hostile)$'
