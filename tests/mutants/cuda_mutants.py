@@ -140,12 +140,14 @@ def test(archive: Path, output: Path) -> int:
         run_file(unchanged, "test_softmax_values", program, environment(folder, None))
         if not unchanged.get("passed"):
             sys.exit(f"cuda_mutants.py: the unchanged library does not run here: {unchanged}")
+        runs = []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for number, mutant in enumerate(mutants):
                 mutant["outcome"] = "survived"
                 surroundings = environment(folder, number)
-                for file in test_files(mutant):
-                    pool.submit(run_file, mutant, file, program, surroundings)
+                runs += [pool.submit(run_file, mutant, file, program, surroundings) for file in test_files(mutant)]
+        for each in runs:
+            each.result()  # raises what the run has: its mutant would count as one that survives
     for mutant in mutants:
         print(f"{mutant['file']}:{mutant['line']}: {mutant['outcome']} {mutant.get('too slow', '')}")
     rerun = {(mutant["file"], mutant["from"], mutant["to"]): mutant for mutant in mutants}
