@@ -76,27 +76,32 @@ class Example(unittest.TestCase):
             cls.model = torch.jit.load(str(folder / "model.pt"))
         named = os.environ.get("WARPFUSE_EXAMPLE_SERVER")
         program, plugin = (named, PLUGIN) if named else built()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            cls.port = free.getsockname()[1]
-        command = [program, folder / "model.pt", plugin, cls.port, DEVICE]
-        cls.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE)
-        cls.addClassCleanup(cls.stop)
-        cls.wait()
+        for _ in range(3):  # somebody else may take the port before the server does
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                cls.port = free.getsockname()[1]
+            command = [program, folder / "model.pt", plugin, cls.port, DEVICE]
+            cls.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE)
+            if cls.answers_in_time():
+                cls.addClassCleanup(cls.stop)
+                return
+            errors = cls.stop()
+        raise AssertionError(errors)
 
     @classmethod
-    def wait(cls):
+    def answers_in_time(cls):
         deadline = time.monotonic() + 120
-        while True:
+        while cls.process.poll() is None and time.monotonic() < deadline:
             try:
-                return socket.create_connection(("127.0.0.1", cls.port)).close()
+                socket.create_connection(("127.0.0.1", cls.port)).close()
+                return cls.process.poll() is None
             except ConnectionError:
-                assert cls.process.poll() is None and time.monotonic() < deadline, cls.process.stderr.read()
                 time.sleep(0.1)
+        return False
 
     @classmethod
     def stop(cls):
         cls.process.terminate()
-        cls.process.communicate()
+        return cls.process.communicate()[1].decode()
 
     def connect(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
