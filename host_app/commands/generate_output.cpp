@@ -40,9 +40,9 @@ GenerationOutput::GenerationOutput(const Tokenizer& tokenizer, const std::vector
 }
 
 bool GenerationOutput::on_token(size_t prompt, const Choice& choice, bool is_end) {
-  if (choice.id >= tokenizer_.size()) {
-    fail(ExitCode::model, "the model gave token {}, its tokenizer has {}", choice.id,
-         tokenizer_.size());
+  if (!is_end && !tokenizer_.has(choice.id)) {
+    fail(ExitCode::model, "the model gave token {}, which its tokenizer of {} does not have",
+         choice.id, tokenizer_.size());
   }
   Continuation& continuation = continuations_[prompt];
   if (continuation.choices.empty()) {

@@ -120,6 +120,11 @@ ExitCode run_serve(const Arguments& arguments) {
     prepare(loop, model);
   }
 
+  // Before there are threads, which an exception beside them would end the process with. Clients
+  // can connect already.
+  const std::string name = std::filesystem::canonical(folder).filename().string();
+  print("warpfuse: {} on {}\n", name, options.access.url(server.port()));
+  flush_output();
   std::atomic<bool> ended = false;
   std::exception_ptr failure;
   std::thread model_thread([&] {
@@ -130,10 +135,7 @@ ExitCode run_serve(const Arguments& arguments) {
     }
     ended = true;
   });
-  const std::string name = std::filesystem::canonical(folder).filename().string();
   std::thread http_thread([&] { server.listen(scheduler, name, model.spec(), tokenizer); });
-  print("warpfuse: {} on http://{}:{}\n", name, options.access.host, server.port());
-  flush_output();
   watch(scheduler, ended, options.timeout);
   server.stop();
   model_thread.join();

@@ -23,6 +23,11 @@ std::string name_in(const std::string& host_header) {
 
 }  // namespace
 
+std::string Access::url(int port) const {
+  const bool has_colons = host.find(':') != std::string::npos;
+  return "http://" + (has_colons ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 bool Access::is_loopback() const {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }

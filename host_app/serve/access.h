@@ -9,6 +9,9 @@ struct Access {
   std::string host;     // the address that it is bound to
   std::string api_key;  // empty: none is asked for
 
+  // The server's, with the host in brackets where it is an address of IPv6.
+  std::string url(int port) const;
+
   // Only this machine can reach the address.
   bool is_loopback() const;
 

@@ -143,7 +143,7 @@ AnswerJson Answer::logprobs_of(const Piece& piece, size_t& offset) const {
         std::min(static_cast<size_t>(*job_.request.logprobs), choice.top_logprobs.size());
     for (size_t i = 0; i < count; ++i) {
       const ScoredToken& token = choice.top_logprobs[i];
-      if (token.id < tokenizer_.size()) {
+      if (tokenizer_.has(token.id)) {
         top[shown_token(tokenizer_.bytes(token.id))] = token.logprob;
       }
     }

@@ -45,9 +45,13 @@ class Job {
     return is_due() && !std::exchange(woken_, true);
   }
   void wake() { changed_.notify_one(); }
+  // No more is said of it, unless all was.
   void fail(std::string message) {
     {
       const std::scoped_lock lock(mutex_);
+      if (finished_ == request.choices()) {
+        return;
+      }
       failure_ = std::move(message);
       failed_ = true;
     }

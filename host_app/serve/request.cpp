@@ -78,11 +78,16 @@ class Parameters {
   RequestJson json_;
 };
 
-std::vector<int64_t> ids_of(const RequestJson& prompt, int64_t vocabulary) {
+std::vector<int64_t> ids_of(const RequestJson& prompt, const LanguageModelSpec& spec,
+                            const Tokenizer& tokenizer) {
   std::vector<int64_t> ids;
   for (const RequestJson& id : prompt) {
-    if (!id.is_number_integer() || id < 0 || id >= vocabulary) {
-      refuse("prompt", fmt::format("token ids of 0..{}", vocabulary - 1), id);
+    if (!id.is_number_integer() || id < 0 || id >= spec.vocab_size ||
+        !tokenizer.has(id.get<int64_t>())) {
+      refuse("prompt",
+             fmt::format("ids of tokens, within 0..{}",
+                         std::min(spec.vocab_size, tokenizer.size()) - 1),
+             id);
     }
     ids.push_back(id.get<int64_t>());
   }
@@ -98,7 +103,6 @@ std::vector<std::vector<int64_t>> prompts_of_request(const Parameters& parameter
   if (prompt == nullptr) {
     throw ApiError(400, "'prompt' is missing", "prompt");
   }
-  const int64_t vocabulary = std::min(spec.vocab_size, tokenizer.size());
   const auto one = [&](const RequestJson& given) {
     if (given.is_string()) {
       return tokenizer.encode_prompt(given.get_ref<const std::string&>());
@@ -106,7 +110,7 @@ std::vector<std::vector<int64_t>> prompts_of_request(const Parameters& parameter
     if (!given.is_array() || given.empty()) {
       refuse("prompt", kExpected, given);
     }
-    return ids_of(given, vocabulary);
+    return ids_of(given, spec, tokenizer);
   };
   std::vector<std::vector<int64_t>> prompts;
   if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
@@ -127,7 +131,7 @@ std::vector<std::vector<int64_t>> prompts_of_request(const Parameters& parameter
                                  spec.context),
                      "prompt", "context_length_exceeded");
     }
-    ids_of(ids, vocabulary);  // the tokenizer may know more than the model
+    ids_of(ids, spec, tokenizer);  // the tokenizer may know more than the model
   }
   return prompts;
 }

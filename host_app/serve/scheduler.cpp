@@ -45,15 +45,9 @@ void Scheduler::drain() {
 
 void Scheduler::cancel_all() {
   const std::scoped_lock lock(mutex_);
-  const auto cancel = [](Job& job) {
-    job.cancel();
-    job.fail("the server is shutting down");
-  };
-  std::ranges::for_each(waiting_, [&](const Waiting& each) { cancel(*each.job); });
-  for (const std::weak_ptr<Job>& each : in_rows_) {
-    if (const std::shared_ptr<Job> job = each.lock()) {
-      cancel(*job);
-    }
+  for (const std::shared_ptr<Job>& job : jobs()) {
+    job->cancel();
+    job->fail("the server is shutting down");
   }
   work_.notify_one();
 }
@@ -125,8 +119,8 @@ void Scheduler::enter_waiting() {
       if (front.next == job->request.choices()) {
         waiting_.pop_front();
       }
-      std::erase_if(in_rows_, [](const std::weak_ptr<Job>& each) { return each.expired(); });
-      in_rows_.push_back(job);
+      std::erase_if(entered_, [](const std::weak_ptr<Job>& each) { return each.expired(); });
+      entered_.push_back(job);
     }
     if (job->wants(choice)) {
       enter(job, choice);
@@ -146,6 +140,7 @@ void Scheduler::enter(const std::shared_ptr<Job>& job, size_t choice) {
   }
   const int64_t limit = model_.spec().context - length + 1;
   const int64_t name = next_name_++;
+  running_.emplace(name, Running{.job = job, .choice = choice, .limit = limit});
   loop_.enter({.name = name,
                .ids = prompt,
                .tokens = std::min(request.max_tokens, limit),
@@ -153,7 +148,6 @@ void Scheduler::enter(const std::shared_ptr<Job>& job, size_t choice) {
                         .stream = request.first_stream + static_cast<int64_t>(choice),
                         .scored = request.logprobs.has_value()},
                .prompt_scored = prompt_scored});
-  running_.emplace(name, Running{.job = job, .choice = choice, .limit = limit});
 }
 
 void Scheduler::step() {
@@ -178,7 +172,8 @@ bool Scheduler::take(Running& running, SequenceToken token, Job::Clock::time_poi
     event.finish_reason = FinishReason::length;
   } else {
     Choice& choice = token.choice;
-    if (choice.id < 0 || choice.id >= tokenizer_.size()) {
+    const bool is_end = std::ranges::find(end_tokens_, choice.id) != end_tokens_.end();
+    if (!is_end && !tokenizer_.has(choice.id)) {
       loop_.stop_poisoned(token.sequence);
       running.job->fail(choice.id < 0 ? "the model gave a NaN logit"
                                       : "the model gave an unknown token");
@@ -190,7 +185,6 @@ bool Scheduler::take(Running& running, SequenceToken token, Job::Clock::time_poi
       times_.later.push_back(seconds_between(running.last, now));
     }
     running.last = now;
-    const bool is_end = std::ranges::find(end_tokens_, choice.id) != end_tokens_.end();
     event.finish_reason = finish_after(++running.tokens, is_end, /*text_goes_on=*/true,
                                        request.max_tokens, running.limit);
     if (!is_end) {
@@ -217,11 +211,23 @@ void Scheduler::tell() {
 }
 
 void Scheduler::fail_all(const std::string& message) {
-  std::ranges::for_each(running_, [&](auto& each) { each.second.job->fail(message); });
   const std::scoped_lock lock(mutex_);
   failed_ = true;
-  std::ranges::for_each(waiting_, [&](const Waiting& each) { each.job->fail(message); });
+  for (const std::shared_ptr<Job>& job : jobs()) {
+    job->fail(message);
+  }
   waiting_.clear();
+}
+
+std::vector<std::shared_ptr<Job>> Scheduler::jobs() const {
+  std::vector<std::shared_ptr<Job>> jobs;
+  std::ranges::transform(waiting_, std::back_inserter(jobs), &Waiting::job);
+  for (const std::weak_ptr<Job>& each : entered_) {
+    if (std::shared_ptr<Job> job = each.lock()) {
+      jobs.push_back(std::move(job));
+    }
+  }
+  return jobs;
 }
 
 }  // namespace warpfuse::host

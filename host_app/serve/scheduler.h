@@ -60,6 +60,8 @@ class Scheduler {
   bool take(Running& running, SequenceToken token, Job::Clock::time_point now);
   void tell();
   void fail_all(const std::string& message);
+  // That somebody reads; the caller holds the mutex.
+  std::vector<std::shared_ptr<Job>> jobs() const;
 
   const LanguageModel& model_;
   const Tokenizer& tokenizer_;
@@ -81,7 +83,7 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::deque<Waiting> waiting_;
-  std::vector<std::weak_ptr<Job>> in_rows_;
+  std::vector<std::weak_ptr<Job>> entered_;  // jobs that wait no more, or in part
   std::atomic<int64_t> rows_in_use_ = 0;
   bool draining_ = false;
   bool failed_ = false;

@@ -148,7 +148,9 @@ CompletionServer::CompletionServer(const ServerOptions& options)
                                 : (port_ = server_.bind_to_any_port(access_.host)) > 0;
   if (!bound || !server_.let_many_connect()) {
     fail(ExitCode::usage, "--host {} --port {}: cannot be listened on: {}", access_.host,
-         options.port, std::error_code(errno, std::generic_category()).message());
+         options.port,
+         errno == 0 ? "no address of this machine"  // the look-up of a name sets no errno
+                    : std::error_code(errno, std::generic_category()).message());
   }
 }
 
@@ -232,8 +234,14 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
     }
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
-        "text/event-stream",
-        [reply](size_t /*offset*/, httplib::DataSink& sink) { return send_events(*reply, sink); });
+        "text/event-stream", [reply](size_t /*offset*/, httplib::DataSink& sink) {
+          try {
+            return send_events(*reply, sink);
+          } catch (...) {  // httplib catches what handlers throw, and not what this does
+            reply->job->fail(describe(std::current_exception(), ExitCode::check_failed).message);
+            return false;
+          }
+        });
   });
   server_.listen_after_bind();
 }

@@ -139,6 +139,27 @@ TEST_CASE("a prompt is scored between the steps of others", "[serve]") {
   CHECK(served.read(*beside).first.size() > 900);  // some of the bytes are no text
 }
 
+TEST_CASE("when the model fails, a job that has no row does so too", "[serve]") {
+  load_plugin_under_test();
+  const std::string fails =
+      "\n        assert ids.max() < 0, 'broken'\n        return self.table[ids[:, 0]]\n";
+  const LanguageModel model =
+      table_model(257, 64,
+                  "    def decode(self, ids, pos, cache):" + fails +
+                      "    def prefill(self, ids, pos, last, cache):" + fails +
+                      "    def forward(self, ids, pos, cache):" + fails);
+  const Tokenizer tokenizer = byte_tokenizer();
+  DecodeLoop loop(model, {.rows = 2, .sampling = {}, .top_logprobs = 2, .mixed = true}, nullptr);
+  Scheduler scheduler(model, tokenizer, {}, loop, 2, 4);
+  const auto in_row = scheduler.submit(request_of("A", 5));
+  CompletionRequest request = request_of("B", 0);
+  request.echo = true;
+  const auto echoed = scheduler.submit(std::move(request));
+  CHECK_THROWS(scheduler.run());
+  CHECK(in_row->failure().value_or("").find("broken") != std::string::npos);
+  CHECK(echoed->failure() == in_row->failure());
+}
+
 TEST_CASE("a row that nobody waits for is free within a step", "[serve]") {
   load_plugin_under_test();
   Served served(1, 4);

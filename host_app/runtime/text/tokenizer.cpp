@@ -214,7 +214,7 @@ std::vector<int64_t> Tokenizer::encode_prompt(std::string_view text) const {
 }
 
 const std::string& Tokenizer::bytes(int64_t id) const {
-  if (id < 0 || id >= size() || tokens_[static_cast<size_t>(id)].empty()) {
+  if (!has(id)) {
     fail(ExitCode::usage, "token id {} is not in the vocabulary of {} tokens", id, size());
   }
   return tokens_[static_cast<size_t>(id)];

@@ -18,9 +18,15 @@ class Tokenizer {
   // The same, but <|endoftext|> when `text` is empty: a model needs a token to start from.
   std::vector<int64_t> encode_prompt(std::string_view text) const;
   std::string decode(const std::vector<int64_t>& ids) const;
-  // The bytes of one token, not necessarily whole code points.
+  // The bytes of one token, not necessarily whole code points. Throws Error(usage) where there is
+  // none.
   const std::string& bytes(int64_t id) const;
+  // Whether a token has this id: a vocabulary may have gaps, before an added token for one.
+  bool has(int64_t id) const {
+    return id >= 0 && id < size() && !tokens_[static_cast<size_t>(id)].empty();
+  }
 
+  // One more than the largest id.
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   std::optional<int64_t> end_of_text() const { return end_of_text_; }
 
