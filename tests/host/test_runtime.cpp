@@ -2,8 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 #include <sys/wait.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,8 +13,10 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "failure_of.h"
+#include "fake_language_model.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/decode/language_model.h"
 #include "runtime/errors.h"
@@ -90,6 +94,23 @@ TEST_CASE("cache buckets are 128 and multiples of 256, up to the context", "[dec
   CHECK(cache_bucket(1024, 1024) == 1024);
   CHECK(cache_bucket(600, 700) == 700);
   CHECK(cache_bucket(5, 64) == 64);
+}
+
+TEST_CASE("a model runs as it was traced, on any thread", "[decoder]") {
+  const LanguageModel model = counting_model(4, 4);
+  const at::Tensor ids = at::zeros({1, 1}, at::kLong);
+  static bool optimised;  // when the model ran an operator last
+  optimised = true;
+  std::thread([&] {
+    const Cache cache = model.make_cache(1, 1);
+    at::addThreadLocalCallback(at::RecordFunctionCallback(
+        [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+          optimised = torch::jit::getGraphExecutorOptimize();
+          return nullptr;
+        }));
+    model.decode(ids, ids, cache);
+  }).join();
+  CHECK_FALSE(optimised);
 }
 
 TEST_CASE("greedy takes the largest logit, the lowest id among equals", "[decoder]") {

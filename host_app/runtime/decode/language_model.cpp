@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <fmt/ostream.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
 
@@ -122,6 +123,8 @@ at::Tensor LanguageModel::call(const char* method, std::vector<c10::IValue> inpu
                                at::IntArrayRef expected, bool is_logits) const {
   const c10::IValue result = translating_errors(ExitCode::model, method, [&] {
     const c10::InferenceMode inference;
+    // Also on a thread that loaded no model: model.cpp says why.
+    const torch::jit::GraphOptimizerEnabledGuard not_optimised(false);
     return module_.get_method(method)(std::move(inputs));
   });
   if (device_.is_cpu()) {

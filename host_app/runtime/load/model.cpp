@@ -48,8 +48,7 @@ void configure_torchscript() {
   torch::jit::getExecutorMode() = false;
   torch::jit::setTensorExprFuserEnabled(false);
   // The graph runs as it was traced: the optimiser would split a layer norm on CUDA into operators
-  // that return float32 for float16. The switch belongs to the thread, and all runs are on this
-  // one.
+  // that return float32 for float16. The switch belongs to the thread.
   torch::jit::setGraphExecutorOptimize(false);
 }
 

@@ -15,7 +15,7 @@ namespace warpfuse::host {
 //
 // The call also makes settings of libtorch and malloc for the rest of the process: no
 // profiling executor and no fuser, so that a model runs as its file says, from the first call on;
-// and freed memory stays mapped.
+// and freed memory stays mapped. What this thread runs from now on is not optimised either.
 torch::jit::Module load_module(const Bundle& bundle, c10::Device device);
 
 // The same of a TorchScript file that is in no bundle. An operator that no library has registered
