@@ -1,5 +1,7 @@
 #include "runtime/files.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -20,6 +22,19 @@ void require_regular(const fs::path& path, std::string_view hint) {
     fail(ExitCode::model, "{}: cannot be read: {}{}", path.string(),
          error ? error.message() : "not a regular file", hint);
   }
+}
+
+// A regular file is replaced as a whole. A device or a pipe is written as it is, and a link too, so
+// that it stays one.
+bool is_written_in_place(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status);
+}
+
+// Where the replacement of a file is written first; no name of somebody else's file.
+fs::path draft_of(const fs::path& path) {
+  return fmt::format("{}.{}.part", path.string(), getpid());
 }
 
 struct Close {
@@ -69,14 +84,13 @@ std::string read_file(const fs::path& path, ExitCode code) {
 
 void require_replaceable(const fs::path& path) {
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) {
+  if (fs::is_directory(path, error)) {
     fail(ExitCode::output, "{}: cannot be written: a folder", path.string());
   }
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    return;  // a pipe, whose reader would see that it is opened
+  if (is_written_in_place(path)) {
+    return;  // such as a pipe, whose reader would see that it is opened
   }
-  const fs::path tried = path.string() + ".part";
+  const fs::path tried = draft_of(path);
   if (!std::ofstream(tried, std::ios::binary | std::ios::app)) {
     fail(ExitCode::output, "{}: cannot be written: {}", path.string(), last_error());
   }
@@ -84,14 +98,12 @@ void require_replaceable(const fs::path& path) {
 }
 
 void replace_file(const fs::path& path, std::string_view text) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  const bool in_place = fs::exists(status) && !fs::is_regular_file(status);
-  const fs::path written = in_place ? path : fs::path(path.string() + ".part");
+  const bool in_place = is_written_in_place(path);
+  const fs::path written = in_place ? path : draft_of(path);
   std::ofstream stream(written, std::ios::binary | std::ios::trunc);
   stream << text;
   stream.close();
-  error.clear();
+  std::error_code error;
   if (!stream) {
     error.assign(errno, std::generic_category());
   } else if (!in_place) {
