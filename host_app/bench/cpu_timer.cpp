@@ -163,8 +163,8 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
       all[i].calls = std::max<int64_t>(
           static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, kClockUs))), 1);
       order.push_back(&all[i]);
-    } catch (const c10::Error& error) {
-      timings[i].failure = one_line(error.what_without_backtrace());
+    } catch (const c10::Error&) {
+      timings[i].failure = failure_text();
     }
   }
   sample_in_turn(order, effort_.rounds);

@@ -62,7 +62,7 @@ class CudaTimer : public Timer {
 
  private:
   struct Recorded {
-    std::unique_ptr<CudaGraph> graph;  // null where the capture failed
+    std::unique_ptr<CudaGraph> graph;
     int64_t calls = 0;
     std::vector<double> samples;
     std::vector<double> clock_shares;  // the lowest of each sample's time
@@ -162,17 +162,18 @@ std::vector<Timing> CudaTimer::time(const std::vector<Work>& works) {
   std::vector<Timing> timings(works.size());
   // The graphs run one at a time and share this one's memory.
   const auto memory = runtime_.capture([&] { runtime_.launch_empty_kernel(); });
-  std::vector<Recorded> all;
-  std::vector<size_t> order;  // of the works that could be captured
+  std::vector<Recorded> all(works.size());
+  std::vector<size_t> order;  // of the works that can be timed
   for (size_t i = 0; i < works.size(); ++i) {
     try {
-      all.push_back(record(works[i], memory.get()));
-      order.push_back(i);
+      all[i] = record(works[i], memory.get());
       timings[i].event_p50 = event_p50(works[i]);
-      timings[i].kernels = all.back().graph->kernels() / all.back().calls;
-    } catch (const c10::Error& error) {
-      all.emplace_back();
-      timings[i].failure = one_line(error.what_without_backtrace());
+      timings[i].kernels = all[i].graph->kernels() / all[i].calls;
+      order.push_back(i);
+    } catch (const c10::Error&) {
+      all[i] = {};
+      timings[i] = {};
+      timings[i].failure = failure_text();
     }
   }
   for (int round = 0; round < effort_.rounds && !order.empty(); ++round) {

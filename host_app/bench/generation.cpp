@@ -248,7 +248,7 @@ std::vector<Json> measure_prefill(const GenerationBench& bench,
   const TokenLists ids = batch_of(bench.prompts, batch, prompt);
   const std::vector<Sequence> sequences = sequences_of(ids, c.tokens);
   constexpr int kWarmUps = 2;
-  for (int round = -kWarmUps; round < bench.rounds; ++round) {
+  for (int round = -kWarmUps; round < bench.rounds && (round <= 0 || !interrupted()); ++round) {
     for (Measured& each : all) {
       const Round once = generate_once(each.loop, sequences, 1, nullptr);
       if (round >= 0) {

@@ -68,7 +68,7 @@ std::vector<Json> measure_generation(const GenerationBench& bench,
                                      const std::vector<ModelVariant>& variants,
                                      const GenerationCase& c, TokenLists& first_ids);
 
-// The time from prompts to their first tokens.
+// The time from prompts to their first tokens. Ends early in the same way.
 std::vector<Json> measure_prefill(const GenerationBench& bench,
                                   const std::vector<ModelVariant>& variants, int64_t batch,
                                   int64_t prompt);

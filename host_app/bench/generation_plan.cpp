@@ -54,7 +54,7 @@ std::vector<BundleGroup> groups_of(const std::string& folder,
   std::map<std::string, BundleGroup> by_dtype;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (!fs::exists(entry.path() / "bundle.json")) {
+    if (std::error_code ignored; !fs::exists(entry.path() / "bundle.json", ignored)) {
       continue;
     }
     const Bundle bundle = read_bundle(entry.path());
@@ -114,7 +114,7 @@ std::vector<GenerationCase> GenerationPlan::cases(const LanguageModelSpec& model
     for (const int64_t prompt : prompts) {
       for (const bool graph : graphs) {
         const bool wanted = cuda ? graph || batch == std::ranges::min(batches) : !graph;
-        if (wanted && prompt + tokens - 1 <= model.context) {
+        if (wanted && tokens - 1 <= model.context - prompt) {
           result.push_back({.batch = batch, .prompt = prompt, .tokens = tokens, .graph = graph});
         }
       }

@@ -3,6 +3,7 @@
 #include "bench/benchmark.h"
 #include "bench/gpu_clock.h"
 #include "bench/times.h"
+#include "runtime/errors.h"
 
 namespace warpfuse::host {
 class CudaRuntime;
@@ -27,6 +28,12 @@ struct Timing {
   bool throttled = false;  // CUDA: most were such, and `call` has all of them
   std::string failure;     // why it could not be timed; then the rest is empty
 };
+
+// Of the exception that is being handled, for Timing::failure. A lack of memory begins alike on all
+// devices.
+inline std::string failure_text() {
+  return describe(std::current_exception(), ExitCode::check_failed).message;
+}
 
 // Rounds that are finished after an interrupt.
 inline constexpr int kMinRounds = 5;

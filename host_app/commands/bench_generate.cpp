@@ -208,7 +208,7 @@ ExitCode run_bench_generate(const Arguments& arguments) {
         run.prefill(batch, prompt);
       }
     }
-    close = run.compare() && close;
+    close = (interrupted() || run.compare()) && close;
   }
   if (interrupted()) {
     fail(ExitCode::interrupted, "interrupted; what was measured is kept");

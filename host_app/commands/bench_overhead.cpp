@@ -58,6 +58,7 @@ double sample(at::Tensor (*call)(const at::Tensor&), const at::Tensor& x, CudaRu
   return us / kCalls;
 }
 
+// Null where an interrupt left no sample.
 Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime* runtime,
              int rounds) {
   const std::optional<c10::InferenceMode> inference =
@@ -105,8 +106,11 @@ ExitCode run_bench_overhead(const Arguments& arguments) {
   print("host time per call: median [5 %, 95 %] of {} samples of {} calls\n", rounds, kCalls);
   for (const Pair& pair : kPairs) {
     for (const Mode& mode : kModes) {
-      if (!interrupted()) {
-        results.add("rows", measure(pair, mode, session.device, runtime.get(), rounds));
+      if (interrupted()) {
+        break;
+      }
+      if (Json row = measure(pair, mode, session.device, runtime.get(), rounds); !row.is_null()) {
+        results.add("rows", std::move(row));
       }
     }
   }

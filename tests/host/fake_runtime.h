@@ -27,7 +27,7 @@ class FakeRuntime : public warpfuse::host::CudaRuntime {
   void synchronize() override {}
   bool idle() override { return true; }
   int64_t peak_bytes(const std::function<void()>&) override { return 0; }
-  void release_memory() override {}
+  void release_memory() override { free_bytes += std::exchange(kept_bytes, 0); }
   void launch_empty_kernel() override {}
   void launch_copy(void*, const void*, int64_t) override {}
   void launch_advance(const warpfuse::host::StepState& state, const int64_t* tokens) override {
@@ -45,6 +45,7 @@ class FakeRuntime : public warpfuse::host::CudaRuntime {
   void stop_profiler() override {}
 
   int64_t free_bytes = int64_t{1} << 30;
+  int64_t kept_bytes = 0;  // by the allocator, unused
   bool can_capture = true;
   bool publishes = true;
   int captures = 0, shared_memory = 0;

@@ -161,6 +161,30 @@ TEST_CASE("works are timed apart, and one that fails leaves the others", "[bench
   CHECK(std::ranges::count(runtime.memory_holders, nullptr) == 1);
 }
 
+TEST_CASE("a work that fails beside its graph leaves the others", "[bench]") {
+  TimedRuntime runtime;
+  const auto timer = timer_with(runtime);
+  const auto taking = [&](double us, bool fails) {
+    return Work{[&runtime, us, fails, captured = false](int64_t) mutable {
+                  captured = captured || runtime.capturing();
+                  TORCH_CHECK(!fails || !captured || runtime.capturing(), "once too often");
+                  runtime.spend(us);
+                  return at::Tensor();
+                },
+                2};
+  };
+  const std::vector<Timing> timings =
+      timer->time({taking(3, false), taking(4, true), taking(50, false)});
+  CHECK(near(timings[0].call.p50, 3));
+  CHECK(timings[1].failure == "once too often");
+  CHECK(near(timings[2].call.p50, 50));
+}
+
+TEST_CASE("a lack of memory is told alike on all devices", "[bench]") {
+  const Work work{[](int64_t) { return at::empty({int64_t{1} << 60}, at::kByte); }, 1};
+  CHECK(make_cpu_timer(kEffort)->time({work}).at(0).failure.starts_with("out of memory: "));
+}
+
 TEST_CASE("outputs rotate over twice the L2 and are then given back", "[bench]") {
   TimedRuntime runtime;
   const auto timer = timer_with(runtime);

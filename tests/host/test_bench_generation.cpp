@@ -148,6 +148,10 @@ TEST_CASE("there are no graphs on the CPU", "[bench][generation]") {
   CHECK(texts_of(plan_of({1}, {8}, {true}, 8), 64, false).empty());
 }
 
+TEST_CASE("no context has room for the largest number of tokens", "[bench][generation]") {
+  CHECK(texts_of(plan_of({1}, {8}, {false}, INT64_MAX), 64, false).empty());
+}
+
 TEST_CASE("published prompts are generated one at a time, to the length that was published",
           "[bench][generation]") {
   GenerationPlan plan = plan_of({4}, {}, {true, false}, 8);
@@ -191,6 +195,7 @@ TEST_CASE("bundles are grouped by dtype, the baseline first", "[bench][generatio
   put_bundle(folder, "another-float32", "another", "float32", 300);
   put_bundle(folder, "fused-float16", "fused", "float16", 200);
   fs::create_directories(folder.path() / "no-bundle");
+  fs::create_directory_symlink("loop", folder.path() / "loop");
   GenerationRequest asked = request(folder.path());
   const GenerationPlan plan = plan_generation(asked);
   REQUIRE(plan.groups.size() == 2);

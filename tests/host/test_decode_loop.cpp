@@ -109,6 +109,8 @@ TEST_CASE("caches that do not fit are an error that says what would", "[decode]"
   CHECK(failure_of([&] { loop_of(21, &runtime); }) ==
         "5: out of GPU memory: the keys and values of 21 sequences take 0.00 GB, 0.00 GB are "
         "free; 20 sequences would fit");
+  runtime.kept_bytes = int64_t{2} * 64 * 2 * 4;
+  CHECK_NOTHROW(loop_of(21, &runtime));
   CHECK(failure_of([] { counting_model(kVocabulary, 64).make_cache(int64_t{1} << 40, 64); }) ==
         "5: out of memory: the keys and values of 1099511627776 sequences of 64 tokens take "
         "0.000 GB each");

@@ -28,16 +28,21 @@ int64_t slots_of(const LanguageModel& model, const DecodeOptions& options) {
 }
 
 void require_memory(const LanguageModel& model, const DecodeOptions& options, int64_t slots,
-                    const CudaRuntime& runtime) {
+                    CudaRuntime& runtime) {
   const int64_t beside = options.mixed ? PromptPieces::cache_bytes(model) : 0;
-  const int64_t free = runtime.device().free_bytes - beside;
-  if (model.cache_bytes(options.rows, slots) > free) {
+  const int64_t needed = model.cache_bytes(options.rows, slots);
+  const auto free_bytes = [&] {
+    return std::max(runtime.device().free_bytes - beside, int64_t{0});
+  };
+  if (needed > free_bytes()) {
+    runtime.release_memory();  // what libtorch keeps, of earlier caches for one, is free too
+  }
+  if (const int64_t free = free_bytes(); needed > free) {
     fail(ExitCode::device,
          "out of GPU memory: the keys and values of {} sequences take {:.2f} GB, {:.2f} GB are "
          "free; {} sequences would fit",
-         options.rows, static_cast<double>(model.cache_bytes(options.rows, slots)) / 1e9,
-         static_cast<double>(std::max(free, int64_t{0})) / 1e9,
-         std::max(free, int64_t{0}) / model.cache_bytes(1, slots));
+         options.rows, static_cast<double>(needed) / 1e9, static_cast<double>(free) / 1e9,
+         free / model.cache_bytes(1, slots));
   }
 }
 
@@ -179,7 +184,6 @@ std::vector<PromptPieces::Prompt> DecodeSteps::launch_piece() {
   } else {
     memory_.begin({.published = true});
   }
-  memory_.count_launch();
   unread_.push_back(std::move(unread));
   return std::move(done.prompts);
 }
@@ -283,7 +287,6 @@ void DecodeSteps::launch(int64_t length, int64_t rows) {
     kernels_per_step_ = graphs_.run(step_to_logits(slots, computed));
     memory_.advance_by(draw(draws(), logits_.narrow(0, 0, computed)));
   }
-  memory_.count_launch();
   unread_.push_back({.scored = draws().scored()});
 }
 

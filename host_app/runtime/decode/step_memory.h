@@ -71,8 +71,6 @@ class StepMemory {
 
   // Takes the tokens of the first rows, and publishes them.
   void advance_by(const at::Tensor& tokens);
-  // The host has launched what publishes; a replay of a graph does so too.
-  void count_launch() { ++launched_; }
   // Waits for the oldest unread step, and returns its tokens by row.
   std::vector<int64_t> read();
 
@@ -85,8 +83,7 @@ class StepMemory {
   at::Tensor ring_;       // i64[kRingSteps, B], memory of the host
   at::Tensor published_;  // i64[1], memory of the host
   StepState state_;
-  int64_t launched_ = 0;  // steps
-  int64_t read_ = 0;
+  int64_t read_ = 0;  // steps
   StepClock clock_;
 };
 
