@@ -43,9 +43,10 @@ inline constexpr Option kPluginOptions[] = {
      true}};
 inline constexpr Option kTuningOption[] = {
     {"tuning", "F", "a table of the plugin's kernels, as `warpfuse tune` writes it"}};
+inline constexpr Option kThreadsOption = {
+    "threads", "N", "threads on the CPU (default: as many as it has room for)"};
 inline constexpr Option kDeviceOptions[] = {
-    {"device", "DEVICE", "auto, cpu, cuda or cuda:<index>", "auto"},
-    {"threads", "N", "threads on the CPU (default: as many as it has room for)"}};
+    {"device", "DEVICE", "auto, cpu, cuda or cuda:<index>", "auto"}, kThreadsOption};
 
 class Arguments;
 

@@ -8,6 +8,8 @@
 #include "commands/commands.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
+#include "runtime/parse.h"
+#include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
@@ -134,9 +136,10 @@ ExitCode run_info(const Arguments& arguments) {
     print("{}", tuning_text());
     return ExitCode::ok;
   }
+  choose_threads({}, /*watched=*/false);  // as other commands would
   const json info = gather(session.plugin);
   if (arguments.has("json")) {
-    print("{}\n", info.dump(2));
+    print("{}\n", dump(info, 2));
   } else {
     print_text(info);
   }

@@ -9,6 +9,7 @@
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
+#include "runtime/threads.h"
 
 namespace warpfuse::host {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr Option kSelftestOptions[] = {
     {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
     {"operators", "NAMES", "these alone, separated by commas"},
+    kThreadsOption,
 };
 
 // --- values -------------------------------------------------------------------------------------
@@ -89,6 +91,9 @@ constexpr Fill kLinear[] = {
 constexpr Fill kAll[] = {
     {"normal", fill_normally}, {"wide", fill_widely}, {"edges", fill_with_edges, 2}};
 
+// ATen's steps for an entropy give NaN where a probability is zero beside an infinite logarithm.
+constexpr Fill kFinite[] = {{"normal", fill_normally}, {"wide", fill_widely}};
+
 // Rows of the benchmark, each in every dtype and direction. Their lengths lie on both sides of what
 // chooses a kernel: vectors, warps, blocks, clusters, rows in parts; odd ones start unaligned.
 struct Rows {
@@ -106,7 +111,10 @@ constexpr Rows kRows[] = {
      nullptr, kAll},
     {"scaled_masked_softmax", "2x3x1x7,2x2x5x33,1x3x64x64,2x2x17x129,1x2x9x1025,1x1x3x5000",
      "none,causal,padding,boolean,additive,positions", kAll},
-    {"fused_logprob", "1x2,7x33,33x1000,5x50257,1x131075", nullptr, kAll},
+    {"scaled_masked_softmax_dropout", "2x3x1x7,2x2x5x33,2x2x17x129,1x2x9x1025",
+     "none,causal,padding,boolean,additive,positions", kOrdinary},
+    {"fused_logprob,fused_logprob_lse", "1x2,7x33,33x1000,5x50257,1x131075", nullptr, kAll},
+    {"fused_logprob_entropy", "1x2,7x33,33x1000,5x50257,1x131075", nullptr, kFinite},
     {"dropout_softmax,softmax_dropout", "3x2,65x33,16x1024,5x4097,2x50257,5x33x7@1", nullptr,
      kOrdinary},
     {"linear_dropout_softmax", "1x8x16,5x64x1000,33x128x256", nullptr, kOrdinary},
@@ -233,6 +241,7 @@ ExitCode run_selftest(const Arguments& arguments) {
                          [](const auto& found) { return found.first; });
   std::vector<std::string> operators = bench::operators_of(rows);
   operators.emplace_back("warpfuse::build_info");
+  choose_threads(arguments.threads(), /*watched=*/false);
   const std::string asked = arguments.optional_text("device").value_or("auto");
   const Session session = open_session(arguments.plugin_options(), asked, {}, operators);
   std::vector<c10::Device> devices{session.device};

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <warpfuse/dropout_softmax.h>
 #include <warpfuse/fused_logprob.h>
+#include <warpfuse/ms_deform_attn.h>
 #include <warpfuse/sample_tokens.h>
 #include <warpfuse/scaled_masked_softmax.h>
 #include <warpfuse/scaled_masked_softmax_dropout.h>
@@ -32,6 +33,16 @@ at::Tensor weight_of(const at::Tensor& x) {
 
 at::Tensor softmax(const at::Tensor& x) { return at::softmax(x, -1); }
 
+// Deformable attention of 4 queries and 5 heads over levels of 2 x 3 and 3 x 2 pixels, 3 points
+// each; x becomes the weights.
+at::Tensor deformed(const at::Tensor& x, decltype(&ms_deform_attn) attention) {
+  const at::TensorOptions places = x.options().dtype(at::kLong);
+  return attention(at::linspace(-1, 1, 720, x.options()).view({3, 12, 5, 4}),
+                   at::tensor({2, 3, 3, 2}, places).view({2, 2}), at::tensor({0, 6}, places),
+                   at::linspace(0.1, 0.9, 2 * x.numel(), x.options()).view({3, 4, 5, 2, 3, 2}),
+                   x.view({3, 4, 5, 2, 3}), /*check_shapes=*/false);
+}
+
 constexpr Gradient kGradients[] = {
     {"softmax", [](const at::Tensor& x) { return warpfuse::softmax(x, -1); }, softmax},
     {"log_softmax", [](const at::Tensor& x) { return warpfuse::log_softmax(x, 1); },
@@ -57,6 +68,9 @@ constexpr Gradient kGradients[] = {
        return warpfuse::linear_dropout_softmax(x, weight_of(x), std::nullopt, 0.3, false);
      },
      [](const at::Tensor& x) { return at::softmax(at::linear(x, weight_of(x)), -1); }},
+    {"ms_deform_attn_softmax",
+     [](const at::Tensor& x) { return deformed(x, ms_deform_attn_softmax); },
+     [](const at::Tensor& x) { return deformed(at::softmax(x, -1), ms_deform_attn); }},
     {"fused_logprob", [](const at::Tensor& x) { return fused_logprob(x, targets_of(x)); },
      [](const at::Tensor& x) {
        return at::log_softmax(x, -1).gather(-1, targets_of(x).unsqueeze(-1)).squeeze(-1);
