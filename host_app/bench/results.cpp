@@ -145,7 +145,7 @@ void ResultFile::set_complete() {
 
 void ResultFile::save() const {
   if (path_) {
-    replace_file(*path_, document_.dump(1) + "\n");
+    replace_file(*path_, dump(document_, 1) + "\n");
   }
   if (csv_path_) {
     replace_file(*csv_path_, csv_of(rows()));

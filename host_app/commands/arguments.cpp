@@ -21,24 +21,36 @@ void for_each_option(const cxxopts::Options& options, const Action& action) {
 }
 
 // "-mDIR" in two arguments, "-m" and "DIR": cxxopts takes no value in one with its option that has
-// a slash or a dot in it.
+// a slash or a dot in it. A value of a switch is refused: it would be on, whatever that says.
 std::vector<std::string> with_values_apart(const cxxopts::Options& options,
                                            std::vector<std::string> arguments) {
-  std::string with_value;
+  std::map<std::string, bool> is_switch;  // by "-m" and "--model"
   for_each_option(options, [&](const cxxopts::HelpOptionDetails& option) {
-    with_value += option.is_boolean ? "" : option.s;
+    is_switch["--" + option.l.front()] = option.is_boolean;
+    if (!option.s.empty()) {
+      is_switch["-" + option.s] = option.is_boolean;
+    }
   });
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
-    const std::string& given = arguments[i];
-    if (given.size() < 2 || given[0] != '-' || with_value.find(given[1]) == std::string::npos) {
+    const std::string given = arguments[i];
+    const bool is_long = given.starts_with("--");
+    const std::string name = given.substr(0, is_long ? given.find('=') : 2);
+    const auto option = is_switch.find(name);
+    if (option == is_switch.end()) {
       continue;
     }
-    if (given.size() > 2) {
-      const std::string value = given.substr(2);
-      arguments[i].resize(2);
-      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, value);
+    if (option->second) {
+      if (is_long && given != name) {
+        fail(ExitCode::usage, "{}: expected no value, as it is a switch, got '{}'", name,
+             given.substr(name.size() + 1));
+      }
+      continue;
     }
-    ++i;  // the value, whatever it looks like
+    if (!is_long && given != name) {
+      arguments[i] = name;
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, given.substr(2));
+    }
+    i += is_long && given != name ? 0 : 1;  // over the value, whatever it looks like
   }
   return arguments;
 }

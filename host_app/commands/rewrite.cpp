@@ -8,6 +8,7 @@
 #include "runtime/files.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
+#include "runtime/parse.h"
 
 namespace warpfuse::host {
 namespace {
@@ -107,14 +108,14 @@ void print_json(const RewriteReport& report) {
                      {"note", each.note}});
   }
   const size_t chains = report.grid_sample_chains().size();
-  print("{}\n", ordered_json{{"routed", report.routed()},
-                             {"softmax_calls", report.softmaxes.size() - chains},
-                             {"grid_sample_chains", chains},
-                             {"sdpa_calls", report.sdpa_calls},
-                             {"already_routed", report.already_routed},
-                             {"retargeted_devices", report.retargeted_devices},
-                             {"calls", calls}}
-                    .dump(2));
+  const ordered_json whole{{"routed", report.routed()},
+                           {"softmax_calls", report.softmaxes.size() - chains},
+                           {"grid_sample_chains", chains},
+                           {"sdpa_calls", report.sdpa_calls},
+                           {"already_routed", report.already_routed},
+                           {"retargeted_devices", report.retargeted_devices},
+                           {"calls", calls}};
+  print("{}\n", dump(whole, 2));
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): it follows the nesting of the blocks.
@@ -253,9 +254,8 @@ ExitCode run_rewrite(const Arguments& arguments) {
     print_table(report);
   }
   if (report.routed() < required) {
-    print_error("warpfuse: {} of the {} required calls were routed; nothing was written\n",
-                report.routed(), required);
-    return ExitCode::check_failed;
+    fail(ExitCode::check_failed, "{} of the {} required calls were routed; nothing was written",
+         report.routed(), required);
   }
   if (!is_dry && model.bundle) {
     write_bundle(*model.bundle, module, out);

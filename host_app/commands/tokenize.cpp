@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <iostream>
 
 #include "commands/commands.h"
@@ -86,6 +87,10 @@ ExitCode run_tokenize(const Arguments& arguments) {
       fail(ExitCode::usage, "stdin line {}: {}", number, error.what());
     }
     write_output(converted += '\n');
+  }
+  if (std::cin.bad()) {
+    fail(ExitCode::usage, "stdin: cannot be read: {}",
+         std::error_code(errno, std::generic_category()).message());
   }
   return ExitCode::ok;
 }

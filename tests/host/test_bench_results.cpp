@@ -115,6 +115,13 @@ TEST_CASE("results are on disk after each row, whole", "[bench]") {
   CHECK(files == 2);
 }
 
+TEST_CASE("a command line that is no UTF-8 is replaced in the file", "[bench]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "results.json";
+  const ResultFile results(kFormat, {{"command", "--json r\xE9s"}}, {"rows"}, path);
+  CHECK(read_results(path)["command"] == "--json r\xEF\xBF\xBDs");
+}
+
 TEST_CASE("CSV has a field for each column and quotes what needs it", "[bench]") {
   Json one = row("2x3", 0.5);
   one["variants"] = Json::array();

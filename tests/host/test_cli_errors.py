@@ -146,6 +146,7 @@ class Plugins(HostTestCase):
 
     def test_named_plugin_is_not_there(self):
         self.assert_fails(run("info", "--plugin", folder / "none.so"), PLUGIN_ERROR, "none.so: no such file")
+        self.assert_fails(run("info", "--plugin", "x" * 300), PLUGIN_ERROR, "xxx: File name too long")
 
     def test_not_a_library(self):
         text = write("text.so", "no library\n")

@@ -73,8 +73,9 @@ PRINTING = {
     "perplexity": ("perplexity", "-m", baseline, "--text", text, "--device", "cpu"),
     "verify": ("verify", module, module, "--device", "cpu"),
     "bench": ("bench", "softmax", "--shapes", "4x4", "--quick", "--device", "cpu"),
+    "serve": ("serve", "-m", cycle, "--port", "0", "--device", "cpu"),
 }
-WITH_PLUGIN = {"info", "generate", "perplexity", "verify", "bench"}
+WITH_PLUGIN = {"info", "generate", "perplexity", "verify", "bench", "serve"}
 
 
 def arguments_of(command):
@@ -144,7 +145,12 @@ class Writes(HostTestCase):
                 with self.subTest(command=command[1], option=command[-1], path=path):
                     self.assert_fails(run_with_plugin(*command, path), OUTPUT, f"{path}: cannot be written: ")
         self.assertTrue(pathlib.Path("/dev/full").is_char_device())
-        self.assertEqual(list(folder.parent.glob(f"{folder.name}.part")), [])
+        self.assertEqual(list(folder.parent.glob(f"{folder.name}.*part")), [])
+
+    def test_stdin_that_gives_nothing(self):
+        for redirection in ("<&-", "< /"):
+            result = shell(redirection, PRINTING["tokenize"])
+            self.assert_fails(result, USAGE, "stdin: cannot be read: ")
 
     def test_no_stderr(self):
         for redirection in ("2>&-", "2> /dev/full"):

@@ -6,7 +6,7 @@ import unittest
 
 import toy_bundles
 from cli_bundles import baseline, copy_of, fused, generate, write
-from host_program import OUTPUT, USAGE, HostTestCase, folder, results, run_with_plugin
+from host_program import CHECK_FAILED, OUTPUT, USAGE, HostTestCase, folder, results, run_with_plugin
 
 
 class Bundles(HostTestCase):
@@ -26,6 +26,11 @@ class Bundles(HostTestCase):
         self.assert_ok(self.rewrite(baseline, f"{out}/", "--force"))
         self.assertFalse((out / "old").exists())
         self.assertEqual(self.leftovers(out), [])
+
+    def test_too_few_calls_are_a_failure(self):
+        result = self.rewrite(baseline, folder / "too-few", "--require", "9")
+        self.assert_fails(result, CHECK_FAILED, "of the 9 required calls were routed; nothing was written")
+        self.assertFalse((folder / "too-few").exists())
 
     def test_a_frozen_bundle_runs(self):
         out = folder / "frozen"

@@ -100,6 +100,20 @@ TEST_CASE("ids outside the vocabulary are refused", "[tokenizer]") {
         "2: token id 262 is not in the vocabulary of 262 tokens");
 }
 
+TEST_CASE("a vocabulary may have gaps", "[tokenizer]") {
+  const TemporaryFolder folder;
+  folder.write("vocab.json", toy_vocabulary());
+  folder.write("merges.txt", "");
+  folder.write("added_tokens.json", R"({"<x>": 300})");
+  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  CHECK(tokenizer.size() == 301);
+  CHECK(tokenizer.has(256));
+  CHECK(tokenizer.has(300));
+  CHECK_FALSE(tokenizer.has(257));
+  CHECK_FALSE(tokenizer.has(301));
+  CHECK_FALSE(tokenizer.has(-1));
+}
+
 TEST_CASE("damaged tokenizer files are named", "[tokenizer]") {
   const auto failure_with = [](const std::string& vocabulary, const std::string& merges) {
     TemporaryFolder folder;
@@ -123,6 +137,13 @@ TEST_CASE("damaged tokenizer files are named", "[tokenizer]") {
         "3: merges.txt line 2: expected two tokens with one space between them");
   CHECK(failure_with(toy_vocabulary(), "a b\n") ==
         "3: merges.txt line 1: a token of this rule is not in the vocabulary");
+  const TemporaryFolder folder;
+  folder.write("vocab.json", toy_vocabulary());
+  folder.write("merges.txt", "");
+  folder.write("tokenizer.json", R"({"added_tokens": ["<x>"]})");
+  CHECK(failure_of([&] { Tokenizer::load(folder.path()); }) ==
+        "3: " + (folder.path() / "tokenizer.json").string() +
+            ": added token \"<x>\": expected a text and an id of at least 0, got null");
   CHECK(failure_of([] { Tokenizer::load("/nonexistent"); }) ==
         "3: /nonexistent/vocab.json: no such file (a tokenizer needs vocab.json and merges.txt)");
 }

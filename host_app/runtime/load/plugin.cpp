@@ -105,9 +105,11 @@ std::optional<c10::TypedOperatorHandle<Signature>> find(const char* name) {
 
 void* open_library(const fs::path& path, std::string_view role, ExitCode code) {
   // A path without a slash would be searched for in the system's folders.
-  const fs::path absolute = fs::absolute(path);
-  if (!fs::is_regular_file(absolute)) {
-    fail(code, "{} {}: no such file", role, path.string());
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  if (const fs::file_status status = fs::status(absolute, error); !fs::is_regular_file(status)) {
+    const bool unknown = status.type() == fs::file_type::none;
+    fail(code, "{} {}: {}", role, path.string(), unknown ? error.message() : "no such file");
   }
   const auto open = [&] { return throwing_dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL); };
   void* library = translating_errors(code, fmt::format("{} {}", role, path.string()), open);
@@ -144,8 +146,10 @@ fs::path executable_path() {
 std::optional<fs::path> find_beside_program(const char* name) {
   const fs::path folder = executable_path().parent_path();
   const std::array candidates{folder / name, folder.parent_path() / "lib" / name};
-  const auto* const found = std::ranges::find_if(
-      candidates, [](const fs::path& candidate) { return fs::is_regular_file(candidate); });
+  std::error_code ignored;
+  const auto* const found = std::ranges::find_if(candidates, [&](const fs::path& candidate) {
+    return fs::is_regular_file(candidate, ignored);
+  });
   return found == candidates.end() ? std::nullopt : std::optional(*found);
 }
 

@@ -88,7 +88,8 @@ std::vector<AddedToken> read_added_tokens(
   const std::string whole = (folder / "tokenizer.json").string();
   const json tokenizer = read_object(whole);
   for (const json& token : tokenizer.value("added_tokens", json::array())) {
-    tokens.push_back(token_of(text_of(token, whole), token.value("id", json()), whole));
+    const json id = token.is_object() ? token.value("id", json()) : json();
+    tokens.push_back(token_of(text_of(token, whole), id, whole));
   }
   const std::string map = (folder / "special_tokens_map.json").string();
   const json special = read_object(map);
