@@ -7,18 +7,73 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_profiler_api.h>
-#include <cuda_runtime.h>
 
 #include <fstream>
 #include <vector>
 
-#include "cuda/kernels.h"
 #include "runtime/decode/cuda_runtime.h"
+#include "runtime/decode/step_state.h"
 
 namespace warpfuse::host {
 namespace {
 
 constexpr double kMicrosecondsPerMillisecond = 1e3;
+
+// --- kernels ----------------------------------------------------------------------------------
+
+constexpr int kThreads = 256;
+constexpr int kPacks = 4;  // 16-byte loads that a thread has in flight
+
+__global__ void empty_kernel() {}
+
+// Many short blocks: a block moves kThreads * kPacks packs.
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(uint4* __restrict__ to, const uint4* __restrict__ from, int64_t packs) {
+  const int64_t first = int64_t{blockIdx.x} * kThreads * kPacks + threadIdx.x;
+  uint4 held[kPacks];
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (first + i * kThreads < packs) {
+      held[i] = from[first + i * kThreads];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (first + i * kThreads < packs) {
+      to[first + i * kThreads] = held[i];
+    }
+  }
+}
+
+// One block, so that its barrier stands between the tokens and their publication.
+__device__ void publish(const StepState& state, int64_t step) {
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *state.count = step + 1;
+    *static_cast<volatile int64_t*>(state.published) = step + 1;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) advance_kernel(StepState state, const int64_t* tokens) {
+  const int64_t step = *state.count;
+  for (int64_t row = threadIdx.x; row < state.rows; row += blockDim.x) {
+    advance_row(state, step, row, tokens[row]);
+  }
+  publish(state, step);
+}
+
+__global__ void __launch_bounds__(kThreads) begin_kernel(StepState state, FirstTokens first) {
+  const int64_t step = *state.count;
+  for (int64_t i = threadIdx.x; i < first.count; i += blockDim.x) {
+    begin_row(state, step, first, i);
+  }
+  if (first.published) {
+    publish(state, step);
+  }
+}
+
+// --- the runtime ------------------------------------------------------------------------------
 
 int64_t count_kernels(cudaGraph_t graph) {
   size_t count = 0;
@@ -183,17 +238,23 @@ class Runtime : public CudaRuntime {
   void release_memory() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
   void launch_empty_kernel() override {
-    C10_CUDA_CHECK(host::launch_empty_kernel(c10::cuda::getCurrentCUDAStream()));
+    empty_kernel<<<1, 32, 0, c10::cuda::getCurrentCUDAStream()>>>();
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
   void launch_copy(void* to, const void* from, int64_t bytes) override {
-    C10_CUDA_CHECK(launch_copy_kernel(to, from, bytes, c10::cuda::getCurrentCUDAStream()));
+    const int64_t packs = bytes / static_cast<int64_t>(sizeof(uint4));
+    const int64_t blocks = (packs + kThreads * kPacks - 1) / (kThreads * kPacks);
+    copy_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        static_cast<uint4*>(to), static_cast<const uint4*>(from), packs);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
   void launch_advance(const StepState& state, const int64_t* tokens) override {
-    C10_CUDA_CHECK(launch_advance_kernel(state, tokens, c10::cuda::getCurrentCUDAStream()));
+    advance_kernel<<<1, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(state, tokens);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
-
   void launch_begin(const StepState& state, const FirstTokens& first) override {
-    C10_CUDA_CHECK(launch_begin_kernel(state, first, c10::cuda::getCurrentCUDAStream()));
+    begin_kernel<<<1, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(state, first);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 
   void start_profiler() override { C10_CUDA_CHECK(cudaProfilerStart()); }
