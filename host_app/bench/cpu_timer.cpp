@@ -21,7 +21,6 @@ namespace {
 constexpr int64_t kMaxSetsCpu = 16;
 constexpr int64_t kMaxRotationBytes = 512 * kMebibyte;
 constexpr int64_t kCopyGrain = 65536;
-constexpr double kClockUs = 0.1;  // minimum time of a call
 constexpr int64_t kMallocDefaultThreshold = int64_t{128} * 1024;
 constexpr int kMallocDefaultMaps = 65536;
 constexpr int64_t kMallocLargestThreshold = 32 * kMebibyte;
@@ -110,40 +109,6 @@ class CpuTimer : public Timer {
                                       kMaxRotationBytes / kMebibyte);
   }
 
-  struct Paced {
-    const Work* work;
-    int64_t calls = 1;
-    int64_t output_bytes = 0;
-    std::vector<double> samples;
-  };
-
-  // All works take the next inputs in turn: none finds those of the work before it in a cache.
-  double sample(const Paced& paced) {
-    return timed_us(nullptr,
-                    [&] {
-                      for (int64_t i = 0; i < paced.calls; ++i) {
-                        paced.work->call(next_++ % paced.work->sets);
-                      }
-                    }) /
-           static_cast<double>(paced.calls);
-  }
-
-  // Interleaves the samples until there are `rounds` of each.
-  void sample_in_turn(std::vector<Paced*> order, int rounds) {
-    for (Paced* paced : order) {
-      paced->samples.clear();
-    }
-    if (order.empty()) {
-      return;
-    }
-    for (int round = 0; round < rounds && (!interrupted() || round < kMinRounds); ++round) {
-      for (Paced* paced : order) {
-        paced->samples.push_back(sample(*paced));
-      }
-      std::ranges::rotate(order, order.begin() + 1);
-    }
-  }
-
   Effort effort_;
   int64_t cache_bytes_;
   int64_t next_ = 0;
@@ -151,40 +116,39 @@ class CpuTimer : public Timer {
 
 std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
   std::vector<Timing> timings(works.size());
-  std::vector<Paced> all(works.size());
-  std::vector<Paced*> order;
+  std::vector<TimedCall> all(works.size());
+  std::vector<TimedCall*> order, allocating;
+  int64_t first_output_bytes = 0;
   std::optional<WarmPages> warm(std::in_place);
   for (size_t i = 0; i < works.size(); ++i) {
-    all[i].work = &works[i];
+    // All works take the next inputs in turn: none finds those of the work before it in a cache.
+    all[i].call = [this, &work = works[i]] { work.call(next_++ % work.sets); };
     try {
       const at::Tensor output = works[i].call(0);
-      all[i].output_bytes = output.defined() ? static_cast<int64_t>(output.nbytes()) : 0;
-      const double first_us = sample(all[i]);
-      all[i].calls = std::max<int64_t>(
-          static_cast<int64_t>(std::ceil(effort_.sample_us / std::max(first_us, kClockUs))), 1);
+      all[i].set_sample_length(effort_.sample_us, all[i].sample(nullptr));
       order.push_back(&all[i]);
+      if (output.defined() && output.nbytes() > 0) {
+        first_output_bytes =
+            allocating.empty() ? static_cast<int64_t>(output.nbytes()) : first_output_bytes;
+        allocating.push_back(&all[i]);
+      }
     } catch (const c10::Error&) {
       timings[i].failure = failure_text();
     }
   }
-  sample_in_turn(order, effort_.rounds);
-  for (size_t i = 0; i < works.size(); ++i) {
-    if (timings[i].failure.empty()) {
-      timings[i].call = percentiles_of(all[i].samples);
-    }
+  const auto timing_of = [&](const TimedCall* timed) -> Timing& {
+    return timings[static_cast<size_t>(timed - all.data())];
+  };
+  sample_in_turn(order, effort_.rounds, kMinRounds, nullptr);
+  for (TimedCall* timed : order) {
+    timing_of(timed).call = percentiles_of(std::exchange(timed->us, {}));
   }
   warm.reset();
-  std::erase_if(order, [](const Paced* paced) { return paced->output_bytes == 0; });
-  if (order.empty()) {
-    return timings;
-  }
-  reset_malloc(order.front()->output_bytes);
-  std::ranges::for_each(order, [this](const Paced* paced) { sample(*paced); });  // not counted
-  sample_in_turn(order, effort_.short_rounds);
-  for (size_t i = 0; i < works.size(); ++i) {
-    if (timings[i].failure.empty() && all[i].output_bytes > 0) {
-      timings[i].default_malloc_p50 = percentile(all[i].samples, 0.5);
-    }
+  reset_malloc(first_output_bytes);
+  std::ranges::for_each(allocating, [](const TimedCall* timed) { timed->sample(nullptr); });
+  sample_in_turn(allocating, effort_.short_rounds, kMinRounds, nullptr);
+  for (const TimedCall* timed : allocating) {
+    timing_of(timed).default_malloc_p50 = percentile(timed->us, 0.5);
   }
   return timings;
 }

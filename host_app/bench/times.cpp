@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/decode/cuda_runtime.h"
+#include "runtime/output.h"
 
 namespace warpfuse::host::bench {
 
@@ -37,6 +38,30 @@ double timed_us(CudaRuntime* runtime, const std::function<void()>& work) {
   work();
   watch->stop();
   return watch->microseconds();
+}
+
+double TimedCall::sample(CudaRuntime* runtime) const {
+  const double us = timed_us(runtime, [&] {
+    for (int64_t i = 0; i < calls; ++i) {
+      call();
+    }
+  });
+  return us / static_cast<double>(calls);
+}
+
+void TimedCall::set_sample_length(double sample_us, double call_us) {
+  constexpr double kClockUs = 0.1;  // the least that a call may seem to take
+  calls = static_cast<int64_t>(std::ceil(sample_us / std::max(call_us, kClockUs)));
+}
+
+void sample_in_turn(std::vector<TimedCall*> calls, int rounds, int least_rounds,
+                    CudaRuntime* runtime) {
+  for (int round = 0; round < rounds && (round < least_rounds || !interrupted()); ++round) {
+    for (TimedCall* timed : calls) {
+      timed->us.push_back(timed->sample(runtime));
+    }
+    std::ranges::rotate(calls, calls.empty() ? calls.end() : calls.begin() + 1);
+  }
 }
 
 double median_us(int warm_ups, int samples, const std::function<double()>& sample) {

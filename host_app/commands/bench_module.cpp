@@ -51,57 +51,12 @@ std::vector<TimedModule> load_timed(const std::vector<ModelPath>& models, c10::D
   return modules;
 }
 
-// Microseconds of a call, a sample for each round.
-struct CallTimes {
-  int64_t calls = 0;  // per sample
-  std::vector<double> us;
-  std::string failure;  // what the first call said; then nothing was timed
-};
-
-constexpr double kSampleUs = 10'000;
-constexpr int kFirstCalls = 3;  // whose times are not kept
-
-double sample_of(const std::function<void()>& call, int64_t calls, CudaRuntime* runtime) {
-  const double us = timed_us(runtime, [&] {
-    for (int64_t i = 0; i < calls; ++i) {
-      call();
-    }
-  });
-  return us / static_cast<double>(calls);
-}
-
 // Warms up, and finds how many calls make a sample.
-void prepare_calls(CallTimes& times, const std::function<void()>& call, CudaRuntime* runtime) {
-  try {
-    call();
-  } catch (const Error& raised) {
-    times.failure = raised.what();
-    return;
-  }
-  double us = sample_of(call, 1, runtime);
-  for (int i = 1; i < kFirstCalls; ++i) {
-    us = std::min(us, sample_of(call, 1, runtime));
-  }
-  times.calls = std::max<int64_t>(static_cast<int64_t>(std::ceil(kSampleUs / us)), 1);
-}
-
-// Times calls in turn, round by round, on a GPU between two events and else by the wall clock. A
-// sample is of enough calls for ten milliseconds. Ends early, with the rounds that there are, when
-// the user interrupts. `runtime` is null on the CPU.
-std::vector<CallTimes> time_in_turn(const std::vector<std::function<void()>>& calls, int rounds,
-                                    CudaRuntime* runtime) {
-  std::vector<CallTimes> all(calls.size());
-  for (size_t i = 0; i < calls.size(); ++i) {
-    prepare_calls(all[i], calls[i], runtime);
-  }
-  for (int round = 0; round < rounds && (round == 0 || !interrupted()); ++round) {
-    for (size_t i = 0; i < calls.size(); ++i) {
-      if (all[i].failure.empty()) {
-        all[i].us.push_back(sample_of(calls[i], all[i].calls, runtime));
-      }
-    }
-  }
-  return all;
+void prepare(TimedCall& timed, CudaRuntime* runtime) {
+  constexpr double kSampleUs = 10'000;
+  timed.call();
+  const auto first_us = {timed.sample(runtime), timed.sample(runtime), timed.sample(runtime)};
+  timed.set_sample_length(kSampleUs, std::ranges::min(first_us));
 }
 
 // A row for each module; the first is the measure of the others.
@@ -110,31 +65,33 @@ std::vector<Json> measure(const std::vector<TimedModule>& modules, const Draw& d
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
   std::vector<c10::IValue> inputs;
   std::ranges::copy(random_inputs(draw, generator, device), std::back_inserter(inputs));
-  std::vector<std::function<void()>> calls;
-  calls.reserve(modules.size());
-  for (const TimedModule& timed : modules) {
-    calls.emplace_back([&timed, &inputs] {
-      translating_errors(ExitCode::model, "forward",
-                         [&] { timed.module.get_method("forward")(inputs); });
-    });
-  }
-  const std::vector<CallTimes> times = time_in_turn(calls, rounds, runtime);
   std::vector<Json> rows;
-  for (size_t i = 0; i < times.size(); ++i) {
+  std::vector<TimedCall> calls(modules.size());
+  std::vector<TimedCall*> timed;  // those that do not raise
+  for (size_t i = 0; i < modules.size(); ++i) {
     Json& row = rows.emplace_back(Json{{"model", modules[i].name}, {"inputs", draw.name}});
-    if (!times[i].failure.empty()) {
-      row["failure"] = times[i].failure;
-      continue;
+    calls[i].call = [&module = modules[i].module, &inputs] {
+      translating_errors(ExitCode::model, "forward", [&] { module.get_method("forward")(inputs); });
+    };
+    try {
+      prepare(calls[i], runtime);
+      timed.push_back(&calls[i]);
+    } catch (const Error& raised) {
+      row["failure"] = raised.what();
     }
-    const Percentiles us = percentiles_of(times[i].us);
-    row.update({{"calls_per_sample", times[i].calls},
-                {"rounds", times[i].us.size()},
+  }
+  sample_in_turn(timed, rounds, /*least_rounds=*/1, runtime);
+  for (const TimedCall* call : timed) {
+    const Percentiles us = percentiles_of(call->us);
+    Json& row = rows[static_cast<size_t>(call - calls.data())];
+    row.update({{"calls_per_sample", call->calls},
+                {"rounds", call->us.size()},
                 {"p50_us", us.p50},
-                {"min_us", std::ranges::min(times[i].us)},
+                {"min_us", std::ranges::min(call->us)},
                 {"p5_us", us.p5},
                 {"p95_us", us.p95}});
-    if (times[0].failure.empty()) {
-      row["speedup"] = percentile(times[0].us, 0.5) / us.p50;
+    if (timed.front() == calls.data()) {
+      row["speedup"] = percentile(calls.front().us, 0.5) / us.p50;
     }
   }
   return rows;
