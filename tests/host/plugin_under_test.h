@@ -10,7 +10,7 @@ inline void load_plugin_under_test() {
   static const bool loaded = [] {
     const char* path = std::getenv("WARPFUSE_PLUGIN");
     REQUIRE(path != nullptr);
-    warpfuse::host::require_plugin({.plugin = path, .op_libraries = {}});
+    warpfuse::host::load_plugin({.plugin = path, .op_libraries = {}}, /*required=*/true);
     return true;
   }();
   REQUIRE(loaded);

@@ -40,6 +40,38 @@ std::optional<std::string> libtorch_setting(const std::string& key) {
   return value.empty() ? std::nullopt : std::optional(std::move(value));
 }
 
+// The file of the loaded library that defines `symbol`; empty when no global library does.
+fs::path file_of_global_symbol(const char* symbol) {
+  void* address = dlsym(RTLD_DEFAULT, symbol);
+  Dl_info info{};
+  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) {
+    return {};
+  }
+  return info.dli_fname;
+}
+
+// The running program's own file.
+fs::path executable_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (error) {
+    fail(ExitCode::plugin, "/proc/self/exe cannot be read ({}): name the plugin with --plugin",
+         error.message());
+  }
+  return path;
+}
+
+bool file_contains(const fs::path& path, std::string_view text) {
+  const std::string bytes = read_file(path, ExitCode::plugin);
+  const std::boyer_moore_horspool_searcher searcher(text.begin(), text.end());
+  return std::search(bytes.begin(), bytes.end(), searcher) != bytes.end();
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
+
 bool plugin_is_registered() { return is_registered("warpfuse::build_info"); }
 
 // The path of a plugin that is in the process already. `asked` is --plugin, if given.
@@ -124,25 +156,6 @@ bool try_open_library(const char* name) {
   return throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr;
 }
 
-fs::path file_of_global_symbol(const char* symbol) {
-  void* address = dlsym(RTLD_DEFAULT, symbol);
-  Dl_info info{};
-  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) {
-    return {};
-  }
-  return info.dli_fname;
-}
-
-fs::path executable_path() {
-  std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  if (error) {
-    fail(ExitCode::plugin, "/proc/self/exe cannot be read ({}): name the plugin with --plugin",
-         error.message());
-  }
-  return path;
-}
-
 std::optional<fs::path> find_beside_program(const char* name) {
   const fs::path folder = executable_path().parent_path();
   const std::array candidates{folder / name, folder.parent_path() / "lib" / name};
@@ -151,17 +164,6 @@ std::optional<fs::path> find_beside_program(const char* name) {
     return fs::is_regular_file(candidate, ignored);
   });
   return found == candidates.end() ? std::nullopt : std::optional(*found);
-}
-
-bool file_contains(const fs::path& path, std::string_view text) {
-  const std::string bytes = read_file(path, ExitCode::plugin);
-  const std::boyer_moore_horspool_searcher searcher(text.begin(), text.end());
-  return std::search(bytes.begin(), bytes.end(), searcher) != bytes.end();
-}
-
-bool same_file(const fs::path& a, const fs::path& b) {
-  std::error_code error;
-  return fs::equivalent(a, b, error) && !error;
 }
 
 const char* const kBuiltLibtorch = TORCH_VERSION;
@@ -175,7 +177,7 @@ std::string major_minor(const std::string& version) {
   return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
 }
 
-std::optional<Plugin> load_plugin(const PluginOptions& options) {
+std::optional<Plugin> load_plugin(const PluginOptions& options, bool required) {
   if (options.tuning) {
     setenv("WARPFUSE_TUNING", options.tuning->c_str(), /*overwrite=*/1);
   }
@@ -199,19 +201,15 @@ std::optional<Plugin> load_plugin(const PluginOptions& options) {
     plugin = translating_errors(ExitCode::plugin, path->string(),
                                 [&] { return read_build_info(*path); });
     check_schema_version(*plugin);
+  } else if (required) {
+    fail(ExitCode::plugin,
+         "no plugin: {} is neither beside {} nor in ../lib; name it with --plugin", kFileName,
+         executable_path().string());
   }
   for (const std::string& library : options.op_libraries) {
     load_op_library(library, path ? path->string() : std::string());
   }
   return plugin;
-}
-
-Plugin require_plugin(const PluginOptions& options) {
-  if (std::optional<Plugin> plugin = load_plugin(options)) {
-    return *std::move(plugin);
-  }
-  fail(ExitCode::plugin, "no plugin: {} is neither beside {} nor in ../lib; name it with --plugin",
-       kFileName, executable_path().string());
 }
 
 void check_libtorch(const Plugin& plugin) {

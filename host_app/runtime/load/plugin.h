@@ -19,20 +19,8 @@ void* open_library(const std::filesystem::path& path, std::string_view role,
 // Loads an optional library by its name on the linker's search path.
 bool try_open_library(const char* name);
 
-// The file of the loaded library that defines `symbol`; empty when no global library does.
-std::filesystem::path file_of_global_symbol(const char* symbol);
-
-// The running program's own file.
-std::filesystem::path executable_path();
-
 // A library of this name next to the running program, else in ../lib.
 std::optional<std::filesystem::path> find_beside_program(const char* name);
-
-// Whether the bytes of the file contain `text`.
-bool file_contains(const std::filesystem::path& path, std::string_view text);
-
-// Whether two paths lead to the same file.
-bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 // The libraries with operators to load, by paths from the command line.
 struct PluginOptions {
@@ -54,11 +42,9 @@ struct Plugin {
 };
 
 // Loads the plugin, unless it is in the process already (linked or preloaded), then the other
-// libraries. Empty when no plugin was found or named. Throws Error(plugin).
-std::optional<Plugin> load_plugin(const PluginOptions& options);
-
-// The same, but no plugin is an error too.
-Plugin require_plugin(const PluginOptions& options);
+// libraries. Empty when no plugin was found or named, which is an error where it is required.
+// Throws Error(plugin).
+std::optional<Plugin> load_plugin(const PluginOptions& options, bool required);
 
 // Throws Error(plugin) unless the plugin was built for the libtorch that is running. Asking
 // libtorch for its version settles whether it has CUDA, so libtorch_cuda must be loaded before, if

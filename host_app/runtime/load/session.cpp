@@ -125,7 +125,7 @@ Session open_session(const PluginOptions& options, const std::string& device,
                      const std::vector<Bundle>& bundles,
                      const std::vector<std::string>& operators) {
   const bool required = !operators.empty() || std::ranges::any_of(bundles, needs_plugin);
-  std::optional<Plugin> plugin = required ? require_plugin(options) : load_plugin(options);
+  std::optional<Plugin> plugin = load_plugin(options, required);
   load_cuda_if_wanted(device);
   if (plugin) {
     check_libtorch(*plugin);
