@@ -115,9 +115,10 @@ TEST_CASE("a model runs as it was traced, on any thread", "[decoder]") {
 
 TEST_CASE("greedy takes the largest logit, the lowest id among equals", "[decoder]") {
   const double infinity = std::numeric_limits<double>::infinity();
-  CHECK(argmax({1.0, 3.0, 3.0, 2.0}) == 1);
-  CHECK(argmax({-infinity, -5.0}) == 1);
-  CHECK_FALSE(argmax({1.0, std::numeric_limits<double>::quiet_NaN()}).has_value());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(greedy_token(at::tensor({1.0, 3.0, 3.0, 2.0})) == 1);
+  CHECK(greedy_token(at::tensor({-infinity, -5.0})) == 1);
+  CHECK_FALSE(greedy_token(at::tensor({1.0, nan, 2.0})).has_value());
 }
 
 TEST_CASE("differences", "[difference]") {

@@ -89,32 +89,23 @@ class Decoder {
   int64_t length_ = 0;
 };
 
-std::vector<double> to_doubles(const at::Tensor& logits) {
-  const at::Tensor values = logits.to(at::Device(at::kCPU), at::kDouble).contiguous();
-  const auto* data = values.const_data_ptr<double>();
-  return {data, data + values.numel()};
-}
-
-double largest_magnitude(const std::vector<double>& values) {
-  double largest = 0;
-  for (const double value : values) {
-    largest = std::isfinite(value) ? std::max(largest, std::abs(value)) : largest;
-  }
-  return largest;
+double largest_magnitude(const at::Tensor& values) {
+  return at::where(values.isfinite(), values.abs(), 0).max().item<double>();
 }
 
 // Compares a greedy choice with the largest of the reference's logits [V].
 void add_choice(StepComparison& step, std::optional<int64_t> token,
-                const std::vector<double>& expected, double tolerance) {
+                const at::Tensor& reference_logits, double tolerance) {
   ++step.greedy.rows;
-  const std::optional<int64_t> expected_token = argmax(expected);
+  const at::Tensor expected = reference_logits.to(at::Device(at::kCPU), at::kDouble);
+  const std::optional<int64_t> expected_token = greedy_token(expected);
   if (!token || !expected_token) {
     return;  // a NaN agrees with nothing
   }
   if (*token == *expected_token) {
     ++step.greedy.equal;
-  } else if (*token >= 0 && *token < static_cast<int64_t>(expected.size())) {
-    const double lead = expected[*expected_token] - expected[*token];
+  } else if (*token >= 0 && *token < expected.numel()) {
+    const auto lead = (expected[*expected_token] - expected[*token]).item<double>();
     if (lead <= tolerance * largest_magnitude(expected)) {
       ++step.greedy.ties;
     }
@@ -125,7 +116,7 @@ void add_choice(StepComparison& step, std::optional<int64_t> token,
 void add_logits(StepComparison& step, const at::Tensor& logits, const at::Tensor& reference_logits,
                 double tolerance) {
   step.difference.include(difference_between(logits, reference_logits));
-  add_choice(step, argmax(to_doubles(logits)), to_doubles(reference_logits), tolerance);
+  add_choice(step, greedy_token(logits), reference_logits, tolerance);
 }
 
 std::string step_name(int64_t step) {
@@ -171,11 +162,9 @@ double default_tolerance(c10::ScalarType dtype) {
   }
 }
 
-std::optional<int64_t> argmax(const std::vector<double>& logits) {
-  if (std::ranges::any_of(logits, [](double logit) { return std::isnan(logit); })) {
-    return std::nullopt;
-  }
-  return std::ranges::max_element(logits) - logits.begin();
+std::optional<int64_t> greedy_token(const at::Tensor& logits) {
+  const auto [largest, id] = logits.to(at::kCPU).max(0);  // a NaN, where there is one
+  return std::isnan(largest.item<double>()) ? std::nullopt : std::optional(id.item<int64_t>());
 }
 
 std::vector<StepComparison> compare_language_models(
@@ -195,7 +184,7 @@ std::vector<StepComparison> compare_language_models(
     at::Tensor expected = reference.prefill(prompt);
     for (int64_t step = 0;; ++step) {
       add_logits(comparisons[step], logits, expected, tolerance);
-      const std::optional<int64_t> next = argmax(to_doubles(expected));
+      const std::optional<int64_t> next = greedy_token(expected);
       if (!next || step + 1 == steps || reference.is_full() || model.is_full()) {
         break;
       }
@@ -203,7 +192,7 @@ std::vector<StepComparison> compare_language_models(
       logits = model.decode(*next);
       expected = reference.decode(*next);
       if (tested_model.has_next()) {
-        add_choice(choices, model.next(*next), to_doubles(expected), tolerance);
+        add_choice(choices, model.next(*next), expected, tolerance);
       }
     }
     whole.difference.include(

@@ -57,6 +57,6 @@ std::vector<StepComparison> compare_language_models(
     const std::vector<std::vector<int64_t>>& prompts, int64_t steps, double tolerance);
 
 // The token with the largest logit of [V], the lowest id among equals; empty when one is NaN.
-std::optional<int64_t> argmax(const std::vector<double>& logits);
+std::optional<int64_t> greedy_token(const at::Tensor& logits);
 
 }  // namespace warpfuse::host
