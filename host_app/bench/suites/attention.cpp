@@ -7,7 +7,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/native_dropout.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/tensor.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/scaled_masked_softmax.h>
 #include <warpfuse/scaled_masked_softmax_dropout.h>
@@ -146,30 +145,6 @@ at::Tensor aten_backward(const Set& in) {
   return chain_backward(in, aten_dropout_backward(in.grad_output, in.keep));
 }
 
-// --- inputs -----------------------------------------------------------------------------------
-
-Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const at::TensorOptions options = options_of(c, setup);
-  Sets<Set> sets = make_sets<Set>(setup);
-  add_attention_masks(*sets, c, options);
-  add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
-  if (c.is_forward()) {
-    return sets;
-  }
-  for (int64_t seed = 0; seed < setup.sets; ++seed) {
-    Set& set = (*sets)[static_cast<size_t>(seed)];
-    set.rng = at::tensor({seed, int64_t{0}}, at::kLong).to(setup.device);
-    set.keep = kept_by(set.scores, set.rng);
-    set.statistics = private_forward(c, set, set.rng).statistics;
-    set.output = at::empty_like(set.scores);
-    for_each_piece(c.shape, [&](const Part& part) {
-      part(set.output).copy_(attention_forward(c, set, part(set.scores).to(at::kDouble), part));
-    });
-  }
-  add_tensors(*sets, &Set::grad_output, c.shape.sizes, options);
-  return sets;
-}
-
 // --- checks -----------------------------------------------------------------------------------
 
 Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const Part& part) {
@@ -190,18 +165,15 @@ at::Tensor kept_by_aten(const Case&, const Set& in) { return std::get<1>(aten_bo
 
 // --- the benchmark ----------------------------------------------------------------------------
 
-// The variant of scaled_masked_softmax alone, on inputs of its own.
-Variant softmax_alone(const Case& c, const Setup& setup) {
-  Case alone = c;
-  alone.op = &kScaledMaskedSoftmax;
-  Variant variant = alone.op->variants(alone, setup).front();
-  variant.name = "softmax";
-  return variant;
-}
-
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
-  const Sets<Set> sets = make_inputs(c, setup);
+  const Sets<Set> sets = make_sets<Set>(setup);
+  add_attention_masks(*sets, c, options_of(c, setup));
+  add_dropout_scores(
+      *sets, c, setup, [&](const Set& set) { return private_forward(c, set, set.rng).statistics; },
+      [&](const Set& set, const at::Tensor& scores, const Part& part) {
+        return attention_forward(c, set, scores, part);
+      });
   // A backward rounds twice, the softmax as a saved one would be, and the gradient.
   const double rounds = c.is_forward() ? 1 : 2;
   return {{"warpfuse", plugin, plugin_call(c, sets),
@@ -210,7 +182,7 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
           {"aten", aten, on(sets, c.is_forward() ? aten_forward : aten_backward),
            dropout_error(c, sets, kept_by_aten, expected_of),
            tolerance_of(c.dtype, /*of_aten=*/true) * rounds},
-          softmax_alone(c, setup)};
+          plugin_variant(kScaledMaskedSoftmax, "softmax", c, setup)};
 }
 
 std::vector<std::string> operators(const Case& c) {

@@ -23,17 +23,12 @@ inline constexpr double kAttentionScale = 0.125;
 inline constexpr std::array kAttentionMasks{Mask::causal, Mask::padding, Mask::boolean,
                                             Mask::additive, Mask::positions};
 
-// The inputs of attention's softmax.
-struct AttentionSet {
-  at::Tensor scores;               // forward
-  at::Tensor output, grad_output;  // backward
+// The inputs of attention's softmax; without dropout, scores are those of a forward alone.
+struct AttentionSet : DropoutSet {
   std::optional<at::Tensor> attn_mask, query_positions, key_lengths;
   // For the chain and the reference: true = hidden, broadcasts to the scores; undefined where no
   // key is hidden.
   at::Tensor hidden;
-  // Backward with dropout: random numbers, other ones in each set, the elements that they keep, and
-  // the plugin's statistics of the scores.
-  at::Tensor rng, keep, statistics;
 };
 
 // 2 to 4 sizes, a softmax over the last.

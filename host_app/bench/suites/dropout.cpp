@@ -1,6 +1,6 @@
 // dropout_softmax and softmax_dropout, in training. ATen's are native_dropout and softmax in their
 // order, with the backward kernels that autograd calls for them; "softmax" is the plugin's softmax
-// alone on the same tensors, so that the difference is what dropout costs.
+// alone, so that the difference is what dropout costs.
 //
 // A forward draws its random numbers itself. The public operator is timed and checked: for the
 // check the generator is rewound before it, and once more before the private operator, which then
@@ -11,10 +11,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/native_dropout.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/tensor.h>
 #include <warpfuse/dispatch.h>
 #include <warpfuse/dropout_softmax.h>
-#include <warpfuse/softmax.h>
 
 #include <tuple>
 
@@ -25,13 +23,7 @@ namespace warpfuse::host::bench {
 namespace dropout_suite {
 namespace {
 
-struct Set {
-  at::Tensor scores;  // forward, and softmax_dropout's backward
-  // Backward: the result of the forward, softmax_dropout's without dropout; a gradient; the random
-  // numbers, other ones in each set; the elements that they keep; and for softmax_dropout the
-  // plugin's statistics of the scores.
-  at::Tensor output, grad_output, rng, keep, statistics;
-};
+using Set = DropoutSet;
 
 bool softmax_first(const Case& c) { return c.op == &kSoftmaxDropout; }
 
@@ -80,33 +72,22 @@ at::Tensor aten_backward(const Set& in, int64_t dim, bool first) {
 
 // --- inputs -----------------------------------------------------------------------------------
 
+// The backward of dropout_softmax is given neither scores nor statistics.
 Sets<Set> make_inputs(const Case& c, const Setup& setup) {
-  const at::TensorOptions options = options_of(c, setup);
   Sets<Set> sets = make_sets<Set>(setup);
-  if (c.is_forward()) {
-    add_tensors(*sets, &Set::scores, c.shape.sizes, options, setup.scores);
-    return sets;
+  const bool first = softmax_first(c);
+  add_dropout_scores(
+      *sets, c, setup,
+      [&](const Set& set) {
+        return first ? private_forward(c, set.scores, set.rng).statistics
+                     : at::empty({0}, set.scores.options());
+      },
+      [&](const Set& set, const at::Tensor& x, const Part& part) {
+        return at::softmax(first ? x : x * dropout_factors(part(set.keep)), c.shape.dim);
+      });
+  if (!c.is_forward() && !first) {
+    std::ranges::for_each(*sets, [](Set& set) { set.scores.reset(); });
   }
-  add_tensors(*sets, &Set::output, c.shape.sizes, options, setup.scores);
-  for (int64_t seed = 0; seed < setup.sets; ++seed) {
-    Set& set = (*sets)[static_cast<size_t>(seed)];
-    set.rng = at::tensor({seed, int64_t{0}}, at::kLong).to(setup.device);
-    set.keep = kept_by(set.output, set.rng);
-    if (softmax_first(c)) {
-      set.scores = set.output.clone();
-      set.statistics = private_forward(c, set.scores, set.rng).statistics;
-    } else {
-      set.statistics = at::empty({0}, options);
-    }
-    for_each_piece(c.shape, [&](const Part& part) {
-      at::Tensor x = part(set.output).to(at::kDouble);
-      if (!softmax_first(c)) {
-        x = x * dropout_factors(part(set.keep));
-      }
-      part(set.output).copy_(at::softmax(x, c.shape.dim));
-    });
-  }
-  add_tensors(*sets, &Set::grad_output, c.shape.sizes, options);
   return sets;
 }
 
@@ -128,15 +109,6 @@ Expected expected_of(const Case& c, const Set& in, const at::Tensor& keep, const
   }
   const at::Tensor y = part(in.output).to(at::kDouble);
   return softmax_gradient(y, g, y * k, dim);
-}
-
-Expected expected_of_softmax(const Case& c, const Set& in, const Part& part) {
-  if (c.is_forward()) {
-    const at::Tensor value = at::softmax(part(in.scores).to(at::kDouble), c.shape.dim);
-    return {value, value};
-  }
-  const at::Tensor y = part(in.output).to(at::kDouble);
-  return softmax_gradient(y, part(in.grad_output).to(at::kDouble), y, c.shape.dim);
 }
 
 // With another dim than the last the plugin rounds between two kernels, as ATen does;
@@ -163,16 +135,6 @@ std::function<Outputs(int64_t)> plugin_call(const Case& c, const Sets<Set>& sets
   });
 }
 
-std::function<Outputs(int64_t)> softmax_call(const Case& c, const Sets<Set>& sets) {
-  const int64_t dim = c.shape.dim;
-  if (c.is_forward()) {
-    return on(sets, [dim](const Set& in) { return warpfuse::softmax(in.scores, dim); });
-  }
-  const auto op = detail::find_operator<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>(
-      "warpfuse::_softmax_backward");
-  return on(sets, [op, dim](const Set& in) { return op.call(in.grad_output, in.output, dim); });
-}
-
 std::vector<Variant> variants(const Case& c, const Setup& setup) {
   using enum Variant::Kind;
   const Sets<Set> sets = make_inputs(c, setup);
@@ -184,8 +146,7 @@ std::vector<Variant> variants(const Case& c, const Setup& setup) {
            dropout_error(c, sets, kept_by_plugin, expected_of), tolerance(c, /*of_aten=*/false)},
           {"aten", aten, on(sets, aten_call), dropout_error(c, sets, kept_by_aten, expected_of),
            tolerance(c, /*of_aten=*/true)},
-          {"softmax", plugin, softmax_call(c, sets), against_pieces(sets, c, expected_of_softmax),
-           tolerance(c, /*of_aten=*/false)}};
+          plugin_variant(kSoftmax, "softmax", c, setup)};
 }
 
 std::vector<std::string> operators(const Case& c) {

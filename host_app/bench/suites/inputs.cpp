@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/native_dropout_backward.h>
+#include <ATen/ops/tensor.h>
 #include <warpfuse/dispatch.h>
 
 namespace warpfuse::host::bench {
@@ -45,6 +46,18 @@ at::Tensor kept_by(const at::Tensor& like, const at::Tensor& rng) {
       detail::find_operator<at::Tensor(const at::Tensor&, double, const at::Tensor&)>(
           "warpfuse::_dropout_mask");
   return op.call(like, kDropoutP, rng);
+}
+
+void draw_dropout(DropoutSet& set, int64_t seed) {
+  set.rng = at::tensor({seed, int64_t{0}}, at::kLong).to(set.scores.device());
+  set.keep = kept_by(set.scores, set.rng);
+}
+
+Variant plugin_variant(const Benchmark& op, const std::string& name, Case c, const Setup& setup) {
+  c.op = &op;
+  Variant variant = op.variants(c, setup).front();
+  variant.name = name;
+  return variant;
 }
 
 at::Tensor dropout_factors(const at::Tensor& keep) {

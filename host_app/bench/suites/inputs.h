@@ -1,8 +1,11 @@
 #pragma once
 
+#include <ATen/ops/empty_like.h>
+
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
 
 #include "bench/check.h"
 
@@ -37,8 +40,9 @@ Sets<Set> make_sets(const Setup& setup) {
 
 // Gives each set a tensor of its own that `fill` has filled.
 template <typename Set>
-void add_tensors(std::vector<Set>& sets, at::Tensor Set::* member, at::IntArrayRef sizes,
-                 const at::TensorOptions& options, const Setup::Fill& fill = fill_randomly) {
+void add_tensors(std::vector<Set>& sets, std::type_identity_t<at::Tensor Set::*> member,
+                 at::IntArrayRef sizes, const at::TensorOptions& options,
+                 const Setup::Fill& fill = fill_randomly) {
   const auto tensors = make_tensors(static_cast<int64_t>(sets.size()), sizes, options);
   for (size_t i = 0; i < sets.size(); ++i) {
     fill(tensors[i]);
@@ -111,8 +115,44 @@ void add_linear(std::vector<Set>& sets, const LinearSizes& sizes, const at::Tens
 // Parts of the benchmarks with dropout: in training, with this probability.
 inline constexpr double kDropoutP = 0.2;
 
+// The inputs of a softmax with dropout.
+struct DropoutSet {
+  at::Tensor scores;
+  // Backward: the softmax; a gradient of the forward's result; random numbers, other ones in each
+  // set; the elements that they keep; and the plugin's statistics of the scores.
+  at::Tensor output, grad_output, rng, keep, statistics;
+};
+
 // Which elements of a tensor the plugin's random numbers keep.
 at::Tensor kept_by(const at::Tensor& like, const at::Tensor& rng);
+
+// The random numbers of a set, and what they keep of the scores.
+void draw_dropout(DropoutSet& set, int64_t seed);
+
+// Random scores; for a backward the rest of a DropoutSet, whose statistics and softmax of a part of
+// the scores, in double precision, are the caller's.
+template <typename Set, typename Statistics, typename Softmax>
+void add_dropout_scores(std::vector<Set>& sets, const Case& c, const Setup& setup,
+                        const Statistics& statistics, const Softmax& softmax) {
+  const at::TensorOptions options = options_of(c, setup);
+  add_tensors(sets, &Set::scores, c.shape.sizes, options, setup.scores);
+  if (c.is_forward()) {
+    return;
+  }
+  for (size_t i = 0; i < sets.size(); ++i) {
+    Set& set = sets[i];
+    draw_dropout(set, static_cast<int64_t>(i));
+    set.statistics = statistics(set);
+    set.output = at::empty_like(set.scores);
+    for_each_piece(c.shape, [&](const Part& part) {
+      part(set.output).copy_(softmax(set, part(set.scores).to(at::kDouble), part));
+    });
+  }
+  add_tensors(sets, &Set::grad_output, c.shape.sizes, options);
+}
+
+// The plugin's variant of another operator on the same row, on inputs of its own.
+Variant plugin_variant(const Benchmark& op, const std::string& name, Case c, const Setup& setup);
 
 // What dropout multiplies elements by, in double precision.
 at::Tensor dropout_factors(const at::Tensor& keep);
