@@ -55,4 +55,20 @@ std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// What a message shows of a value that is not as expected: its start.
+template <typename Json>
+std::string excerpt(const Json& json) {
+  constexpr size_t kMaxShown = 60;
+  const std::string text = dump(json);
+  return text.size() > kMaxShown ? text.substr(0, kMaxShown) + "..." : text;
+}
+
+template <typename Json>
+bool is_integer_within(const Json& value, int64_t low, int64_t high) {
+  // Beside a signed number, an unsigned one would be taken for a signed one.
+  const bool too_large = value.is_number_unsigned() &&
+                         value.template get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  return value.is_number_integer() && !too_large && value >= low && value <= high;
+}
+
 }  // namespace warpfuse::host

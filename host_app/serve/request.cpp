@@ -14,11 +14,8 @@ constexpr int64_t kMaxStopTexts = 4;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                          const RequestJson& found) {
-  std::string shown = dump(found);
-  if (shown.size() > 60) {
-    shown = shown.substr(0, 60) + "...";
-  }
-  throw ApiError(400, fmt::format("'{}': expected {}, got {}", name, expected, shown), name);
+  throw ApiError(400, fmt::format("'{}': expected {}, got {}", name, expected, excerpt(found)),
+                 name);
 }
 
 // The parameters of one request. Null counts as not given.
@@ -39,15 +36,10 @@ class Parameters {
   }
   int64_t integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) const {
     const RequestJson* value = find(name);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    const bool too_large =
-        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-    if (!value->is_number_integer() || too_large || *value < low || *value > high) {
+    if (value != nullptr && !is_integer_within(*value, low, high)) {
       refuse(name, fmt::format("an integer of {}..{}", low, high), *value);
     }
-    return value->get<int64_t>();
+    return value == nullptr ? otherwise : value->get<int64_t>();
   }
   double number(const std::string& name, double otherwise, double low, double high) const {
     const RequestJson* value = find(name);
@@ -80,14 +72,11 @@ class Parameters {
 
 std::vector<int64_t> ids_of(const RequestJson& prompt, const LanguageModelSpec& spec,
                             const Tokenizer& tokenizer) {
+  const int64_t largest = std::min(spec.vocab_size, tokenizer.size()) - 1;
   std::vector<int64_t> ids;
   for (const RequestJson& id : prompt) {
-    if (!id.is_number_integer() || id < 0 || id >= spec.vocab_size ||
-        !tokenizer.has(id.get<int64_t>())) {
-      refuse("prompt",
-             fmt::format("ids of tokens, within 0..{}",
-                         std::min(spec.vocab_size, tokenizer.size()) - 1),
-             id);
+    if (!is_integer_within(id, 0, largest) || !tokenizer.has(id.get<int64_t>())) {
+      refuse("prompt", fmt::format("ids of tokens, within 0..{}", largest), id);
     }
     ids.push_back(id.get<int64_t>());
   }

@@ -15,10 +15,6 @@ constexpr int64_t kFormat = 2;
 constexpr int64_t kLargestSize =
     2'147'483'648;  // a bound on what a bad file can make this program allocate
 
-bool is_integer_within(const json& value, int64_t low, int64_t high) {
-  return value.is_number_integer() && value >= low && value <= high;
-}
-
 // Reads the fields of one JSON object; every error names the file, the field, what was expected and
 // what was found.
 class Fields {
@@ -35,9 +31,8 @@ class Fields {
       fail(ExitCode::model, "{}: field '{}' is missing", where_, name);
     }
     if (!is_expected(*found)) {
-      const std::string text = found->dump();
-      fail(ExitCode::model, "{}: field '{}': expected {}, got {}{}", where_, name, expected,
-           text.substr(0, kMaxShown), text.size() > kMaxShown ? "..." : "");
+      fail(ExitCode::model, "{}: field '{}': expected {}, got {}", where_, name, expected,
+           excerpt(*found));
     }
     return *found;
   }
@@ -78,8 +73,6 @@ class Fields {
   }
 
  private:
-  static constexpr size_t kMaxShown = 60;
-
   const json& object_;
   std::string where_;
 };

@@ -41,7 +41,7 @@ void require_plain(const json& token, const std::string& text, const std::string
 std::string text_of(const json& token, const std::string& file) {
   const json text = token.is_object() ? token.value("content", json()) : token;
   if (!text.is_string()) {
-    fail(ExitCode::model, "{}: expected a token, got {}", file, token.dump().substr(0, 60));
+    fail(ExitCode::model, "{}: expected a token, got {}", file, excerpt(token));
   }
   if (token.is_object()) {
     require_plain(token, text.get<std::string>(), file);
@@ -77,8 +77,7 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text) const
 }
 
 std::vector<AddedToken> read_added_tokens(
-    const fs::path& folder,
-    const std::function<std::optional<int64_t>(const std::string&)>& id_in_vocabulary) {
+    const fs::path& folder, const std::unordered_map<std::string, int32_t>& vocabulary) {
   std::vector<AddedToken> tokens;
   const std::string added = (folder / "added_tokens.json").string();
   const json ids = read_object(added);
@@ -100,12 +99,12 @@ std::vector<AddedToken> read_added_tokens(
       if (known != tokens.end()) {
         continue;
       }
-      const std::optional<int64_t> id = id_in_vocabulary(text);
-      if (!id) {
+      const auto id = vocabulary.find(text);
+      if (id == vocabulary.end()) {
         fail(ExitCode::model, "{}: {} {} has no id in the vocabulary, nor in added_tokens.json",
              map, role, json(text).dump());
       }
-      tokens.push_back({.text = text, .id = *id});
+      tokens.push_back({.text = text, .id = id->second});
     }
   }
   return tokens;

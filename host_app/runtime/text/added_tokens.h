@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace warpfuse::host {
@@ -37,11 +37,11 @@ class AddedTokens {
 };
 
 // Reads Hugging Face's files: added_tokens.json, the "added_tokens" of tokenizer.json, and
-// special_tokens_map.json, whose tokens have their ids in the first two or in the vocabulary
-// (`id_in_vocabulary`). A folder may have none of them. Throws Error(model) for a damaged file, a
-// token without an id, and one that strips spaces or asks for word borders (not supported).
+// special_tokens_map.json, whose tokens have their ids in the first two or in the vocabulary. A
+// folder may have none of them. Throws Error(model) for a damaged file, a token without an id, and
+// one that strips spaces or asks for word borders (not supported).
 std::vector<AddedToken> read_added_tokens(
     const std::filesystem::path& folder,
-    const std::function<std::optional<int64_t>(const std::string&)>& id_in_vocabulary);
+    const std::unordered_map<std::string, int32_t>& vocabulary);
 
 }  // namespace warpfuse::host

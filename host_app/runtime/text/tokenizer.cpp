@@ -151,8 +151,7 @@ void Tokenizer::read_added(const fs::path& folder) {
   if (end_of_text_) {
     added_.add({.text = std::string(kEndOfText), .id = *end_of_text_});
   }
-  for (AddedToken& token : read_added_tokens(
-           folder, [this](const std::string& text) { return id_in_vocabulary(text); })) {
+  for (AddedToken& token : read_added_tokens(folder, ids_)) {
     const std::optional<int64_t> known = id_in_vocabulary(token.text);
     if (token.id > kLargestId || (known && *known != token.id)) {
       fail(ExitCode::model, "{}: added token '{}': id {} is too large, or not the vocabulary's",
