@@ -52,11 +52,16 @@ struct Entry {
   std::vector<Direction> directions;
 };
 
+// The shapes of a preset.
 std::vector<Shape> parse_shapes(const std::string& text) {
+  constexpr int64_t kElements = int64_t{64} * 1024 * 1024;
   std::vector<Shape> shapes;
   for (const std::string& item : split_list(text)) {
+    const std::optional<int64_t> columns = parse_number(item);
+    const std::optional<Shape> shape =
+        columns ? parse_shape(fmt::format("{}x{}", kElements / *columns, item)) : parse_shape(item);
     // value() throws where a preset has no shape.
-    shapes.push_back(parse_shape(item).value());  // NOLINT(bugprone-unchecked-optional-access)
+    shapes.push_back(shape.value());  // NOLINT(bugprone-unchecked-optional-access)
   }
   return shapes;
 }
