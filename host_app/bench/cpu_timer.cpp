@@ -128,8 +128,9 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
       all[i].set_sample_length(effort_.sample_us, all[i].sample(nullptr));
       order.push_back(&all[i]);
       if (output.defined() && output.nbytes() > 0) {
-        first_output_bytes =
-            allocating.empty() ? static_cast<int64_t>(output.nbytes()) : first_output_bytes;
+        if (allocating.empty()) {
+          first_output_bytes = static_cast<int64_t>(output.nbytes());
+        }
         allocating.push_back(&all[i]);
       }
     } catch (const c10::Error&) {
@@ -144,6 +145,9 @@ std::vector<Timing> CpuTimer::time(const std::vector<Work>& works) {
     timing_of(timed).call = percentiles_of(std::exchange(timed->us, {}));
   }
   warm.reset();
+  if (allocating.empty()) {
+    return timings;
+  }
   reset_malloc(first_output_bytes);
   std::ranges::for_each(allocating, [](const TimedCall* timed) { timed->sample(nullptr); });
   sample_in_turn(allocating, effort_.short_rounds, kMinRounds, nullptr);

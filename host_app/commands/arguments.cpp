@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 
 #include "runtime/parse.h"

@@ -48,9 +48,6 @@ constexpr bench::Effort kQuickFine{
 constexpr double kMinutes = 8, kQuickMinutes = 2, kMaxMinutes = 60;
 constexpr double kTableSeconds = 5;  // of that time: the program starts, and the table is made
 constexpr double kBusyShare = 0.05;
-// Of a block, at most: what 32 warps and 16 blocks found, two of each in turn, and two mbarriers,
-// up to a line of the cache, as ops/rowwise/cuda/device_limits.cpp has it.
-constexpr size_t kStaticSharedBytes = size_t{2} * (32 + 16) * kSplitPartBytes + 128;
 
 std::vector<tune::Function> functions_of(const std::string& list) {
   std::vector<tune::Function> functions;

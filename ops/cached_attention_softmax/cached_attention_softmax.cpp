@@ -1,7 +1,5 @@
 #include "cached_attention_softmax/cached_attention_softmax.h"
 
-#include <ATen/MemoryOverlap.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -98,10 +96,7 @@ struct CachedAttentionSoftmax {
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
-      WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kOp, "cache",
-                     "elements that each have memory of their own",
-                     c10::str("strides ", cache.strides()));
-      mark_written(cache);
+      begin_writing(kOp, "cache", cache);
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);
       Backend::launch(

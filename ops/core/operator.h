@@ -1,9 +1,11 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "common/check.h"
 #include "common/counters.h"
 #include "common/registration.h"
 #include "core/calls.h"
@@ -44,9 +46,13 @@
 
 namespace warpfuse {
 
-/// A backward that saved this tensor finds it changed. Kernels call it for what they write to: the
-/// fallback of operators without gradients passes over ADInplaceOrView, which would do so.
-inline void mark_written(const at::Tensor& tensor) {
+/// Before an operator writes to an argument. Refuses one whose elements share memory, and bumps its
+/// version, so that a backward that saved it finds it changed: the fallback of operators without
+/// gradients passes over ADInplaceOrView, which would do so.
+inline void begin_writing(const char* op, const char* argument, const at::Tensor& tensor) {
+  WARPFUSE_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, op, argument,
+                 "elements that each have memory of their own",
+                 c10::str("strides ", tensor.strides()));
   if (!tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->bump_version();
   }

@@ -1,6 +1,5 @@
 #include "gpt2_step/gpt2_step.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/embedding.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -221,10 +220,7 @@ struct Gpt2Step {
     if (!Backend::computes(next)) {
       return next;
     }
-    WARPFUSE_CHECK(at::has_internal_overlap(cache) != at::MemOverlap::Yes, kName, "cache",
-                   "elements that each have memory of their own",
-                   c10::str("strides ", cache.strides()));
-    mark_written(cache);
+    begin_writing(kName, "cache", cache);
 #ifdef WARPFUSE_WITH_CUDA
     if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
       const c10::cuda::CUDAGuard guard(cache.device());  // which GPU the kernel must fit

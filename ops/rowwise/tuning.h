@@ -285,4 +285,8 @@ inline constexpr size_t kColumnExchangeBytes = size_t{24} * 1024;
 inline constexpr size_t kSplitBytes = size_t{64} * 1024;
 inline constexpr size_t kSplitPartBytes = 24;
 
+/// Static shared memory of a row kernel's block at most: what 32 warps and 16 blocks found, two of
+/// each in turn (BlockGroup::total), and two mbarriers, up to a line of the cache.
+inline constexpr size_t kStaticSharedBytes = size_t{2} * (32 + 16) * kSplitPartBytes + 128;
+
 }  // namespace warpfuse

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -22,4 +23,13 @@ std::string error_of(const Call& call) {
     return "another exception";
   }
   return "no error";
+}
+
+/// What a backward says that has saved `tensor`, which `write` changes before it runs.
+template <typename Write>
+std::string error_of_backward_after(const Write& write, const at::Tensor& tensor) {
+  const at::Tensor weight = at::ones({}, tensor.options()).requires_grad_();
+  const at::Tensor sum = (weight * tensor).sum();
+  write();
+  return error_of([&] { sum.backward(); });
 }

@@ -16,12 +16,8 @@ int attribute(cudaDeviceAttr which, int device, int otherwise) {
 }
 
 DeviceLimits ask(int device) {
-  // Bytes of static shared memory that row kernels have at most: what 32 warps and 16 blocks found,
-  // two of each in turn (BlockGroup::total), and two mbarriers, up to a line of the cache.
-  constexpr int kLine = 128;
-  constexpr int kStatic = 2 * (32 + 16) * static_cast<int>(kSplitPartBytes) + kLine;
-  const int shared =
-      attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) - kStatic;
+  const int shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, 48 * 1024) -
+                     static_cast<int>(kStaticSharedBytes);
   // Code for older GPUs that the driver translated has none of Hopper's instructions.
   const bool hopper_code = code_version_for_current_gpu() >= 90;
   const int major = attribute(cudaDevAttrComputeCapabilityMajor, device, 0);

@@ -56,7 +56,8 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
   const size_t warp_bytes = sizeof(uint4) * static_cast<size_t>(Function::kInputs * chunk.packs) +
                             static_cast<size_t>(mask.bytes) +
                             (kDrops<Function> ? sizeof(unsigned) * chunk.keep_words : 0);
-  // One warp has room on every GPU: two runs of 1000 float32 mask elements make it 86 KB.
+  // One warp has room on every GPU: 86 KB at most, for rows of 1000 elements of half precision with
+  // a float32 mask in two runs.
   const size_t room = lower(device_limits().rows, tuning()).shared_bytes;
   const int warps = static_cast<int>(
       std::clamp<size_t>(room / warp_bytes, 1, static_cast<size_t>(plan.threads) / 32));
