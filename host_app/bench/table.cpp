@@ -14,7 +14,7 @@ std::string number(const Json& object, const char* key, int digits) {
 const char* mark(const Json& object) { return object.contains("throttled") ? "  throttled" : ""; }
 
 std::string row_label(const Json& row) {
-  return fmt::format("{:<25}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
+  return fmt::format("{:<30}{:<9}{:<15} {:<9}{:<10}", row["operator"].get<std::string>(),
                      row["direction"].get<std::string>(), shape_in(row).text(),
                      row["dtype"].get<std::string>(), row["mask"].get<std::string>());
 }
@@ -29,7 +29,7 @@ void print_head(const Json& document) {
     print(", an empty kernel takes {:.2f} us", document["empty_kernel_us"].get<double>());
   }
   const bool cuda = document["device"]["type"] == "cuda";
-  print("\n{:<25}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
+  print("\n{:<30}{:<9}{:<16}{:<9}{:<10}{:<14}{:>10}{:>10}{:>10}{:>11}{:>8}{:>7}{:>7}{:>8}\n",
         "operator", "", "shape", "dtype", "mask", "variant", "p50 us", "p5", "p95",
         cuda ? "event us" : "malloc us", "GB/s", "share", "copy", "speedup");
   flush_output();
@@ -64,7 +64,7 @@ void print_launches(const Json& rows) {
       for (const Json& launch : variant.value("launches", Json::array())) {
         if (first) {
           print(
-              "\n{:<25}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
+              "\n{:<30}{:<9}{:<16}{:<9}{:<10}{:<14}{:<18}{:>9}{:>8}{:>8}{:>6}{:>9}{:>7}{:>8}{:>11}"
               "\n",
               "launches", "", "", "", "", "variant", "kernel", "grid", "threads", "cluster", "regs",
               "shared", "local", "blocks", "warps");
