@@ -76,13 +76,7 @@ std::string tuning_from(const std::string& limits_or_file) {
   return text.str();
 }
 
-warpfuse::RowLimits row_limits() {
-  const warpfuse::RowLimits device = device_row_limits();
-  const warpfuse::Tuning& tuning = parsed_tuning();
-  return {std::min(device.shared_bytes, tuning.shared_bytes),
-          std::min(device.cluster_blocks, tuning.cluster_blocks), device.multiprocessors,
-          device.cooperative};
-}
+warpfuse::RowLimits row_limits() { return warpfuse::lower(device_row_limits(), parsed_tuning()); }
 
 warpfuse::RowKind row_kind(warpfuse::Direction direction, int64_t element_bytes) {
   return {.direction = direction,
