@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "passes.h"
+
 namespace warpfuse::rewriting {
 namespace {
 
@@ -37,7 +39,7 @@ jit::Node* narrowing(const Chain& chain, std::optional<c10::ScalarType> narrow, 
     return nullptr;
   }
   jit::Node* user = chain.output->uses()[0].user;
-  return user->kind() == jit::aten::to && facts.of(user->output()).dtype == narrow ? user : nullptr;
+  return is_cast(facts, user) && facts.of(user->output()).dtype == narrow ? user : nullptr;
 }
 
 // The dtype argument changes nothing, or only for the way from the scores' half precision to
@@ -69,7 +71,7 @@ bool accepts_dtype(Chain& chain, Facts& facts) {
 // Scores in half precision that are widened before the mask and narrowed after the softmax.
 void skip_widening(Chain& chain, Facts& facts) {
   jit::Node* node = chain.input->node();
-  if (node->kind() != jit::aten::to || !is_used_once(chain.input) ||
+  if (!is_cast(facts, node) || !is_used_once(chain.input) ||
       facts.of(chain.input).dtype != c10::kFloat) {
     return;
   }

@@ -45,13 +45,18 @@ std::optional<Logprob> loss_of(jit::Value* logits, jit::Node* loss, Facts& facts
     return std::nullopt;
   }
   const std::optional<int64_t> ignore_index = facts.known_integer(loss, "ignore_index");
+  const std::optional<int64_t> reduction = facts.known_integer(loss, "reduction");
   const jit::Value* smoothing = Facts::argument(loss, "label_smoothing");
-  if (!ignore_index || !facts.known_integer(loss, "reduction") || !facts.is_none(loss, "weight") ||
+  if (!ignore_index || !reduction || !facts.is_none(loss, "weight") ||
       (smoothing != nullptr && facts.number(smoothing) != 0.0)) {
     note = "class weights, smoothed labels, or an option that is no constant";
     return std::nullopt;
   }
-  return Logprob{.last = loss, .logits = logits, .targets = targets, .ignore_index = *ignore_index};
+  return Logprob{.last = loss,
+                 .logits = logits,
+                 .targets = targets,
+                 .ignore_index = *ignore_index,
+                 .reduction = *reduction};
 }
 
 // The result in the dtype that ATen's has: that of `before`.
@@ -98,11 +103,10 @@ void emit_logprob(jit::Graph& graph, const Logprob& logprob) {
   if (is_gather) {
     result = graph.insert(c10::aten::unsqueeze, {result, -1});
   } else {
-    const int64_t reduction = jit::toIValue(logprob.last->namedInput("reduction")).value().toInt();
-    if (reduction != at::Reduction::None) {
+    if (logprob.reduction != at::Reduction::None) {
       result = graph.insert(c10::aten::sum, {result});
     }
-    if (reduction == at::Reduction::Mean) {
+    if (logprob.reduction == at::Reduction::Mean) {
       jit::Value* counts = graph.insert(c10::aten::ne, {targets, logprob.ignore_index});
       result = graph.insert(c10::aten::div, {result, graph.insert(c10::aten::sum, {counts})});
     }

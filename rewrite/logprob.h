@@ -16,6 +16,7 @@ struct Logprob {
   torch::jit::Value* logits = nullptr;
   torch::jit::Value* targets = nullptr;  // [.., 1] of a gather, [N] of a loss
   int64_t ignore_index = 0;
+  int64_t reduction = 0;                // of a loss
   c10::ScalarType dtype = c10::kFloat;  // of the result
 };
 

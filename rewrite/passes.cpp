@@ -16,8 +16,7 @@ bool is_no_op(const Facts& facts, jit::Node* node) {
   if (node->kind() == jit::aten::dropout) {
     return is_false(facts, node, "train");
   }
-  if (node->kind() != jit::aten::to || Facts::argument(node, "device") != nullptr ||
-      !is_false(facts, node, "copy")) {
+  if (!is_cast(facts, node) || !is_false(facts, node, "copy")) {
     return false;
   }
   const std::optional<c10::ScalarType>& before = facts.of(node->input(0)).dtype;
@@ -25,6 +24,13 @@ bool is_no_op(const Facts& facts, jit::Node* node) {
 }
 
 }  // namespace
+
+bool is_cast(const Facts& facts, jit::Node* node) {
+  const bool may_move =
+      Facts::argument(node, "other") != nullptr ||
+      (Facts::argument(node, "device") != nullptr && !facts.is_none(node, "device"));
+  return node->kind() == jit::aten::to && !may_move;
+}
 
 void remove_no_ops(jit::Graph& graph, const Facts& facts) {
   for_each_node(graph.block(), [&](jit::Node* node) {

@@ -21,6 +21,10 @@ void for_each_node(torch::jit::Block* block, const Action& action) {
   }
 }
 
+// Whether a node is a cast that leaves its input on the device. One to another tensor's dtype may
+// move it to that one's device.
+bool is_cast(const Facts& facts, torch::jit::Node* node);
+
 // Removes casts to the dtype that a tensor has, and dropout that is off.
 void remove_no_ops(torch::jit::Graph& graph, const Facts& facts);
 

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <utility>
 
+#include "passes.h"
 #include "prover.h"
 
 namespace warpfuse::rewriting {
@@ -56,17 +57,13 @@ bool Prover::accepts_dtypes() {
   }
   jit::Value* output = deform_.output;
   jit::Node* user = output->uses().size() == 1 ? output->uses()[0].user : nullptr;
-  if (user == nullptr || user->kind() != jit::aten::to ||
-      Facts::argument(user, "device") != nullptr ||
+  if (user == nullptr || !is_cast(facts_, user) ||
       user->owningBlock() != output->node()->owningBlock()) {
     return true;
   }
   jit::Node* widening = deform_.value.tensor->node();
-  const std::optional<c10::IValue> dtype = facts_.constant_argument(user, "dtype");
-  const std::optional<c10::ScalarType> after =
-      dtype && dtype->isInt() ? std::optional(static_cast<c10::ScalarType>(dtype->toInt()))
-                              : std::nullopt;
-  const bool is_narrowed = widening->kind() == jit::aten::to && value == c10::kFloat && after &&
+  const std::optional<c10::ScalarType>& after = facts_.of(user->output()).dtype;
+  const bool is_narrowed = is_cast(facts_, widening) && value == c10::kFloat && after &&
                            facts_.of(widening->input(0)).dtype == after &&
                            (after == c10::kHalf || after == c10::kBFloat16);
   if (is_narrowed) {

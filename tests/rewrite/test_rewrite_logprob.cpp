@@ -1,6 +1,8 @@
 // log_softmax with a gather or a loss behind it, cross_entropy_loss, and softmax behind a linear
 // layer: what the rewrite proves of them, and what it leaves.
 
+#include <ATen/core/Reduction.h>
+
 #include <algorithm>
 
 #include "rewrite/rewritten.h"
@@ -117,6 +119,23 @@ TEST_CASE("a log_softmax whose gather or loss is not proved stays one", "[rewrit
       {"  w = torch.cross_entropy_loss(z.transpose(1, 2), t)\n", "", "not proved"},
   };
   std::ranges::for_each(cases, check_loss);
+}
+
+TEST_CASE("the reduction of a loss may be an attribute", "[rewrite]") {
+  jit::Module module("Model");
+  module.register_attribute("training", c10::BoolType::get(), false);
+  module.register_attribute("reduction", c10::IntType::get(), at::Reduction::Sum);
+  module.define(
+      "def forward(self, x, t):\n"
+      "  return torch.cross_entropy_loss(x, t, None, self.reduction)\n");
+  Rewritten model(module, {.arguments = {{"forward",
+                                          {{.sizes = {"N", "V"}, .dtype = at::kFloat},
+                                           {.sizes = {"N"}, .dtype = at::kLong}}}}});
+  CHECK(model.only().operator_after == kLogprob);
+  at::manual_seed(6);
+  const at::Tensor logits = at::randn({4, kColumns});
+  const at::Tensor targets = at::randint(kColumns, {4}, at::kLong);
+  check_same(model, [&] { return std::vector<c10::IValue>{logits, targets}; });
 }
 
 TEST_CASE("cross_entropy_loss with class probabilities stays", "[rewrite]") {
