@@ -1,5 +1,7 @@
 #include "broadcast.h"
 
+#include "dtypes.h"
+
 namespace warpfuse::rewriting {
 
 namespace jit = torch::jit;
@@ -44,8 +46,8 @@ Sizes broadcast(Facts& facts, const Sizes& a, const Sizes& b) {
 std::optional<Sizes> broadcast_sizes(Facts& facts, const std::vector<jit::Value*>& operands) {
   Sizes result;
   for (jit::Value* operand : operands) {
-    if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
-      continue;  // a number
+    if (is_number(operand)) {
+      continue;
     }
     const std::optional<Sizes>& sizes = facts.of(operand).sizes;
     if (!sizes) {

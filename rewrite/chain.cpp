@@ -132,7 +132,8 @@ void take_scale(Chain& chain, Facts& facts, const Writes& writes) {
       continue;
     }
     jit::Value* scores = node->input(1 - i);
-    if (facts.of(scores).sizes != facts.of(chain.input).sizes) {
+    const Fact& fact = facts.of(scores);
+    if (fact.sizes != facts.of(chain.input).sizes || !may_be_float(fact)) {
       return;
     }
     if (!is_product && !is_power_of_two(*factor)) {

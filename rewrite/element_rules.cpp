@@ -1,14 +1,9 @@
-#include "element_rules.h"
-
-#include <ATen/Functions.h>
-#include <c10/core/ScalarType.h>
-
 #include <algorithm>
-#include <initializer_list>
 #include <string>
-#include <unordered_map>
 
 #include "broadcast.h"
+#include "dtypes.h"
+#include "rules.h"
 
 namespace warpfuse::rewriting {
 namespace {
@@ -16,12 +11,6 @@ namespace {
 namespace jit = torch::jit;
 using c10::ScalarType;
 using Kind = Expression::Kind;
-
-std::optional<ScalarType> dtype_argument(const Facts& facts, jit::Node* node) {
-  const std::optional<c10::IValue> dtype = facts.constant_argument(node, "dtype");
-  return dtype && dtype->isInt() ? std::optional(static_cast<ScalarType>(dtype->toInt()))
-                                 : std::nullopt;
-}
 
 Fact comparison(Facts& facts, jit::Node* node) {
   Fact fact{.dtype = ScalarType::Bool,
@@ -87,15 +76,9 @@ Fact where(Facts& facts, jit::Node* node) {
     return {};
   }
   const std::vector<jit::Value*> operands{node->input(0), node->input(1), node->input(2)};
-  Fact fact{.dtype = std::nullopt, .sizes = broadcast_sizes(facts, operands), .element = nullptr};
-  // A number or a tensor without dimensions does not decide.
-  for (size_t i = 1; i < operands.size(); ++i) {
-    const Fact& operand = facts.of(operands[i]);
-    const bool has_dimensions = operand.sizes && !operand.sizes->empty();
-    if (operand.dtype && (has_dimensions || !fact.dtype)) {
-      fact.dtype = operand.dtype;
-    }
-  }
+  Fact fact{.dtype = promoted(facts, {operands[1], operands[2]}),
+            .sizes = broadcast_sizes(facts, operands),
+            .element = nullptr};
   std::vector<ExpressionPtr> x = broadcast_elements(facts, operands, fact.sizes);
   if (!x[0] && fact.sizes) {  // whatever the condition is: both results are known
     x[0] = element(node->output(), static_cast<int64_t>(fact.sizes->size()), false);
@@ -106,22 +89,32 @@ Fact where(Facts& facts, jit::Node* node) {
 
 Fact filled(Facts& facts, jit::Node* node) {
   const std::string name = node->kind().toUnqualString();
-  Fact fact{.dtype = dtype_argument(facts, node), .sizes = std::nullopt, .element = nullptr};
+  const bool is_like_input = name.starts_with("new_") || name.ends_with("_like");
+  Fact fact{.dtype = asked_dtype(facts, node,
+                                 is_like_input ? facts.of(node->input(0)).dtype : std::nullopt),
+            .sizes = std::nullopt,
+            .element = nullptr};
   if (name.ends_with("_like")) {
     fact.sizes = facts.of(node->input(0)).sizes;
   } else {
     fact.sizes = facts.integers(Facts::argument(node, "size"));
   }
-  if (name.starts_with("new_") || name.ends_with("_like")) {
-    fact.dtype = fact.dtype ? fact.dtype : facts.of(node->input(0)).dtype;
-  }
   if (name.find("ones") != std::string::npos || name.find("zeros") != std::string::npos) {
     fact.element = constant(name.find("ones") != std::string::npos);
   } else if (const std::optional<double> value =
                  facts.number(Facts::argument(node, "fill_value"))) {
-    fact.element = constant(*value);
+    fact.element = fact.dtype ? in_dtype(constant(*value), *fact.dtype) : constant(*value);
   }
   return fact;
+}
+
+// Whether a number is proved to be an integer.
+bool is_integer(const Facts& facts, const jit::Value* number) {
+  if (number->node()->kind() != jit::aten::ScalarImplicit) {
+    return number->type()->isSubtypeOf(*c10::IntType::get());
+  }
+  const std::optional<ScalarType>& dtype = facts.of(number->node()->input(0)).dtype;
+  return dtype && c10::isIntegralType(*dtype, /*includeBool=*/false);
 }
 
 Fact arange(Facts& facts, jit::Node* node) {
@@ -131,37 +124,22 @@ Fact arange(Facts& facts, jit::Node* node) {
   if (end == nullptr || !starts_at_0 || Facts::argument(node, "step") != nullptr) {
     return {};
   }
-  const std::optional<ScalarType> dtype = dtype_argument(facts, node);
-  return {.dtype = dtype ? *dtype : ScalarType::Long,
-          .sizes = Sizes{facts.integer(end)},
-          .element = coordinate(0)};
-}
-
-// Numbers, or a choice of two, as the dtype holds them.
-ExpressionPtr in_dtype(const ExpressionPtr& element, ScalarType dtype) {
-  const auto rounded = [&](const ExpressionPtr& number) {
-    const at::Tensor value = at::scalar_tensor(number->number, at::kDouble).to(dtype);
-    return constant(value.to(at::kDouble).item<double>());
-  };
-  if (is_uniform(element)) {
-    return rounded(element);
-  }
-  const bool is_choice =
-      element && element->kind == Kind::select && is_uniform(element->a) && is_uniform(element->b);
-  return is_choice ? select(element->condition, rounded(element->a), rounded(element->b)) : nullptr;
+  // Up to a float its dtype is the default one.
+  const bool counts_integers = is_integer(facts, end);
+  const std::optional<ScalarType> dtype =
+      asked_dtype(facts, node, counts_integers ? std::optional(ScalarType::Long) : std::nullopt);
+  return {.dtype = dtype,
+          .sizes = Sizes{counts_integers ? facts.integer(end) : facts.new_unknown()},
+          .element = holds_coordinates(dtype) ? coordinate(0) : nullptr};
 }
 
 Fact cast(Facts& facts, jit::Node* node) {
   Fact fact = facts.of(node->input(0));
-  const bool has_dtype = Facts::argument(node, "dtype") != nullptr;
-  const bool has_other = Facts::argument(node, "other") != nullptr;
+  jit::Value* other = Facts::argument(node, "other");
   const std::optional<ScalarType> before = fact.dtype;
-  if (has_other) {
-    fact.dtype = facts.of(Facts::argument(node, "other")).dtype;
-  } else if (has_dtype && !facts.is_none(node, "dtype")) {
-    fact.dtype = dtype_argument(facts, node);
-  }
-  if (before != fact.dtype) {
+  fact.dtype = other != nullptr ? facts.of(other).dtype : asked_dtype(facts, node, before);
+  // Two unknown dtypes may differ.
+  if (!before || before != fact.dtype) {
     fact.element = fact.dtype ? in_dtype(fact.element, *fact.dtype) : nullptr;
   }
   return fact;
@@ -178,17 +156,15 @@ Fact cumulative_sum(Facts& facts, jit::Node* node) {
 // Neighbours' differences; `prepend` is one slice before the first.
 Fact difference(Facts& facts, jit::Node* node) {
   const std::optional<int64_t> order = facts.known_integer(node, "n");
-  const std::optional<int64_t> dim = facts.known_integer(node, "dim");
   const jit::Value* prepend = Facts::argument(node, "prepend");
   const Fact& x = facts.of(node->input(0));
   const Fact& before = facts.of(prepend);
-  if (order != 1 || !dim || !x.sizes || !before.sizes || before.sizes->size() != x.sizes->size() ||
-      !facts.is_none(node, "append")) {
+  const std::optional<int64_t> along = dim_of(facts, node, x);
+  if (order != 1 || !along || !x.sizes || !before.sizes ||
+      before.sizes->size() != x.sizes->size() || !facts.is_none(node, "append")) {
     return {};
   }
-  const auto rank = static_cast<int64_t>(x.sizes->size());
-  const int64_t along = *dim < 0 ? *dim + rank : *dim;
-  if (!(*before.sizes)[along].is(1)) {
+  if (!(*before.sizes)[*along].is(1)) {
     return {};
   }
   Fact fact{.dtype = x.dtype, .sizes = x.sizes, .element = nullptr};
@@ -213,37 +189,37 @@ Fact masked_fill(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-using ElementRule = Fact (*)(Facts&, jit::Node*);
-
-const std::unordered_map<std::string, ElementRule>& element_rules() {
-  static const auto* const table = [] {
-    auto* rules = new std::unordered_map<std::string, ElementRule>{
-        {"arange", arange},         {"where", where},     {"masked_fill", masked_fill},
-        {"cumsum", cumulative_sum}, {"diff", difference}, {"to", cast},
-        {"type_as", cast}};
-    const auto share = [&](ElementRule rule, std::initializer_list<const char*> names) {
-      for (const char* name : names) {
-        rules->emplace(name, rule);
-      }
-    };
-    share(comparison, {"lt", "le", "gt", "ge", "eq", "ne"});
-    share(logical, {"__and__", "__or__", "logical_and", "logical_or", "logical_not", "bitwise_and",
-                    "bitwise_or", "bitwise_not"});
-    share(filled, {"zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "zeros_like",
-                   "ones_like", "full_like"});
-    return rules;
-  }();
-  return *table;
-}
-
 }  // namespace
 
-std::optional<Fact> fact_of_mask(Facts& facts, jit::Node* node) {
-  if (!node->kind().is_aten()) {
-    return std::nullopt;
-  }
-  const auto rule = element_rules().find(node->kind().toUnqualString());
-  return rule == element_rules().end() ? std::nullopt : std::optional(rule->second(facts, node));
-}
+const RuleTable kElementRules{{"aten::arange", arange},
+                              {"aten::where", where},
+                              {"aten::masked_fill", masked_fill},
+                              {"aten::cumsum", cumulative_sum},
+                              {"aten::diff", difference},
+                              {"aten::to", cast},
+                              {"aten::type_as", cast},
+                              {"aten::lt", comparison},
+                              {"aten::le", comparison},
+                              {"aten::gt", comparison},
+                              {"aten::ge", comparison},
+                              {"aten::eq", comparison},
+                              {"aten::ne", comparison},
+                              {"aten::__and__", logical},
+                              {"aten::__or__", logical},
+                              {"aten::logical_and", logical},
+                              {"aten::logical_or", logical},
+                              {"aten::logical_not", logical},
+                              {"aten::bitwise_and", logical},
+                              {"aten::bitwise_or", logical},
+                              {"aten::bitwise_not", logical},
+                              {"aten::zeros", filled},
+                              {"aten::ones", filled},
+                              {"aten::full", filled},
+                              {"aten::new_zeros", filled},
+                              {"aten::new_ones", filled},
+                              {"aten::new_full", filled},
+                              {"aten::zeros_like", filled},
+                              {"aten::ones_like", filled},
+                              {"aten::full_like", filled}};
 
 }  // namespace warpfuse::rewriting

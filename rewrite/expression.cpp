@@ -1,5 +1,6 @@
 #include "expression.h"
 
+#include <cmath>
 #include <utility>
 
 namespace warpfuse::rewriting {
@@ -8,6 +9,8 @@ namespace {
 using Kind = Expression::Kind;
 
 constexpr int64_t kMaxParts = 256;
+// The sum of a coordinate and an offset is a number that float32 holds.
+constexpr double kMaxOffset = 1 << 20;
 
 ExpressionPtr make(Expression expression) {
   for (const ExpressionPtr& part : {expression.a, expression.b, expression.condition}) {
@@ -168,12 +171,11 @@ ExpressionPtr sum(const ExpressionPtr& a, const ExpressionPtr& b, double factor)
   if (is_uniform(a) && is_uniform(b)) {
     return constant(a->number + factor * b->number);
   }
-  const bool has_integer_offset =
-      is_uniform(b) &&
-      factor * b->number == static_cast<double>(static_cast<int64_t>(factor * b->number));
-  if (a && a->kind == Kind::coordinate && has_integer_offset) {
-    return coordinate(a->coordinate.dim,
-                      a->coordinate.offset + static_cast<int64_t>(factor * b->number));
+  if (a && a->kind == Kind::coordinate && is_uniform(b)) {
+    const double offset = static_cast<double>(a->coordinate.offset) + factor * b->number;
+    if (std::abs(offset) <= kMaxOffset && offset == std::round(offset)) {
+      return coordinate(a->coordinate.dim, static_cast<int64_t>(offset));
+    }
   }
   return nullptr;
 }

@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/jit/ir/constants.h>
 
-#include "view_rules.h"
+#include "rules.h"
 
 namespace warpfuse::rewriting {
 namespace {
@@ -146,111 +146,6 @@ bool Facts::is_none(jit::Node* node, const char* name) const {
   return value && value->isNone();
 }
 
-std::optional<int64_t> Facts::known_integer(jit::Node* node, const char* name) {
-  jit::Value* value = argument(node, name);
-  return value ? integer(value).known() : std::nullopt;
-}
-
-Integer Facts::size(jit::Value* tensor, int64_t dim) {
-  if (const std::optional<Sizes>& sizes = of(tensor).sizes) {
-    const auto rank = static_cast<int64_t>(sizes->size());
-    const int64_t wrapped = dim < 0 ? dim + rank : dim;
-    if (wrapped >= 0 && wrapped < rank) {
-      return (*sizes)[wrapped];
-    }
-  }
-  const auto [found, is_new] = sizes_of_unknown_rank_.try_emplace({tensor, dim});
-  if (is_new) {
-    found->second = new_unknown();
-  }
-  return found->second;
-}
-
-Integer Facts::integer(jit::Value* value) {
-  if (const auto found = integers_.find(value); found != integers_.end()) {
-    return found->second;
-  }
-  const auto compute = [&]() -> Integer {
-    if (const std::optional<c10::IValue> constant = constant_value(value);
-        constant && constant->isInt()) {
-      return {0, constant->toInt()};
-    }
-    jit::Node* node = value->node();
-    const auto operand = [&](size_t i) { return integer(node->input(i)); };
-    switch (node->kind()) {
-      case jit::aten::size:
-        if (node->inputs().size() == 2) {
-          if (const std::optional<int64_t> dim = known_integer(node, "dim")) {
-            return size(argument(node, "self"), *dim);
-          }
-        }
-        break;
-      // Sizes as a trace has them: int -> 0-dimensional tensor -> int.
-      case jit::prim::NumToTensor:
-      case jit::aten::Int:
-      case jit::aten::ScalarImplicit:
-      case jit::aten::IntImplicit:
-        return operand(0);
-      case jit::aten::add:
-      case jit::aten::sub: {
-        const bool has_factor = node->inputs().size() == 3;
-        if (has_factor && !operand(2).is(1)) {
-          break;
-        }
-        const int64_t sign = node->kind() == jit::aten::add ? 1 : -1;
-        const Integer a = operand(0), b = operand(1);
-        if (b.unknown == 0) {
-          return a + sign * b.constant;
-        }
-        if (sign > 0 && a.unknown == 0) {
-          return b + a.constant;
-        }
-        if (sign < 0 && a.unknown == b.unknown) {
-          return {0, a.constant - b.constant};
-        }
-        break;
-      }
-      case jit::aten::to:
-        if (known_integer(node, "dtype") == static_cast<int64_t>(c10::kLong)) {
-          return operand(0);
-        }
-        break;
-      case jit::aten::mul:
-        if (operand(0).known() && operand(1).known()) {
-          return {0, operand(0).constant * operand(1).constant};
-        }
-        break;
-      default:
-        break;
-    }
-    return new_unknown();
-  };
-  return integers_[value] = compute();
-}
-
-std::optional<std::vector<Integer>> Facts::integers(jit::Value* list) {
-  if (list == nullptr) {
-    return std::nullopt;
-  }
-  std::vector<Integer> result;
-  if (const std::optional<c10::IValue> constant = constant_value(list)) {
-    if (!constant->isIntList()) {
-      return std::nullopt;
-    }
-    for (const int64_t value : constant->toIntVector()) {
-      result.push_back({0, value});
-    }
-    return result;
-  }
-  if (list->node()->kind() != jit::prim::ListConstruct) {
-    return std::nullopt;
-  }
-  for (jit::Value* value : list->node()->inputs()) {
-    result.push_back(integer(value));
-  }
-  return result;
-}
-
 void Facts::visit(jit::Block* block) {
   for (jit::Node* node : block->nodes()) {
     visit(node);
@@ -274,6 +169,9 @@ void Facts::visit(jit::Node* node) {
     fact = fact_of_constant(value->toTensor());
   } else if (node->kind() == jit::prim::NumToTensor) {
     fact.sizes.emplace();
+    if (node->input()->type()->isSubtypeOf(*c10::IntType::get())) {
+      fact.dtype = c10::kLong;
+    }
     if (const std::optional<int64_t> known = integer(node->input()).known()) {
       fact.element = constant(static_cast<double>(*known));
     }

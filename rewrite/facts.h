@@ -28,6 +28,9 @@ struct Fact {
   ExpressionPtr element;  // null: anything
 };
 
+// A dimension counted from the front; nothing for one that a tensor of `rank` dimensions lacks.
+std::optional<int64_t> from_front(int64_t dim, size_t rank);
+
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {
  public:
@@ -54,13 +57,18 @@ class Facts {
   // An argument by its name in the operator's schema; null where there is none.
   static torch::jit::Value* argument(torch::jit::Node* node, const char* name);
   std::optional<int64_t> known_integer(torch::jit::Node* node, const char* name);
+  // The dimension that an argument names, of a tensor of `rank` dimensions.
+  std::optional<int64_t> dim(torch::jit::Node* node, const char* name, size_t rank);
   // The elements of a list of integers.
   std::optional<std::vector<Integer>> integers(torch::jit::Value* list);
+  // The values that a list is made of, where nothing changes it.
+  std::optional<at::ArrayRef<torch::jit::Value*>> elements(torch::jit::Value* list) const;
 
  private:
   void set_argument(torch::jit::Value* value, const RewriteArgument& argument);
   void visit(torch::jit::Block* block);
   void visit(torch::jit::Node* node);
+  Integer computed_integer(torch::jit::Value* value);
 
   const torch::jit::Module& module_;
   torch::jit::Graph& graph_;

@@ -1,9 +1,5 @@
-#include "layer_rules.h"
-
-#include <string>
-#include <unordered_map>
-
 #include "broadcast.h"
+#include "rules.h"
 
 namespace warpfuse::rewriting {
 namespace {
@@ -157,13 +153,11 @@ Fact upsampled(Facts& facts, jit::Node* node) {
     return fact;
   }
   const auto sizes = facts.integers(Facts::argument(node, "output_size"));
-  const jit::Value* scales = Facts::argument(node, "scale_factors");
-  const jit::Node* list = scales != nullptr ? scales->node() : nullptr;
-  const bool is_list =
-      list != nullptr && list->kind() == jit::prim::ListConstruct && list->inputs().size() == 2;
+  const auto scales = facts.elements(Facts::argument(node, "scale_factors"));
   for (const size_t i : {0, 1}) {
     Integer& size = (*fact.sizes)[2 + i];
-    const std::optional<double> scale = is_list ? facts.number(list->input(i)) : std::nullopt;
+    const std::optional<double> scale =
+        scales && scales->size() == 2 ? facts.number((*scales)[i]) : std::nullopt;
     if (sizes && sizes->size() == 2) {
       size = (*sizes)[i];
     } else if (scale && size.known()) {
@@ -201,28 +195,20 @@ Fact samples(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-using LayerRule = Fact (*)(Facts&, jit::Node*);
-
-const std::unordered_map<std::string, LayerRule> kLayerRules{
-    {"aten::embedding", embedding},
-    {"aten::matmul", matmul},
-    {"aten::bmm", matmul},
-    {"aten::addmm", addmm},
-    {"aten::linear", linear},
-    {"aten::conv2d", convolution},
-    {"aten::_convolution", convolution},
-    {"aten::max_pool2d", pooling},
-    {"aten::avg_pool2d", pooling},
-    {"aten::upsample_nearest2d", upsampled},
-    {"aten::upsample_bilinear2d", upsampled},
-    {"aten::scaled_dot_product_attention", attention},
-    {"aten::grid_sampler", samples}};
-
 }  // namespace
 
-std::optional<Fact> fact_of_layer(Facts& facts, jit::Node* node) {
-  const auto rule = kLayerRules.find(node->kind().toQualString());
-  return rule == kLayerRules.end() ? std::nullopt : std::optional(rule->second(facts, node));
-}
+const RuleTable kLayerRules{{"aten::embedding", embedding},
+                            {"aten::matmul", matmul},
+                            {"aten::bmm", matmul},
+                            {"aten::addmm", addmm},
+                            {"aten::linear", linear},
+                            {"aten::conv2d", convolution},
+                            {"aten::_convolution", convolution},
+                            {"aten::max_pool2d", pooling},
+                            {"aten::avg_pool2d", pooling},
+                            {"aten::upsample_nearest2d", upsampled},
+                            {"aten::upsample_bilinear2d", upsampled},
+                            {"aten::scaled_dot_product_attention", attention},
+                            {"aten::grid_sampler", samples}};
 
 }  // namespace warpfuse::rewriting

@@ -4,11 +4,8 @@
 #include <iterator>
 
 namespace warpfuse::rewriting {
-namespace {
 
 namespace jit = torch::jit;
-
-}  // namespace
 
 Layout layout_of(const std::vector<std::vector<Axis>>& dims, const Equalities& sizes) {
   Layout layout{.dims = dims};

@@ -21,7 +21,7 @@ std::optional<double> rounded(double fill, c10::ScalarType dtype) {
 std::optional<AppliedMask> broadcast_to(jit::Value* scores, jit::Value* mask, jit::Node* node,
                                         Facts& facts, size_t max_rank) {
   const std::optional<Sizes>&sizes = facts.of(scores).sizes, &of_mask = facts.of(mask).sizes;
-  if (!sizes || !of_mask || sizes->size() < kMinRank ||
+  if (!sizes || !of_mask || sizes->size() < kMinRank || !may_be_float(facts.of(scores)) ||
       std::max(sizes->size(), of_mask->size()) > max_rank) {
     return std::nullopt;
   }
@@ -47,7 +47,8 @@ std::optional<AppliedMask> filled(jit::Node* node, jit::Value* scores, jit::Valu
   std::optional<AppliedMask> result = broadcast_to(scores, mask, node, facts, max_rank);
   const Fact &fact = facts.of(scores), &mask_fact = facts.of(mask);
   if (!result || !fact.sizes || !mask_fact.sizes) {
-    note = "the number of dimensions of the scores or the mask is unknown";
+    note = may_be_float(fact) ? "the number of dimensions of the scores or the mask is unknown"
+                              : "the scores are integers";
     return std::nullopt;
   }
   Mask& taken = result->mask;

@@ -60,6 +60,10 @@ std::optional<Rule> rule_of_mask(const ExpressionPtr& visible, const Sizes& mask
 // Whether the mask broadcasts to the scores, and does not make them larger.
 bool fits(const Sizes& mask, const Sizes& scores, const torch::jit::Node* node, Facts& facts);
 
+// Whether an operator takes scores of this dtype, as far as it is known; ATen makes floats of
+// integers where a fill or a factor is one.
+bool may_be_float(const Fact& scores);
+
 // Whether a score with this fill has no weight beside one without.
 bool hides_for_certain(double fill, c10::ScalarType dtype);
 

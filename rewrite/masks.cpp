@@ -109,6 +109,10 @@ std::optional<Mask> combined(const Mask& inner, const Mask& outer, const Facts& 
   return both;
 }
 
+bool may_be_float(const Fact& scores) {
+  return !scores.dtype || c10::isFloatingType(*scores.dtype);
+}
+
 bool hides_for_certain(double fill, c10::ScalarType dtype) {
   double lowest = std::numeric_limits<float>::lowest();
   if (dtype == c10::kHalf) {

@@ -112,8 +112,8 @@ std::optional<std::vector<std::optional<Product>>> products_of(jit::Value* list,
     const bool is_open = product == Product{-1, {}};
     result.push_back(is_open ? std::nullopt : std::optional(product));
   };
-  if (list != nullptr && list->node()->kind() == jit::prim::ListConstruct) {
-    for (jit::Value* value : list->node()->inputs()) {
+  if (const auto values = facts.elements(list)) {
+    for (jit::Value* value : *values) {
       add(product_of(value, facts));
     }
     return result;

@@ -7,11 +7,7 @@
 
 namespace warpfuse::rewriting {
 
-namespace {
-
 namespace jit = torch::jit;
-
-}  // namespace
 
 // Downwards to [batch, queries, heads * channels].
 bool Prover::take_output() {

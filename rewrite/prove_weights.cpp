@@ -7,11 +7,7 @@
 
 namespace warpfuse::rewriting {
 
-namespace {
-
 namespace jit = torch::jit;
-
-}  // namespace
 
 // The samples of a term as its product reads them.
 std::optional<Layout> Prover::joined(const WeightedSamples& term, Equalities& sizes) const {
@@ -19,18 +15,16 @@ std::optional<Layout> Prover::joined(const WeightedSamples& term, Equalities& si
   Layout samples{.dims = {image.dims[0], image.dims[1], grid.dims[1], grid.dims[2]}};
   if (term.join != nullptr) {
     const bool is_stack = term.join->kind() == jit::aten::stack;
-    const int64_t rank = is_stack ? 5 : 4;
-    const std::optional<int64_t> dim = facts_.known_integer(term.join, "dim");
-    const int64_t at = dim && *dim < 0 ? *dim + rank : dim.value_or(-1);
-    if (at < 0 || at >= rank || (!is_stack && at != 3)) {
+    const std::optional<int64_t> at = facts_.dim(term.join, "dim", is_stack ? 5 : 4);
+    if (!at || (!is_stack && *at != 3)) {
       return std::nullopt;
     }
     if (is_stack) {
-      samples.dims.insert(samples.dims.begin() + at, std::vector<Axis>());
+      samples.dims.insert(samples.dims.begin() + *at, std::vector<Axis>());
     }
     if (level_count() > 1) {
-      samples.dims[at].insert(samples.dims[at].begin(),
-                              Axis{.role = Role::level, .size = {0, level_count()}});
+      samples.dims[*at].insert(samples.dims[*at].begin(),
+                               Axis{.role = Role::level, .size = {0, level_count()}});
     }
   }
   return applied({nullptr, {}, term.steps}, samples, facts_, sizes);
@@ -86,19 +80,18 @@ bool Prover::sums_points(const WeightedSamples& term, Layout samples) {
     return false;
   }
   std::set<int64_t, std::greater<>> summed;
-  const auto rank = static_cast<int64_t>(samples.dims.size());
   for (const Integer& dim : *dims) {
-    if (!dim.known()) {
+    const std::optional<int64_t> at =
+        dim.known() ? from_front(*dim.known(), samples.dims.size()) : std::nullopt;
+    if (!at) {
       return false;
     }
-    summed.insert(dim.constant < 0 ? dim.constant + rank : dim.constant);
+    summed.insert(*at);
   }
   for (const int64_t dim : summed) {
-    const bool is_point =
-        dim >= 0 && dim < rank &&
-        std::ranges::all_of(
-            samples.dims[dim],
-            [](const Axis& axis) { return axis.role == Role::level || axis.role == Role::point; });
+    const bool is_point = std::ranges::all_of(samples.dims[dim], [](const Axis& axis) {
+      return axis.role == Role::level || axis.role == Role::point;
+    });
     if (!is_point) {
       return false;
     }

@@ -1,9 +1,7 @@
-#include "reshape_rules.h"
-
 #include <algorithm>
-#include <string>
-#include <unordered_map>
 #include <utility>
+
+#include "rules.h"
 
 namespace warpfuse::rewriting {
 namespace {
@@ -41,7 +39,7 @@ Integer quotient(Facts& facts, Sizes whole, const Sizes& part) {
 
 Fact view(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
-  Fact fact{.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
+  Fact fact = unknown_as(x);
   fact.sizes = facts.integers(node->input(1));
   if (!fact.sizes) {
     return fact;
@@ -66,19 +64,12 @@ Fact view_as(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-// A dimension by the name of its argument, counted from the front.
-std::optional<int64_t> named_dim(Facts& facts, jit::Node* node, const char* name, size_t rank) {
-  const std::optional<int64_t> dim = facts.known_integer(node, name);
-  const int64_t at = dim && *dim < 0 ? *dim + static_cast<int64_t>(rank) : dim.value_or(-1);
-  return at >= 0 && at < static_cast<int64_t>(rank) ? std::optional(at) : std::nullopt;
-}
-
 Fact flatten(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
-  Fact fact{.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
+  Fact fact = unknown_as(x);
   const size_t rank = x.sizes ? x.sizes->size() : 0;
-  const std::optional<int64_t> first = named_dim(facts, node, "start_dim", rank);
-  const std::optional<int64_t> last = named_dim(facts, node, "end_dim", rank);
+  const std::optional<int64_t> first = facts.dim(node, "start_dim", rank);
+  const std::optional<int64_t> last = facts.dim(node, "end_dim", rank);
   if (!x.sizes || !first || !last || *last < *first) {
     return fact;
   }
@@ -95,8 +86,8 @@ Fact flatten(Facts& facts, jit::Node* node) {
 
 Fact unflatten(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
-  Fact fact{.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
-  const std::optional<int64_t> at = named_dim(facts, node, "dim", x.sizes ? x.sizes->size() : 0);
+  Fact fact = unknown_as(x);
+  const std::optional<int64_t> at = facts.dim(node, "dim", x.sizes ? x.sizes->size() : 0);
   std::optional<std::vector<Integer>> parts = facts.integers(Facts::argument(node, "sizes"));
   if (!x.sizes || !at || !parts) {
     return fact;
@@ -118,17 +109,17 @@ Fact unflatten(Facts& facts, jit::Node* node) {
 
 // Tensors of a list, along a new dimension or one that they have.
 Fact joined_tensors(Facts& facts, jit::Node* node) {
-  const jit::Node* list = node->input(0)->node();
-  if (list->kind() != jit::prim::ListConstruct || list->inputs().empty()) {
+  const auto tensors = facts.elements(node->input(0));
+  if (!tensors || tensors->empty()) {
     return {};
   }
   const bool is_stack = node->kind() == jit::aten::stack;
-  const Fact& first = facts.of(list->input(0));
+  const Fact& first = facts.of(tensors->front());
   Fact fact = first;
   fact.element = nullptr;
   const size_t rank = first.sizes ? first.sizes->size() + (is_stack ? 1 : 0) : 0;
-  const std::optional<int64_t> at = named_dim(facts, node, "dim", rank);
-  for (const jit::Value* each : list->inputs()) {
+  const std::optional<int64_t> at = facts.dim(node, "dim", rank);
+  for (const jit::Value* each : *tensors) {
     fact.dtype = facts.of(each).dtype == fact.dtype ? fact.dtype : std::nullopt;
   }
   if (!first.sizes || !at) {
@@ -137,11 +128,11 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
   }
   Sizes sizes = *first.sizes;
   if (is_stack) {
-    const Integer count{0, static_cast<int64_t>(list->inputs().size())};
+    const Integer count{0, static_cast<int64_t>(tensors->size())};
     sizes.insert(sizes.begin() + *at, count);
   } else {
     std::optional<int64_t> total = 0;  // of sizes along `at`
-    for (const jit::Value* each : list->inputs()) {
+    for (const jit::Value* each : *tensors) {
       const std::optional<Sizes>& part = facts.of(each).sizes;
       const bool is_known = total && part && part->size() == rank && (*part)[*at].known();
       total = is_known ? std::optional(*total + (*part)[*at].constant) : std::nullopt;
@@ -152,23 +143,16 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-using ReshapeRule = Fact (*)(Facts&, jit::Node*);
-
-const std::unordered_map<std::string, ReshapeRule> kReshapeRules{{"aten::view", view},
-                                                                 {"aten::reshape", view},
-                                                                 {"aten::view_as", view_as},
-                                                                 {"aten::reshape_as", view_as},
-                                                                 {"aten::flatten", flatten},
-                                                                 {"aten::unflatten", unflatten},
-                                                                 {"aten::stack", joined_tensors},
-                                                                 {"aten::cat", joined_tensors},
-                                                                 {"aten::concat", joined_tensors}};
-
 }  // namespace
 
-std::optional<Fact> fact_of_reshape(Facts& facts, jit::Node* node) {
-  const auto rule = kReshapeRules.find(node->kind().toQualString());
-  return rule == kReshapeRules.end() ? std::nullopt : std::optional(rule->second(facts, node));
-}
+const RuleTable kReshapeRules{{"aten::view", view},
+                              {"aten::reshape", view},
+                              {"aten::view_as", view_as},
+                              {"aten::reshape_as", view_as},
+                              {"aten::flatten", flatten},
+                              {"aten::unflatten", unflatten},
+                              {"aten::stack", joined_tensors},
+                              {"aten::cat", joined_tensors},
+                              {"aten::concat", joined_tensors}};
 
 }  // namespace warpfuse::rewriting

@@ -1,47 +1,15 @@
-#include <ATen/Functions.h>
-#include <c10/core/ScalarType.h>
+#include "rules.h"
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "broadcast.h"
-#include "element_rules.h"
-#include "facts.h"
-#include "layer_rules.h"
-#include "view_rules.h"
+#include "dtypes.h"
 
 namespace warpfuse::rewriting {
 namespace {
 
 namespace jit = torch::jit;
-using c10::ScalarType;
-using Kind = Expression::Kind;
-
-// The dtype of a binary operator. A tensor without dimensions, or a number, changes it only to a
-// higher category, such as that of floats.
-std::optional<ScalarType> promoted(const Facts& facts, const jit::Node* node) {
-  const auto is_number = [&](const jit::Value* value) {
-    const Fact& fact = facts.of(value);
-    return !value->type()->isSubtypeOf(*c10::TensorType::get()) ||
-           (fact.sizes && fact.sizes->empty());
-  };
-  std::optional<ScalarType> result;
-  for (const jit::Value* operand : {node->inputs()[0], node->inputs()[1]}) {
-    if (is_number(operand)) {
-      continue;
-    }
-    const std::optional<ScalarType>& dtype = facts.of(operand).dtype;
-    if (!dtype || !facts.of(operand).sizes) {
-      return std::nullopt;
-    }
-    result = result ? c10::promoteTypes(*result, *dtype) : *dtype;
-  }
-  // An integer tensor times a float is a float.
-  return result && c10::isFloatingType(*result) ? result : std::nullopt;
-}
 
 Fact same_as_input(Facts& facts, jit::Node* node) { return facts.of(node->input(0)); }
 
@@ -50,6 +18,18 @@ Fact unary(Facts& facts, jit::Node* node) {
   Fact fact = facts.of(node->input(0));
   fact.element = nullptr;
   if (fact.dtype && !c10::isFloatingType(*fact.dtype)) {
+    fact.dtype.reset();
+  }
+  return fact;
+}
+
+Fact arithmetic(Facts& facts, jit::Node* node) {
+  const std::vector<jit::Value*> operands{node->input(0), node->input(1)};
+  Fact fact{.dtype = promoted(facts, operands),
+            .sizes = broadcast_sizes(facts, operands),
+            .element = nullptr};
+  // A quotient of integers has the default dtype.
+  if (node->kind() == jit::aten::div && fact.dtype && !c10::isFloatingType(*fact.dtype)) {
     fact.dtype.reset();
   }
   return fact;
@@ -66,12 +46,6 @@ Fact power(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-Fact arithmetic(Facts& facts, jit::Node* node) {
-  return {.dtype = promoted(facts, node),
-          .sizes = broadcast_sizes(facts, {node->input(0), node->input(1)}),
-          .element = nullptr};
-}
-
 Fact addition(Facts& facts, jit::Node* node) {
   Fact fact = arithmetic(facts, node);
   const jit::Value* alpha = Facts::argument(node, "alpha");
@@ -79,8 +53,9 @@ Fact addition(Facts& facts, jit::Node* node) {
   const std::vector<ExpressionPtr> operands =
       broadcast_elements(facts, {node->input(0), node->input(1)}, fact.sizes);
   if (factor) {
-    fact.element =
+    const ExpressionPtr total =
         sum(operands[0], operands[1], node->kind() == jit::aten::sub ? -*factor : *factor);
+    fact.element = is_uniform(total) || holds_coordinates(fact.dtype) ? total : nullptr;
   }
   return fact;
 }
@@ -89,6 +64,13 @@ Fact addition(Facts& facts, jit::Node* node) {
 Fact written(Facts& facts, jit::Node* node) {
   const Fact& self = facts.of(node->input(0));
   return {.dtype = self.dtype, .sizes = self.sizes, .element = nullptr};
+}
+
+// In the dtype that it is asked for.
+Fact in_asked_dtype(Facts& facts, jit::Node* node) {
+  Fact fact = unary(facts, node);
+  fact.dtype = asked_dtype(facts, node, fact.dtype);
+  return fact;
 }
 
 Fact smaller(Facts& facts, jit::Node* node) {
@@ -100,22 +82,21 @@ Fact reduction(Facts& facts, jit::Node* node) {
   const Fact& x = facts.of(node->input(0));
   const auto list = facts.integers(Facts::argument(node, "dim"));
   const std::optional<c10::IValue> keep = facts.constant_argument(node, "keepdim");
-  Fact fact = unary(facts, node);
+  Fact fact = in_asked_dtype(facts, node);
   fact.sizes.reset();
   if (!x.sizes || !list || list->empty() || !keep) {
     return fact;
   }
   Sizes sizes = *x.sizes;
   std::vector<bool> is_reduced(sizes.size());
-  const auto rank = static_cast<int64_t>(sizes.size());
   for (const Integer& each : *list) {
     const std::optional<int64_t> dim = each.known();
-    if (!dim) {
+    const std::optional<int64_t> at = dim ? from_front(*dim, sizes.size()) : std::nullopt;
+    if (!at) {
       return fact;
     }
-    const int64_t at = *dim < 0 ? *dim + rank : *dim;
-    sizes.at(at) = {0, 1};
-    is_reduced.at(at) = true;
+    sizes[*at] = {0, 1};
+    is_reduced[*at] = true;
   }
   if (!keep->toBool()) {
     size_t at = 0;
@@ -125,47 +106,67 @@ Fact reduction(Facts& facts, jit::Node* node) {
   return fact;
 }
 
-using Rule = Fact (*)(Facts&, jit::Node*);
-
-const std::unordered_map<std::string, Rule>& rules() {
-  static const auto* const table = [] {
-    auto* rules = new std::unordered_map<std::string, Rule>{
-        {"pow", power},      {"add", addition},   {"sub", addition},       {"rsub", arithmetic},
-        {"mul", arithmetic}, {"div", arithmetic}, {"minimum", arithmetic}, {"maximum", arithmetic},
-        {"mean", reduction}, {"sum", reduction}};
-    const auto share = [&](Rule rule, std::initializer_list<const char*> names) {
-      for (const char* name : names) {
-        rules->emplace(name, rule);
-      }
-    };
-    share(same_as_input, {"contiguous", "clone", "detach", "alias", "feature_dropout"});
-    share(written, {"add_", "sub_", "mul_", "div_", "scatter", "scatter_"});
-    share(smaller, {"min", "max"});
-    share(unary, {"dropout", "layer_norm", "batch_norm", "group_norm", "gelu", "relu", "tanh",
-                  "sigmoid", "silu", "neg", "exp", "log", "abs", "floor", "clamp", "sqrt", "rsqrt",
-                  "softmax", "log_softmax"});
-    return rules;
-  }();
-  return *table;
-}
-
 }  // namespace
 
+const RuleTable kArithmeticRules{{"aten::pow", power},
+                                 {"aten::add", addition},
+                                 {"aten::sub", addition},
+                                 {"aten::rsub", arithmetic},
+                                 {"aten::mul", arithmetic},
+                                 {"aten::div", arithmetic},
+                                 {"aten::minimum", arithmetic},
+                                 {"aten::maximum", arithmetic},
+                                 {"aten::min", smaller},
+                                 {"aten::max", smaller},
+                                 {"aten::mean", reduction},
+                                 {"aten::sum", reduction},
+                                 {"aten::contiguous", same_as_input},
+                                 {"aten::clone", same_as_input},
+                                 {"aten::detach", same_as_input},
+                                 {"aten::alias", same_as_input},
+                                 {"aten::add_", written},
+                                 {"aten::sub_", written},
+                                 {"aten::mul_", written},
+                                 {"aten::div_", written},
+                                 {"aten::scatter", written},
+                                 {"aten::scatter_", written},
+                                 {"aten::softmax", in_asked_dtype},
+                                 {"aten::log_softmax", in_asked_dtype},
+                                 {"aten::clamp", unary},
+                                 {"aten::dropout", unary},
+                                 {"aten::feature_dropout", unary},
+                                 {"aten::layer_norm", unary},
+                                 {"aten::batch_norm", unary},
+                                 {"aten::group_norm", unary},
+                                 {"aten::gelu", unary},
+                                 {"aten::relu", unary},
+                                 {"aten::tanh", unary},
+                                 {"aten::sigmoid", unary},
+                                 {"aten::silu", unary},
+                                 {"aten::neg", unary},
+                                 {"aten::exp", unary},
+                                 {"aten::log", unary},
+                                 {"aten::abs", unary},
+                                 {"aten::floor", unary},
+                                 {"aten::sqrt", unary},
+                                 {"aten::rsqrt", unary}};
+
+Fact unknown_as(const Fact& x) {
+  return {.dtype = x.dtype, .sizes = std::nullopt, .element = nullptr};
+}
+
+std::optional<int64_t> dim_of(Facts& facts, jit::Node* node, const Fact& x) {
+  return x.sizes ? facts.dim(node, "dim", x.sizes->size()) : std::nullopt;
+}
+
 Fact fact_by_rule(Facts& facts, jit::Node* node) {
-  if (std::optional<Fact> view = fact_of_view(facts, node)) {
-    return *std::move(view);
+  for (const RuleTable* table : {&kViewRules, &kPartRules, &kReshapeRules, &kElementRules,
+                                 &kLayerRules, &kArithmeticRules}) {
+    if (const auto rule = table->find(node->kind().toQualString()); rule != table->end()) {
+      return rule->second(facts, node);
+    }
   }
-  if (std::optional<Fact> mask = fact_of_mask(facts, node)) {
-    return *std::move(mask);
-  }
-  if (std::optional<Fact> layer = fact_of_layer(facts, node)) {
-    return *std::move(layer);
-  }
-  if (!node->kind().is_aten()) {
-    return {};
-  }
-  const auto rule = rules().find(node->kind().toUnqualString());
-  return rule == rules().end() ? Fact() : rule->second(facts, node);
+  return {};
 }
 
 }  // namespace warpfuse::rewriting

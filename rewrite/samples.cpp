@@ -72,7 +72,7 @@ const jit::Value* list_of(const jit::Value* samples) {
 bool is_used_by_one(const jit::Value* value) { return value->uses().size() == 1; }
 
 // The samplers, join and views that made one factor of the product.
-bool take_factor(jit::Value* factor, WeightedSamples& samples) {
+bool take_factor(jit::Value* factor, WeightedSamples& samples, const Facts& facts) {
   jit::Node* node = factor->node();
   while (only_rearranges(node)) {
     samples.steps.insert(samples.steps.begin(), Step{node, -1});
@@ -80,11 +80,11 @@ bool take_factor(jit::Value* factor, WeightedSamples& samples) {
   }
   if (is_join(node)) {
     samples.join = node;
-    node = node->input(0)->node();
-    if (node->kind() != jit::prim::ListConstruct) {
+    const auto joined = facts.elements(node->input(0));
+    if (!joined) {
       return false;
     }
-    for (jit::Value* each : node->inputs()) {
+    for (jit::Value* each : *joined) {
       samples.samplers.push_back(each->node());
     }
   } else {
@@ -129,7 +129,7 @@ bool take_terms(jit::Value* value, SampledSum& sum, const Facts& facts) {
     samples.weights = product->input(1 - i);
     samples.product = product;
     samples.sum = node;
-    if (take_factor(product->input(i), samples)) {
+    if (take_factor(product->input(i), samples, facts)) {
       if (!have_one_use(samples)) {
         sum.note = kOtherUse;
         return false;

@@ -23,12 +23,9 @@ struct Application {
   jit::Node* node() const { return step.node; }
   int64_t rank() const { return static_cast<int64_t>(layout.dims.size()); }
   // A dimension that an argument names, counted from the front.
-  std::optional<int64_t> dim(const char* name, int64_t rank) const {
-    const std::optional<int64_t> value = facts.known_integer(node(), name);
-    const int64_t at = value && *value < 0 ? *value + rank : value.value_or(-1);
-    return at >= 0 && at < rank ? std::optional(at) : std::nullopt;
+  std::optional<int64_t> dim(const char* name) const {
+    return facts.dim(node(), name, layout.dims.size());
   }
-  std::optional<int64_t> dim(const char* name) const { return dim(name, rank()); }
 };
 
 bool keep(const Application& /*unused*/) { return true; }
@@ -50,18 +47,18 @@ bool permute_dims(const Application& a) {
   }
   Dims dims;
   for (const Integer& each : *order) {
-    const int64_t at = each.known() && *each.known() < 0 ? each.constant + a.rank() : each.constant;
-    if (!each.known() || at < 0 || at >= a.rank()) {
+    const auto at = each.known() ? from_front(*each.known(), order->size()) : std::nullopt;
+    if (!at) {
       return false;
     }
-    dims.push_back(a.layout.dims[at]);
+    dims.push_back(a.layout.dims[*at]);
   }
   a.layout.dims = std::move(dims);
   return true;
 }
 
 bool insert_dim(const Application& a) {
-  const std::optional<int64_t> at = a.dim("dim", a.rank() + 1);
+  const std::optional<int64_t> at = a.facts.dim(a.node(), "dim", a.layout.dims.size() + 1);
   if (at) {
     a.layout.dims.insert(a.layout.dims.begin() + *at, std::vector<Axis>());
   }

@@ -3,6 +3,16 @@
 #include "rewrite/rewritten.h"
 #include "support/catch.h"
 
+TEST_CASE("a softmax in half precision keeps the dtype that it is asked for", "[rewrite]") {
+  for (const char* const lines :
+       {"  w = s.to(15).softmax(-1, dtype=6).to(15)\n",
+        "  w = s.to(15).softmax(2, dtype=6).to(15)\n", "  w = s.to(15).softmax(-1, dtype=6)\n"}) {
+    INFO(lines);
+    Rewritten model(attention_model(lines), attention_options());
+    check_same(model, [] { return attention_inputs(2, 5, 7); }, {1e-2, 1e-2});
+  }
+}
+
 TEST_CASE("a cast to another tensor's dtype may move a tensor to its device", "[rewrite]") {
   const auto casts = [](const std::string& lines) {
     const Rewritten model(attention_model(lines), attention_options());
