@@ -61,9 +61,9 @@ Fact fact_of_constant(const at::Tensor& tensor) {
 
 }  // namespace
 
-Facts::Facts(const jit::Module& module, jit::Graph& graph, const Writes& writes,
+Facts::Facts(const Attributes& attributes, jit::Graph& graph, const Writes& writes,
              const std::vector<RewriteArgument>& arguments)
-    : module_(module), graph_(graph), writes_(writes) {
+    : attributes_(attributes), graph_(graph), writes_(writes) {
   for (size_t i = 0; i < arguments.size() && i + 1 < graph.inputs().size(); ++i) {
     set_argument(graph.inputs()[i + 1], arguments[i]);
   }
@@ -93,22 +93,33 @@ const Fact& Facts::of(const jit::Value* tensor) const {
   return found == facts_.end() ? nothing : found->second;
 }
 
-std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const {
+// NOLINTNEXTLINE(misc-no-recursion): it follows the owners.
+std::optional<c10::IValue> Facts::held_value(const jit::Value* value) const {
   if (std::optional<c10::IValue> constant = jit::toIValue(value)) {
     return constant;
   }
   const jit::Node* node = value->node();
-  if (node->kind() != jit::prim::GetAttr) {
+  if (node->kind() != jit::prim::GetAttr || attributes_.is_replaced(node->s(jit::attr::name))) {
     return std::nullopt;
   }
   const jit::Value* owner = node->input();
   if (owner == graph_.inputs().at(0)) {
-    return module_.attr(node->s(jit::attr::name));
+    return attributes_.module().attr(node->s(jit::attr::name));
   }
-  const std::optional<c10::IValue> object = constant_value(owner);
+  const std::optional<c10::IValue> object = held_value(owner);
   return object && object->isObject()
              ? std::optional(object->toObjectRef().getAttr(node->s(jit::attr::name)))
              : std::nullopt;
+}
+
+bool Facts::is_written(const jit::Value* value) const {
+  const jit::Node* node = value->node();
+  return writes_.reach(value) ||
+         (node->kind() == jit::prim::GetAttr && attributes_.is_written(node->s(jit::attr::name)));
+}
+
+std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const {
+  return is_written(value) ? std::nullopt : held_value(value);
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): it follows the inputs.
@@ -162,7 +173,7 @@ void Facts::visit(jit::Node* node) {
   const jit::Value* output = node->output(0);
   Fact fact;
   if (node->kind() == jit::prim::Constant || node->kind() == jit::prim::GetAttr) {
-    const std::optional<c10::IValue> value = constant_value(output);
+    const std::optional<c10::IValue> value = held_value(output);
     if (!value || !value->isTensor() || !value->toTensor().defined()) {
       return;
     }
@@ -183,7 +194,7 @@ void Facts::visit(jit::Node* node) {
     if (node->kind() == jit::prim::ListUnpack) {
       set_size_of_part(*this, node, each->offset(), kept);
     }
-    if (writes_.reach(each)) {
+    if (is_written(each)) {
       kept.element = nullptr;
     } else if (!kept.element && each->type()->isSubtypeOf(*c10::TensorType::get())) {
       kept.element = element_of(each, kept);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <warpfuse/rewrite.h>
 
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "attributes.h"
 #include "expression.h"
 #include "writes.h"
 
@@ -36,13 +36,13 @@ class Facts {
  public:
   // What is written to in place, before or after, has no element. `arguments`: those of the method
   // behind the module; may be fewer.
-  Facts(const torch::jit::Module& module, torch::jit::Graph& graph, const Writes& writes,
+  Facts(const Attributes& attributes, torch::jit::Graph& graph, const Writes& writes,
         const std::vector<RewriteArgument>& arguments);
 
   const Fact& of(const torch::jit::Value* tensor) const;
   Integer integer(torch::jit::Value* value);
 
-  // The value of a constant, or of an attribute of the module.
+  // The value of a constant, or of an attribute of the module, which nothing changes.
   std::optional<c10::IValue> constant_value(const torch::jit::Value* value) const;
   // The same of an argument by its name in the operator's schema; nothing where there is none.
   std::optional<c10::IValue> constant_argument(torch::jit::Node* node, const char* name) const;
@@ -69,8 +69,11 @@ class Facts {
   void visit(torch::jit::Block* block);
   void visit(torch::jit::Node* node);
   Integer computed_integer(torch::jit::Value* value);
+  // What a constant or an attribute holds, though it may be written to in place.
+  std::optional<c10::IValue> held_value(const torch::jit::Value* value) const;
+  bool is_written(const torch::jit::Value* value) const;
 
-  const torch::jit::Module& module_;
+  const Attributes& attributes_;
   torch::jit::Graph& graph_;
   const Writes& writes_;
   std::map<std::string, Integer> named_sizes_;

@@ -23,6 +23,7 @@ namespace warpfuse {
 namespace {
 
 namespace jit = torch::jit;
+using rewriting::Attributes;
 using rewriting::Chain;
 using rewriting::Facts;
 
@@ -49,12 +50,12 @@ c10::Device device_of(const jit::Module& module, const RewriteOptions& options) 
 }
 
 // Routes grid_sample chains. What became of each, by a node that is in its place.
-ToldByNode route_deformable(jit::Module& module, const std::string& method,
-                            const std::shared_ptr<jit::Graph>& graph,
+ToldByNode route_deformable(jit::Module& module, const Attributes& attributes,
+                            const std::string& method, const std::shared_ptr<jit::Graph>& graph,
                             const std::vector<RewriteArgument>& arguments,
                             const RewriteOptions& options) {
   const rewriting::Writes writes(graph);
-  Facts facts(module, *graph, writes, arguments);
+  Facts facts(attributes, *graph, writes, arguments);
   ToldByNode result;
   for (const rewriting::Deform& deform : rewriting::deformable_attentions(*graph, facts, writes)) {
     jit::Node* sampler = deform.samplers[0];
@@ -68,7 +69,7 @@ ToldByNode route_deformable(jit::Module& module, const std::string& method,
   return result;
 }
 
-void rewrite_graph(jit::Module& module, const std::string& method,
+void rewrite_graph(jit::Module& module, const Attributes& attributes, const std::string& method,
                    const std::shared_ptr<jit::Graph>& graph, const RewriteOptions& options,
                    RewriteReport& report) {
   count_others(*graph, report);
@@ -80,11 +81,12 @@ void rewrite_graph(jit::Module& module, const std::string& method,
       found == options.arguments.end() ? std::vector<RewriteArgument>() : found->second;
   {
     const rewriting::Writes writes(graph);
-    rewriting::remove_no_ops(*graph, Facts(module, *graph, writes, arguments));
+    rewriting::remove_no_ops(*graph, Facts(attributes, *graph, writes, arguments));
   }
-  const ToldByNode deformable = route_deformable(module, method, graph, arguments, options);
+  const ToldByNode deformable =
+      route_deformable(module, attributes, method, graph, arguments, options);
   const rewriting::Writes writes(graph);
-  Facts facts(module, *graph, writes, arguments);
+  Facts facts(attributes, *graph, writes, arguments);
   std::vector<jit::Node*> calls;
   rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
     if (rewriting::is_softmax(node) || deformable.contains(node)) {
@@ -139,9 +141,10 @@ RewriteReport rewrite(jit::Module& module, const RewriteOptions& options) {
       jit::LowerSimpleTuples(methods.back().second->graph());
     }
   }
+  const Attributes attributes(module);
   RewriteReport report;
   for (const auto& [name, method] : methods) {
-    rewrite_graph(module, name, method->graph(), options, report);
+    rewrite_graph(module, attributes, name, method->graph(), options, report);
   }
   for (const auto& [name, method] : methods) {
     method->clear_optimized_graphs();

@@ -8,6 +8,7 @@
 
 namespace {
 
+using warpfuse::rewriting::Attributes;
 using warpfuse::rewriting::Facts;
 using warpfuse::rewriting::Writes;
 
@@ -20,7 +21,8 @@ std::vector<int64_t> proved_sizes(const torch::jit::Module& module,
   for (const std::vector<std::string>& each : sizes) {
     arguments.push_back({.sizes = each, .dtype = at::kFloat});
   }
-  const Facts facts(module, *graph, writes, arguments);
+  const Attributes attributes(module);
+  const Facts facts(attributes, *graph, writes, arguments);
   std::vector<int64_t> result;
   for (const auto& size : facts.of(graph->outputs().at(0)).sizes.value()) {
     result.push_back(size.known().value_or(-1));
@@ -109,6 +111,7 @@ void check_proof(const std::string& lines, const at::Tensor& x, const at::Tensor
   torch::jit::Module module = module_of_source("x: Tensor, w: Tensor", lines);
   const std::shared_ptr<torch::jit::Graph> graph = module.get_method("forward").graph()->copy();
   const Writes writes(graph);
+  const Attributes attributes(module);
   std::vector<warpfuse::RewriteArgument> arguments;
   for (const at::Tensor& each : {x, w}) {
     arguments.emplace_back();
@@ -119,7 +122,7 @@ void check_proof(const std::string& lines, const at::Tensor& x, const at::Tensor
       arguments.back().dtype = each.scalar_type();
     }
   }
-  const Facts facts(module, *graph, writes, arguments);
+  const Facts facts(attributes, *graph, writes, arguments);
   const warpfuse::rewriting::Fact& fact = facts.of(graph->outputs().at(0));
   std::map<int64_t, int64_t> unknowns;
   for (const auto& [value, tensor] :

@@ -102,3 +102,44 @@ TEST_CASE("freezing keeps every method", "[rewrite]") {
   const at::Tensor x = at::randn({2, 3});
   CHECK(at::allclose(module.get_method("twice")({x}).toTensor(), (x * 2).softmax(-1)));
 }
+
+TEST_CASE("an attribute that a method changes is no constant", "[rewrite]") {
+  struct Case {
+    const char *in_forward, *change;  // lines
+    const char* mask;
+    bool has_scale;
+  };
+  const Case cases[] = {
+      {"", "self.other.fill_(1.0)", "causal", true},
+      {"  self.scale = 0.25\n", "pass", "causal", false},
+      {"", "self.scale = 0.25", "causal", false},
+      {"", "self.triangle.fill_(1.0)", "boolean", true},
+      {"", "self.triangle[:2].mul_(0.0)", "boolean", true},
+      {"", "for x in [self.triangle]:\n    x.fill_(1.0)", "boolean", true},
+      {"", "self.triangle = self.other", "none", false},
+  };
+  for (const Case& each : cases) {
+    INFO(each.in_forward << each.change);
+    jit::Module module("Model");
+    module.register_attribute("training", c10::BoolType::get(), false);
+    module.register_attribute("scale", c10::FloatType::get(), 0.5);
+    module.register_buffer("triangle", at::ones({9, 9}).tril());
+    module.register_buffer("other", at::ones({9, 9}));
+    module.define("def change(self):\n  " + std::string(each.change) + "\n");
+    module.define("def forward(self, q, k):\n  s = torch.matmul(q, k.t()) * self.scale\n" +
+                  std::string(each.in_forward) +
+                  "  s = s.masked_fill(self.triangle[:q.size(0), :k.size(0)] == 0, float('-inf'))\n"
+                  "  return s.softmax(-1)\n");
+    Rewritten model(module, {.arguments = {{"forward",
+                                            {{.sizes = {"T", "D"}, .dtype = at::kFloat},
+                                             {.sizes = {"S", "D"}, .dtype = at::kFloat}}}}});
+    INFO(model.only().form);
+    CHECK(model.only().mask == each.mask);
+    CHECK((model.only().form.find("mul") != std::string::npos) == each.has_scale);
+    at::manual_seed(8);
+    const at::Tensor q = at::randn({3, 4}), k = at::randn({5, 4});
+    for (int call = 0; call < 3; ++call) {
+      check_same(model, [&] { return std::vector<c10::IValue>{q, k}; });
+    }
+  }
+}
