@@ -73,9 +73,9 @@ const char* emitted_operator(const Chain& chain) {
   return chain.is_attention ? kAttention : kSoftmax;
 }
 
-void emit(jit::Graph& graph, const Chain& chain) {
+void emit(jit::Graph& graph, const Chain& chain, Writes& writes) {
   if (chain.logprob) {
-    emit_logprob(graph, *chain.logprob);
+    writes.replace(chain.logprob->last->output(), emit_logprob(graph, *chain.logprob));
     return;
   }
   const jit::WithInsertPoint at_softmax(chain.softmax);
@@ -103,7 +103,7 @@ void emit(jit::Graph& graph, const Chain& chain) {
     const jit::Node* merge = chain.windows->merge;
     result = graph.insert(merge->kind(), {result, merge->input(1)});
   }
-  chain.output->replaceAllUsesWith(result);
+  writes.replace(chain.output, result);
 }
 
 }  // namespace warpfuse::rewriting

@@ -16,6 +16,6 @@ inline constexpr const char* kLinear = "warpfuse::linear_dropout_softmax";
 const char* emitted_operator(const Chain& chain);
 
 // The operator in the place of the chain's output.
-void emit(torch::jit::Graph& graph, const Chain& chain);
+void emit(torch::jit::Graph& graph, const Chain& chain, Writes& writes);
 
 }  // namespace warpfuse::rewriting

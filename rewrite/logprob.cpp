@@ -91,7 +91,7 @@ std::optional<Logprob> cross_entropy(jit::Node* loss, Facts& facts, std::string&
   return in_dtype_of(loss_of(logits, loss, facts, note), logits, facts, note);
 }
 
-void emit_logprob(jit::Graph& graph, const Logprob& logprob) {
+jit::Value* emit_logprob(jit::Graph& graph, const Logprob& logprob) {
   const jit::WithInsertPoint at_last(logprob.last);
   const bool is_gather = logprob.last->kind() == jit::aten::gather;
   jit::Value* targets =
@@ -115,7 +115,7 @@ void emit_logprob(jit::Graph& graph, const Logprob& logprob) {
   if (logprob.dtype == c10::kHalf || logprob.dtype == c10::kBFloat16) {
     result = graph.insert(c10::aten::to, {result, static_cast<int64_t>(logprob.dtype)});
   }
-  logprob.last->output()->replaceAllUsesWith(result);
+  return result;
 }
 
 }  // namespace warpfuse::rewriting

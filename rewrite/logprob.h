@@ -26,7 +26,7 @@ std::optional<Logprob> logprob_of(torch::jit::Value* logits, torch::jit::Node* u
                                   std::string& note);
 std::optional<Logprob> cross_entropy(torch::jit::Node* loss, Facts& facts, std::string& note);
 
-// Replaces `last`.
-void emit_logprob(torch::jit::Graph& graph, const Logprob& logprob);
+// The result in the place of that of `last`.
+torch::jit::Value* emit_logprob(torch::jit::Graph& graph, const Logprob& logprob);
 
 }  // namespace warpfuse::rewriting

@@ -85,7 +85,7 @@ void rewrite_graph(jit::Module& module, const Attributes& attributes, const std:
   }
   const ToldByNode deformable =
       route_deformable(module, attributes, method, graph, arguments, options);
-  const rewriting::Writes writes(graph);
+  rewriting::Writes writes(graph);
   Facts facts(attributes, *graph, writes, arguments);
   std::vector<jit::Node*> calls;
   rewriting::for_each_node(graph->block(), [&](jit::Node* node) {
@@ -101,7 +101,7 @@ void rewrite_graph(jit::Module& module, const Attributes& attributes, const std:
     const Chain chain = rewriting::walk_up(call, facts, writes, options.keep_nan);
     report.softmaxes.push_back(rewriting::told(method, chain));
     if (!chain.is_left) {
-      rewriting::emit(*graph, chain);
+      rewriting::emit(*graph, chain, writes);
     }
   }
   jit::EliminateDeadCode(graph);

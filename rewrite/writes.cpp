@@ -66,4 +66,9 @@ bool Writes::reach(const jit::Value* value) const {
   });
 }
 
+void Writes::replace(jit::Value* before, jit::Value* after) {
+  aliases_.copyValue(before, after);
+  before->replaceAllUsesWith(after);
+}
+
 }  // namespace warpfuse::rewriting

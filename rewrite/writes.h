@@ -16,6 +16,9 @@ class Writes {
 
   bool reach(const torch::jit::Value* value) const;
 
+  // `after` takes the place of `before`, a new value with the same writes to it.
+  void replace(torch::jit::Value* before, torch::jit::Value* after);
+
  private:
   void collect(torch::jit::Block* block);
   // The tensor whose memory a view shows.

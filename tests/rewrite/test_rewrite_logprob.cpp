@@ -138,6 +138,15 @@ TEST_CASE("the reduction of a loss may be an attribute", "[rewrite]") {
   check_same(model, [&] { return std::vector<c10::IValue>{logits, targets}; });
 }
 
+TEST_CASE("a routed softmax is written to before a second one reads it", "[rewrite]") {
+  Rewritten model(loss_model("  a = x.softmax(-1)\n  l = torch.linear(a, self.weight)\n"
+                             "  a.add_(1.0)\n  w = l.softmax(-1) + a.sum()\n"),
+                  loss_options());
+  CHECK(model.report.softmaxes.at(1).operator_after == "warpfuse::softmax");
+  CHECK(model.report.softmaxes.at(1).note == "written to in place");
+  check_same(model, [] { return loss_inputs(2, 5, 1); });
+}
+
 TEST_CASE("cross_entropy_loss with class probabilities stays", "[rewrite]") {
   const Rewritten model(loss_model("  w = torch.cross_entropy_loss(y, y.softmax(-1))\n"),
                         loss_options());
