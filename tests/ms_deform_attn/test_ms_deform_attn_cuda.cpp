@@ -29,14 +29,13 @@ WARPFUSE_GPU_TEST("branches of deformable attention's gradients", "[ms_deform_at
     DeformInputs in({.channels = channels}, at::kHalf, device);
     in.value.requires_grad_();
     const at::Tensor sum = in.attend().sum();
-    at::globalContext().setDeterministicAlgorithms(deterministic, false);
+    const DeterministicAlgorithms mode(deterministic);
     for (const char* const counter : {"vector", "scalar", "deterministic"}) {
       INFO(channels << " channels, " << counter);
       const CounterDelta runs("ms_deform_attn_backward." + std::string(counter));
       torch::autograd::grad({sum}, {in.value}, {}, /*retain_graph=*/true);
       CHECK(runs() == (counter == branch || (deterministic && counter == "scalar"s) ? 1 : 0));
     }
-    at::globalContext().setDeterministicAlgorithms(false, false);
   };
   check(32, false, "vector");
   check(30, false, "scalar");

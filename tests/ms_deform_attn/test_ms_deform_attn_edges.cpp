@@ -8,13 +8,6 @@
 #include "support/pch.h"
 #include "support/poison.h"
 
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
-
 WARPFUSE_DEVICE_TEST("deformable attention of nothing", "[ms_deform_attn]") {
   const Poison poison;
   for (const DeformShape& shape :
@@ -69,7 +62,7 @@ WARPFUSE_DEVICE_TEST(
   const DeformShape shape{.queries = 33, .channels = 32, .points = 3, .levels = {{4, 6}}};
   for (const at::ScalarType dtype : kDtypes) {
     DeformInputs in(shape, dtype, device);
-    in.value.select(1, 7).fill_(kInfinity);   // row 1, column 1
+    in.value.select(1, 7).fill_(kInf);        // row 1, column 1
     in.locations.select(-1, 0).fill_(-0.03);  // left of column 0, whose neighbour is column 1
     in.locations.select(-1, 1).fill_(0.375);  // the middle of row 1
     CHECK(deform_mismatch(in.attend(), in) == "");
@@ -80,8 +73,7 @@ WARPFUSE_DEVICE_TEST(
 WARPFUSE_DEVICE_TEST("locations that start between two pairs' places", "[ms_deform_attn]") {
   for (const at::ScalarType dtype : kDtypes) {
     DeformInputs in(DeformShape{}, dtype, device);
-    const at::Tensor shifted = at::cat({in.locations.new_zeros({1}), in.locations.flatten()});
-    in.locations = shifted.slice(0, 1).view(in.locations.sizes());
+    in.locations = placed_at(1, in.locations, device);
     CHECK(deform_mismatch(in.attend(), in) == "");
   }
 }
@@ -89,7 +81,7 @@ WARPFUSE_DEVICE_TEST("locations that start between two pairs' places", "[ms_defo
 WARPFUSE_DEVICE_TEST("locations far outside, infinite and NaN add nothing",
                      "[ms_deform_attn][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
-    for (const double location : {-1.0, 2.0, -1e4, 6e4, kInfinity, -kInfinity, kNan}) {
+    for (const double location : {-1.0, 2.0, -1e4, 6e4, kInf, -kInf, kNaN}) {
       for (const int64_t axis : {0, 1}) {
         for (const int64_t channels : {3, 32}) {
           const DeformShape shape{.channels = channels, .levels = {{7, 5}}};
@@ -129,7 +121,7 @@ WARPFUSE_DEVICE_TEST("locations on pixels, between them and on the border",
 
 WARPFUSE_DEVICE_TEST("NaN and infinity spread as in grid_sample", "[ms_deform_attn][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
-    for (const double special : {kNan, kInfinity, -kInfinity}) {
+    for (const double special : {kNaN, kInf, -kInf}) {
       for (const int64_t channels : {3, 32}) {
         const DeformShape shape{.queries = 33, .channels = channels, .points = 3};
         INFO(dtype << " " << special << " " << channels);
@@ -150,8 +142,8 @@ WARPFUSE_DEVICE_TEST("an infinite weight meets a corner of weight 0", "[ms_defor
   DeformInputs in(shape, at::kFloat, device);
   in.value.abs_().add_(1);
   in.locations.fill_(0.5);  // the middle of a pixel
-  in.weights.fill_(kInfinity);
-  CHECK(in.attend().eq(kInfinity).all().item<bool>());
+  in.weights.fill_(kInf);
+  CHECK(in.attend().eq(kInf).all().item<bool>());
   in.locations.fill_(3.0);  // outside: infinity times zero
   CHECK(in.attend().isnan().all().item<bool>());
 }

@@ -11,6 +11,13 @@ void check_error(const DeformInputs& in, const std::string& text) {
   CHECK(error_of([&] { in.attend(); }).substr(0, 7 + text.size()) == "Error: " + text);
 }
 
+template <typename Call>
+void check_says(const Call& call, const std::string& text) {
+  const std::string said = error_of(call);
+  INFO(said);
+  CHECK(said.find(text) != std::string::npos);
+}
+
 }  // namespace
 
 WARPFUSE_DEVICE_TEST("arguments of deformable attention that do not fit", "[ms_deform_attn]") {
@@ -36,22 +43,22 @@ WARPFUSE_DEVICE_TEST("arguments of deformable attention that do not fit", "[ms_d
   in = good;
   in.weights = good.weights.slice(3, 0, 1);
   check_error(in, op + "attention_weights: expected shape [2, 5, 3, 2, 2], got [2, 5, 3, 1, 2]");
-  CHECK_THAT(error_of([&] { in.attend_softmax(); }),
-             Catch::Matchers::Contains("attention_logits: expected shape"));
+  check_says([&] { in.attend_softmax(); }, "attention_logits: expected shape");
 }
 
 WARPFUSE_DEVICE_TEST("levels that do not fit the value", "[ms_deform_attn]") {
   const DeformInputs good(DeformShape{}, at::kFloat, device);
   const auto check = [&](const DeformInputs& in, const std::string& text) {
-    CHECK_THAT(error_of([&] {
-                 warpfuse::ms_deform_attn(in.value, in.shapes, in.starts, in.locations, in.weights,
-                                          /*check_shapes=*/true);
-               }),
-               Catch::Matchers::Contains(text));
+    check_says(
+        [&] {
+          warpfuse::ms_deform_attn(in.value, in.shapes, in.starts, in.locations, in.weights,
+                                   /*check_shapes=*/true);
+        },
+        text);
     if (device.is_cuda()) {
       CHECK(in.attend().isfinite().all().item<bool>());  // nothing is read outside
     } else {
-      CHECK_THAT(error_of([&] { in.attend(); }), Catch::Matchers::Contains(text));
+      check_says([&] { in.attend(); }, text);
     }
   };
   DeformInputs in = good;

@@ -9,6 +9,26 @@
 #include <utility>
 #include <vector>
 
+#include "reference.h"
+
+/// Until the scope ends.
+class DeterministicAlgorithms {
+ public:
+  explicit DeterministicAlgorithms(bool on)
+      : before_(at::globalContext().deterministicAlgorithms()),
+        warn_only_(at::globalContext().deterministicAlgorithmsWarnOnly()) {
+    at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+  }
+  ~DeterministicAlgorithms() {
+    at::globalContext().setDeterministicAlgorithms(before_, warn_only_);
+  }
+  DeterministicAlgorithms(const DeterministicAlgorithms&) = delete;
+  DeterministicAlgorithms& operator=(const DeterministicAlgorithms&) = delete;
+
+ private:
+  bool before_, warn_only_;
+};
+
 struct DeformShape {
   int64_t batches = 2, queries = 5, heads = 3, channels = 8, points = 2;
   std::vector<std::pair<int64_t, int64_t>> levels = {{6, 4}, {3, 5}};
@@ -41,19 +61,11 @@ at::Tensor deform_reference(const at::Tensor& value, const at::Tensor& shapes,
 /// Softmax over a row's levels and points.
 at::Tensor deform_softmax(const at::Tensor& logits);
 
-/// What grid_sampler makes of inputs, to be compared with several outputs.
-class DeformExpected {
- public:
-  explicit DeformExpected(const DeformInputs& inputs, bool softmax = false);
+/// The result of grid_sampler.
+Expected expected_deform(const DeformInputs& inputs, bool softmax = false);
 
-  /// Empty where `output` is as expected: NaN and infinities alike, every error within the dtype's
-  /// bound of the sum of the terms' absolute values.
-  std::string mismatch(const at::Tensor& output) const;
-
- private:
-  at::ScalarType dtype_;
-  at::Tensor value_, bound_;
-};
-
+/// Compares a contiguous tensor of the value's dtype, as mismatch() does.
+std::string deform_mismatch(const at::Tensor& output, const DeformInputs& inputs,
+                            const Expected& expected);
 std::string deform_mismatch(const at::Tensor& output, const DeformInputs& inputs,
                             bool softmax = false);

@@ -30,6 +30,12 @@ inline at::Tensor random_with_outliers(at::IntArrayRef sizes, at::ScalarType dty
   return at::where(outlier, values * 20.0, values).to(dtype).to(device);
 }
 
+/// The same values on `device`, their first `offset` elements behind an aligned address.
+inline at::Tensor placed_at(int64_t offset, const at::Tensor& values, const at::Device& device) {
+  const at::Tensor memory = at::empty({values.numel() + offset}, values.options().device(device));
+  return memory.narrow(0, offset, values.numel()).view(values.sizes()).copy_(values);
+}
+
 /// The largest finite value of a dtype.
 inline double finfo_max(at::ScalarType dtype) {
   switch (dtype) {

@@ -15,19 +15,13 @@ at::Tensor random_on(const at::Device& device, at::IntArrayRef sizes, at::Scalar
   return at::randn(sizes, at::TensorOptions(device)).mul_(3.0).to(dtype);
 }
 
-at::Tensor placed_at(int64_t offset, const at::Tensor& values, const at::Device& device) {
-  const at::Tensor memory = at::empty({values.numel() + offset}, values.options().device(device));
-  return memory.narrow(0, offset, values.numel()).view(values.sizes()).copy_(values);
-}
-
 /// Arguments of each path through the mask's code.
 std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::ScalarType dtype,
                                           const at::Device& device) {
   const auto options = at::TensorOptions(device);
   const at::Tensor visible = at::rand({queries, keys}, options).gt(0.25);
   const at::Tensor shut = at::rand({queries, keys}, options).lt(0.2);
-  const at::Tensor bias = at::randn({queries, keys}, options)
-                              .masked_fill(shut, -std::numeric_limits<double>::infinity());
+  const at::Tensor bias = at::randn({queries, keys}, options).masked_fill(shut, -kInf);
   std::vector<MaskArguments> arguments = {
       // A rule that hides nothing: without rules, the kernels are softmax's.
       {.scale = 0.5, .key_lengths = at::full({1}, keys, options.dtype(at::kLong))},
@@ -44,7 +38,7 @@ std::vector<MaskArguments> mask_arguments(int64_t queries, int64_t keys, at::Sca
   return arguments;
 }
 
-MaskArguments placed_at(int64_t offset, MaskArguments arguments, const at::Device& device) {
+MaskArguments mask_placed_at(int64_t offset, MaskArguments arguments, const at::Device& device) {
   if (arguments.attn_mask) {
     arguments.attn_mask = placed_at(offset, *arguments.attn_mask, device);
   }
@@ -104,7 +98,7 @@ std::vector<RowFunction> row_functions(int64_t heads, int64_t queries, int64_t k
          [=] { return expected_softmax_backward(made_grad, made_y, -1, log); }});
   }
   for (const MaskArguments& made : mask_arguments(queries, keys, dtype, maker)) {
-    const MaskArguments a = placed_at(offsets.second, made, device);
+    const MaskArguments a = mask_placed_at(offsets.second, made, device);
     const Expected expected = expected_masked_softmax(made_x, made);
     const bool tensor = a.attn_mask.has_value();
     const bool rules = !tensor && dtype != at::kDouble;
