@@ -1,20 +1,18 @@
 // cached_attention_softmax on a GPU: its launches, CUDA graphs whose positions advance in them,
 // streams.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
+
 #include "support/attention_call.h"
+#include "support/captured.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/Sleep.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include "support/captured.h"
 
 WARPFUSE_GPU_TEST("one token is one kernel, a prompt two",
                   "[cached_attention][launches][portable]") {
@@ -102,23 +100,30 @@ WARPFUSE_GPU_TEST("a graph whose positions advance in it writes slot after slot"
   }
 }
 
-WARPFUSE_GPU_TEST("two calls on one cache follow each other", "[cached_attention][portable]") {
+WARPFUSE_GPU_TEST("calls on one cache follow each other", "[cached_attention][prompt][portable]") {
   for (const at::ScalarType dtype : kInferenceDtypes) {
-    for (const int64_t tokens : {1, 5}) {
-      AttentionCall first = random_attention(
-          {.heads = 12, .key_heads = 12, .tokens = tokens, .slots = 900, .head_dim = 64}, dtype,
-          device);
+    for (const AttentionShape& shape :
+         {AttentionShape{.heads = 12, .key_heads = 12, .tokens = 1, .slots = 900, .head_dim = 64},
+          AttentionShape{.heads = 12, .key_heads = 12, .tokens = 5, .slots = 900, .head_dim = 64},
+          AttentionShape{.batch = 2, .tokens = 200, .slots = 300, .head_dim = 64}}) {
+      AttentionCall first = random_attention(shape, dtype, device);
       AttentionCall second = first;  // writes the same slots with other values
       second.value = first.value.neg();
-      const Expected expected = expected_attention(second);
+      AttentionShape of_next = shape;
+      of_next.tokens = 1;
+      AttentionCall next = random_attention(of_next, dtype, device);
+      next.cache = expected_cache(second);
+      const Expected expected = expected_attention(second), after = expected_attention(next);
+      next.cache = first.cache;
       const at::Tensor cache = first.cache.clone();
       for (int repeat = 0; repeat < 20; ++repeat) {
         first.cache.copy_(cache);
         at::cuda::getCurrentCUDAStream().synchronize();
         at::cuda::sleep(1'000'000);
         first.run();
-        const at::Tensor output = second.run();
+        const at::Tensor output = second.run(), token = next.run();
         CHECK(mismatch(output, expected) == "");
+        CHECK(mismatch(token, after) == "");
       }
     }
   }
@@ -129,4 +134,3 @@ WARPFUSE_GPU_TEST("attention waits for its stream, and only that", "[cached_atte
   const Expected expected = expected_attention(call);
   CHECK(mismatch(run_late(call.positions, [&] { return call.run(); }), expected) == "");
 }
-#endif

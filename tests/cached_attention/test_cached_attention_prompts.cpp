@@ -10,11 +10,6 @@
 #include "support/poison.h"
 #include "support/row_engine.h"
 
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/Sleep.h>
-#endif
-
 namespace {
 
 AttentionCall prompt_of(const at::ScalarType dtype, const at::Device& device, int64_t tokens,
@@ -247,30 +242,6 @@ WARPFUSE_GPU_TEST("a prompt is one kernel by tiles",
       const auto launches = launches_during([&] { call.run(); });
       CHECK(launches.size() == 1);
       CHECK(tiles() == 1);
-    }
-  }
-}
-
-WARPFUSE_GPU_TEST("prompts on one cache follow each other",
-                  "[cached_attention][prompt][portable]") {
-  for (const at::ScalarType dtype : kInferenceDtypes) {
-    AttentionCall first = prompt_of(dtype, device, 200, 300);
-    AttentionCall second = first;  // writes the same slots with other values
-    second.value = first.value.neg();
-    AttentionCall next =
-        random_attention({.batch = 2, .slots = 300, .head_dim = 64}, dtype, device);
-    next.cache = expected_cache(second);
-    const Expected expected = expected_attention(second), after = expected_attention(next);
-    next.cache = first.cache;
-    const at::Tensor cache = first.cache.clone();
-    for (int repeat = 0; repeat < 10; ++repeat) {
-      first.cache.copy_(cache);
-      at::cuda::getCurrentCUDAStream().synchronize();
-      at::cuda::sleep(1'000'000);
-      first.run();
-      const at::Tensor output = second.run(), token = next.run();
-      CHECK(mismatch(output, expected) == "");
-      CHECK(mismatch(token, after) == "");
     }
   }
 }

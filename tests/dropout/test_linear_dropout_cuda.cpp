@@ -1,6 +1,14 @@
 // linear_dropout_softmax in one kernel, on GPUs that have one: the product, dropout and softmax of
 // up to 128 rows, in blocks that wait for each other.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <cmath>
+#include <set>
+
 #include "support/devices.h"
 #include "support/dropout.h"
 #include "support/inputs.h"
@@ -9,15 +17,6 @@
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/skip.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include <cmath>
-#include <set>
 
 namespace {
 
@@ -254,5 +253,3 @@ WARPFUSE_GPU_TEST("there is no memory for logits beside the output",
     check(layer({128, 64}, 16'384, at::kBFloat16, device));
   }
 }
-
-#endif

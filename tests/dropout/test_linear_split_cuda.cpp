@@ -1,5 +1,11 @@
 // linear_dropout_softmax of float32 by the tensor cores of float16, on GPUs that have the kernel.
 
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <cmath>
+#include <string>
+
 #include "support/catch.h"
 #include "support/devices.h"
 #include "support/dropout.h"
@@ -7,13 +13,6 @@
 #include "support/linear.h"
 #include "support/operators.h"
 #include "support/pch.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include <cmath>
-#include <string>
 
 namespace {
 
@@ -184,5 +183,3 @@ WARPFUSE_GPU_TEST("split float32 in graphs, on streams, and its memory",
   const int64_t output = expected.numel() * 4, input = l.input.numel() * 4;
   CHECK(peak_bytes(device, [&] { return split_softmax(l); }) <= output + input + output / 16);
 }
-
-#endif

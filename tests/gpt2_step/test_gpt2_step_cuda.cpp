@@ -1,17 +1,16 @@
 // gpt2_step on a GPU: which steps are one kernel, tables' ends, CUDA graphs, streams.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/step_call.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
 
 namespace {
 
@@ -125,4 +124,3 @@ WARPFUSE_GPU_TEST("replays of a step have the bits of calls, on any stream", "[g
     }
   }
 }
-#endif

@@ -1,5 +1,13 @@
 // What only a GPU has: streams, devices and CUDA graphs.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/captured.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
@@ -9,16 +17,6 @@
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/threads.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/Sleep.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include <atomic>
-#include <thread>
-
-#include "support/captured.h"
 
 namespace {
 
@@ -168,4 +166,3 @@ WARPFUSE_GPU_TEST("no launch leaves an error behind", "[cuda]") {
   CHECK(cudaGetLastError() == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
-#endif

@@ -25,14 +25,6 @@ Launched launched(const at::Tensor& logits, const at::Tensor& targets, const std
   return found;
 }
 
-/// The rows at an offset into an allocation that makes them start at odd addresses.
-at::Tensor moved(const at::Tensor& rows, int64_t offset) {
-  return at::empty({rows.numel() + offset}, rows.options())
-      .narrow(0, offset, rows.numel())
-      .view(rows.sizes())
-      .copy_(rows);
-}
-
 }  // namespace
 
 WARPFUSE_GPU_TEST("a row of few pieces is a warp's, one of more a block's",
@@ -43,7 +35,7 @@ WARPFUSE_GPU_TEST("a row of few pieces is a warp's, one of more a block's",
     const at::Tensor targets = random_targets({5}, columns, device);
     const ExpectedLogprob expected = expected_logprob(x, targets, {.form = "lse"});
     for (int64_t offset = 0; offset < 3; ++offset) {
-      const auto [results, launches] = launched(moved(x, offset), targets, "lse");
+      const auto [results, launches] = launched(placed_at(offset, x, device), targets, "lse");
       INFO(columns << " columns at offset " << offset << ": " << launches.dump());
       REQUIRE(launches.size() == 1);
       CHECK(launches[0]["tier"] == (columns <= kPieceColumns ? "warp" : "block"));
@@ -64,7 +56,7 @@ WARPFUSE_GPU_TEST("few long rows are clusters', with the bits that blocks give",
     const at::Tensor x = random_tensor({2, columns}, at::kHalf, device);
     const at::Tensor targets = random_targets({2}, columns, device);
     for (const std::string& form : kLogprobForms) {
-      const Launched in_clusters = launched(moved(x, 1), targets, form);
+      const Launched in_clusters = launched(placed_at(1, x, device), targets, form);
       const TuningInUse without(tuning_from("cluster_blocks=1"));
       const Launched in_blocks = launched(x, targets, form);
       INFO(columns << " columns, " << form << ": " << in_clusters.launches.dump());
@@ -92,7 +84,7 @@ WARPFUSE_GPU_TEST("many rows take other launch shapes than one, with its bits",
     CHECK(launches[0]["tier"] == c.tier);
     for (const int64_t row : {int64_t{0}, c.rows / 2, c.rows - 1}) {
       const auto [alone, alone_launches] =
-          launched(moved(x.narrow(0, row, 1), 1), targets.narrow(0, row, 1), "entropy");
+          launched(placed_at(1, x.narrow(0, row, 1), device), targets.narrow(0, row, 1), "entropy");
       CHECK(alone_launches[0]["threads"] != launches[0]["threads"]);
       for (size_t i = 0; i < all.size(); ++i) {
         CHECK(bit_mismatch(all[i].narrow(0, row, 1), alone[i]) == "");
@@ -107,7 +99,7 @@ WARPFUSE_GPU_TEST("rows of more pieces than summaries are kept for",
     const at::Tensor x = random_tensor({2, columns}, at::kBFloat16, device);
     const at::Tensor targets = random_targets({2}, columns, device);
     const ExpectedLogprob expected = expected_logprob(x, targets, {.form = "entropy"});
-    const auto [results, launches] = launched(moved(x, 1), targets, "entropy");
+    const auto [results, launches] = launched(placed_at(1, x, device), targets, "entropy");
     INFO(columns << " columns: " << launches.dump());
     CHECK(launches[0]["shared_bytes"] <= 48 * 1024);
     CHECK(mismatch(results[0], expected.logprob) == "");

@@ -1,14 +1,13 @@
 // What a call allocates: its result, where few rows are split over many blocks at most 64 KB more,
 // and where rules alone have no kernels a byte that hides no key.
 
+#include <c10/cuda/CUDACachingAllocator.h>
+
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/logprob_checks.h"
 #include "support/pch.h"
 #include "support/row_functions.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <c10/cuda/CUDACachingAllocator.h>
 
 namespace {
 
@@ -121,4 +120,3 @@ WARPFUSE_GPU_TEST("the largest split stays within 64 KB, or one part per row",
     CHECK(got.blocks == 2);
   }
 }
-#endif

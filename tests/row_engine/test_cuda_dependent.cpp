@@ -2,13 +2,6 @@
 // each other give what they give one by one. Memory that the allocator hands out again holds the
 // results of another input, so that a kernel which reads too early is seen.
 
-#include "support/devices.h"
-#include "support/dropout.h"
-#include "support/inputs.h"
-#include "support/pch.h"
-#include "support/row_functions.h"
-
-#ifdef WARPFUSE_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/Sleep.h>
@@ -17,6 +10,12 @@
 
 #include <array>
 #include <functional>
+
+#include "support/devices.h"
+#include "support/dropout.h"
+#include "support/inputs.h"
+#include "support/pch.h"
+#include "support/row_functions.h"
 
 namespace {
 
@@ -298,4 +297,3 @@ WARPFUSE_GPU_TEST("chains on four streams at once", "[dependent][portable]") {
     }
   }
 }
-#endif

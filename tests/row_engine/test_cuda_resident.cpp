@@ -1,6 +1,10 @@
 // Few long rows that all multiprocessors keep together: one kernel whose blocks wait for each
 // other.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <rowwise/kernel_set.h>
 
 #include "support/compare.h"
@@ -12,12 +16,6 @@
 #include "support/row_functions.h"
 #include "support/softmax_checks.h"
 #include "support/threads.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <ATen/cuda/Sleep.h>
-#include <c10/cuda/CUDAGuard.h>
 
 namespace {
 
@@ -193,4 +191,3 @@ WARPFUSE_GPU_TEST("kernels that wait for all their blocks, on several streams at
     }
   }
 }
-#endif

@@ -1,8 +1,6 @@
 // Each tier of the GPU's row engine runs: where the default dispatch chooses it, and by name.
 
-#ifdef WARPFUSE_WITH_CUDA
 #include <rowwise/cuda/device_limits.h>
-#endif
 
 #include "support/compare.h"
 #include "support/devices.h"
@@ -86,7 +84,6 @@ WARPFUSE_GPU_TEST("the default dispatch runs what the table says, with right res
   }
 }
 
-#ifdef WARPFUSE_WITH_CUDA
 WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[tiers][portable]") {
   const auto built = nlohmann::json::parse(warpfuse::build_info())["architectures"];
   const bool has_code = std::ranges::find(built, "9.0a") != built.end();
@@ -99,7 +96,6 @@ WARPFUSE_GPU_TEST("a Hopper GPU and code for it make clusters of 16 blocks", "[t
   CHECK(warpfuse::cuda::device_limits().rows.shared_bytes > size_t{200} * 1024);
   CHECK(warpfuse::cuda::device_limits().dependent_launch);
 }
-#endif
 
 WARPFUSE_GPU_TEST("a name moves the counter of its tier alone", "[tiers][portable]") {
   const at::Tensor x = random_tensor({5, 32}, at::kFloat, device);

@@ -1,6 +1,7 @@
 // The tuning table as text: printed, parsed, refused; and in the library, through its operators.
 
 #include <rowwise/tuning.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -229,7 +230,8 @@ TEST_CASE("WARPFUSE_TEST_TUNING is a file or limits", "[tuning]") {
   CHECK((limited.entries == parse_tuning(library_tuning()).entries));
   CHECK_THROWS_AS(parse_tuning(tuning_from("shared_bits=7")), std::invalid_argument);
   CHECK_THROWS_AS(tuning_from("/no/such/file"), std::invalid_argument);
-  const auto file = std::filesystem::temp_directory_path() / "warpfuse_test_tuning";
+  const auto file =
+      std::filesystem::temp_directory_path() / ("warpfuse_test_tuning-" + std::to_string(getpid()));
   std::ofstream(file) << kLastEntries;
   CHECK(tuning_from(file.string()) == kLastEntries);
   std::filesystem::remove(file);

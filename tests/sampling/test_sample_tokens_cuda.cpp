@@ -1,16 +1,14 @@
 // sample_tokens on a GPU: the CPU's tokens from every launch shape, in CUDA graphs, on any stream.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "support/captured.h"
 #include "support/devices.h"
 #include "support/inputs.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
 #include "support/sampling.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include "support/captured.h"
 
 namespace {
 
@@ -187,4 +185,3 @@ WARPFUSE_GPU_TEST("it waits for its stream, and only that", "[sampling][portable
   const at::Tensor tokens = run_late(x, [&] { return sample(x, step, {.temperature = 0.0}); });
   CHECK(tokens.eq(31'000).all().item<bool>());
 }
-#endif

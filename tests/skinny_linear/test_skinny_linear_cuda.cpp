@@ -1,7 +1,11 @@
 // Linear layers of few rows on a GPU: which kernel runs, chains of kernels in CUDA graphs, weights
 // that are updated in a graph, streams.
 
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
 #include "support/attention_call.h"
+#include "support/captured.h"
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/inputs.h"
@@ -9,12 +13,6 @@
 #include "support/operators.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
-
-#ifdef WARPFUSE_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include "support/captured.h"
 
 namespace {
 
@@ -224,4 +222,3 @@ WARPFUSE_GPU_TEST("a captured linear layer has the bits of an eager one",
     }
   }
 }
-#endif

@@ -83,11 +83,7 @@ WARPFUSE_DEVICE_TEST("a row alone, as aligned, has the bits it has inside a batc
       const at::Tensor all = op(x, -1);
       for (const int64_t row : {0, 17, 36}) {
         INFO(op.name << ", " << columns << " columns, row " << row);
-        const int64_t offset = row * columns % 4;
-        const at::Tensor alone = at::empty({offset + columns}, x.options())
-                                     .narrow(0, offset, columns)
-                                     .view({1, columns})
-                                     .copy_(x.narrow(0, row, 1));
+        const at::Tensor alone = placed_at(row * columns % 4, x.narrow(0, row, 1), device);
         CHECK(bit_mismatch(op(alone, -1), all.narrow(0, row, 1)) == "");
       }
     }

@@ -1,11 +1,10 @@
 #include "logprob.h"
 
 #include <cmath>
-#include <limits>
+
+#include "inputs.h"
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using OptionalTensor = std::optional<at::Tensor>;
 
@@ -91,7 +90,7 @@ std::vector<at::Tensor> aten_logprob(const at::Tensor& logits, const at::Tensor&
   const at::Tensor outside = columns.lt(0).logical_or(columns.ge(logits.size(-1)));
   const at::Tensor logprob = log_p.gather(-1, columns.masked_fill(outside, 0).unsqueeze(-1))
                                  .squeeze(-1)
-                                 .masked_fill(outside, -kInfinity)
+                                 .masked_fill(outside, -kInf)
                                  .masked_fill(ignored, 0.0);
   if (a.form == "lse") {
     return {logprob, at::logsumexp(y, -1)};
@@ -122,7 +121,7 @@ struct LogprobRows {
     shift = max / a.temperature;
     const at::Tensor sum = y.exp().sum(-1, true), p = y.exp() / sum;
     // The roundings of y move each term by a multiple of it.
-    const at::Tensor finite = y.masked_fill(y == -kInfinity, 0.0);
+    const at::Tensor finite = y.masked_fill(y == -kInf, 0.0);
     const at::Tensor first = -(p * finite).sum(-1, true);
     const at::Tensor second = (p * finite.square()).sum(-1, true);
     log_sum = {sum.log(), (sum.log() + first) * 4 + kBase};
@@ -145,7 +144,7 @@ ExpectedLogprob expected_logprob(const at::Tensor& logits, const at::Tensor& tar
   };
   const at::Tensor y = rows.y.gather(-1, rows.target);
   const at::Tensor logprob =
-      at::where(rows.inside, y - rows.log_sum.values, a.form == "lse" ? -kInfinity : NAN);
+      at::where(rows.inside, y - rows.log_sum.values, a.form == "lse" ? -kInf : NAN);
   const at::Tensor error =
       at::where(rows.inside & y.isfinite(), rows.log_sum.error + y.abs() * 4, 0.0);
   return {
