@@ -7,9 +7,7 @@ Exit code 77: the device is not there.
 """
 
 import importlib.util
-import os
 import sys
-import sysconfig
 import unittest
 
 import torch
@@ -17,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import test_operators
 from test_dropout import P, inputs, softmax_dropout
-from test_operators import gradients, operator
+from test_operators import compiles_for_cpus, gradients, operator
 from test_sampling import logits, sample, steps
 
 
@@ -25,8 +23,7 @@ def backends():
     """aot_eager, and inductor where it can make machine code."""
     if test_operators.DEVICE == "cuda" and importlib.util.find_spec("triton") is None:
         return ["aot_eager"]
-    has_python = os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
-    return ["aot_eager", "inductor"] if has_python else ["aot_eager"]
+    return ["aot_eager", "inductor"] if compiles_for_cpus() else ["aot_eager"]
 
 
 class Compiled(unittest.TestCase):

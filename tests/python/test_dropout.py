@@ -146,7 +146,7 @@ class Dropout(unittest.TestCase):
 
     def test_each_replay_of_a_cuda_graph_draws_another_mask(self):
         if test_operators.DEVICE != "cuda":
-            self.skipTest("CUDA graphs")
+            self.skipTest(test_operators.OTHER_DEVICE)
         for function in FUNCTIONS:
             with self.subTest(function.__name__):
                 x = inputs().detach()
@@ -169,7 +169,7 @@ class Dropout(unittest.TestCase):
 
     def test_a_training_step_in_a_cuda_graph(self):
         if test_operators.DEVICE != "cuda":
-            self.skipTest("CUDA graphs")
+            self.skipTest(test_operators.OTHER_DEVICE)
         x = inputs()
 
         def step():

@@ -98,21 +98,6 @@ class Transforms(unittest.TestCase):
                     got = forward_ad.unpack_dual(function(*dual)).tangent
                     self.assert_same(got, expected)
 
-    def test_forward_mode_by_differences(self):
-        for name, function, tensors, sample in differentiable_calls():
-            if not sample.differences:
-                continue
-            with self.subTest(name):
-                leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-                torch.autograd.gradcheck(function, leaves, check_forward_ad=True, check_backward_ad=False)
-                modes = {"check_fwd_over_rev": True, "check_rev_over_rev": False, "check_undefined_grad": False}
-                second = lambda: torch.autograd.gradgradcheck(function, leaves, **modes)
-                if sample.second_order:
-                    second()
-                else:
-                    with self.assertRaisesRegex(RuntimeError, NO_SECOND):
-                        second()
-
     def test_hessian(self):
         mask = randn(1, 4).masked_fill(tensor([False, False, True, False]), -torch.inf)
         for function, reference in (
