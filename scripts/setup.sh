@@ -14,7 +14,7 @@ REQUIREMENTS=$ROOT/scripts/requirements
 
 # --- Debian and Ubuntu packages --------------------------------------------------------------
 
-PACKAGES=(g++ catch2 libcxxopts-dev nlohmann-json3-dev libfmt-dev libpcre2-dev libssl-dev libcpp-httplib-dev ccache python3-venv wrk)
+PACKAGES=(g++ catch2 libcxxopts-dev nlohmann-json3-dev libfmt-dev libpcre2-dev libssl-dev libcpp-httplib-dev ccache python3-venv wrk apache2-utils)
 missing=()
 if command -v dpkg-query > /dev/null; then
   for package in "${PACKAGES[@]}"; do

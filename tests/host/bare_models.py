@@ -4,7 +4,7 @@ import warnings
 
 import torch
 
-from toy_bundles import VOCAB
+from toys import VOCAB
 
 WIDTH = 16
 

@@ -1,25 +1,26 @@
-"""The toy bundles that the tests of the command line share, made once in a process."""
+"""The toy bundles that the tests of the command line share: those in the folder WARPFUSE_TOY_BUNDLES, which ctest has
+written once for all tests, else made once in a process. A test changes copies alone."""
 
 import json
+import os
 import pathlib
 import shutil
 
-import torch
+from host_program import folder, run_with_plugin
 
-import toy_bundles
-from host_program import PLUGIN, folder, run_with_plugin
 
-CYCLE = "é€𝄞".encode() + b"\xff "
+def shared():
+    if path := os.environ.get("WARPFUSE_TOY_BUNDLES"):
+        return pathlib.Path(path)
+    import toy_bundles
 
-torch.ops.load_library(PLUGIN)
+    toy_bundles.write_shared(folder / "toys")
+    return folder / "toys"
 
-fused = toy_bundles.write_toy(folder / "fused", "fused", routed=(True, True))
-half = toy_bundles.write_toy(folder / "half", "half", routed=(True, False))
-baseline = toy_bundles.write_toy(folder / "baseline", "baseline", routed=(False, False))
-perturbed = toy_bundles.write_perturbed(folder / "perturbed", routed=(False, False))
-cycle = toy_bundles.write_cycle(folder / "cycle", CYCLE)
-ending = toy_bundles.write_cycle(folder / "ending", [*b"ab", toy_bundles.END_OF_TEXT])
-undefined = toy_bundles.write_cycle(folder / "gives-nan", [*b"ab", toy_bundles.END_OF_TEXT], undefined=ord("b"))
+
+toys = shared()
+fused, half, baseline, perturbed = (toys / name for name in ("fused", "half", "baseline", "perturbed"))
+cycle, ending, undefined, module = (toys / name for name in ("cycle", "ending", "undefined", "module"))
 
 
 def copy_of(bundle, name, **fields):

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 from cli_bundles import fused
-from host_program import HOST, ROOT, HostTestCase, folder, results
+from host_program import HOST, ROOT, HostTestCase, folder, main, results
 
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -77,4 +77,4 @@ class Targets(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -4,12 +4,11 @@ import json
 import math
 import os
 import pathlib
-import unittest
 
 import torch
 
 import toy_bundles
-from host_program import DEVICE, PLUGIN, ROOT, HostTestCase, bundles_or_skip, folder, main, results, run, run_with_plugin
+from host_program import DEVICE, OTHER_DEVICE, PLUGIN, ROOT, HostTestCase, bundles_or_skip, folder, main, results, run, run_with_plugin
 
 VALID = pathlib.Path(os.environ.get("WARPFUSE_SHARED_DATA", "")) / "wikitext-2" / "valid.txt"
 VARIANTS = ("baseline", "fused", "sdpa", "steps")
@@ -78,8 +77,9 @@ class Bundles(HostTestCase):
         result = self.assert_ok(on_device("verify", *[detr / "baseline-float32"] * 2, "--rewrite"))
         self.assertIn(routed, result.stderr.decode())
 
-    @unittest.skipUnless(DEVICE == "cuda", "CUDA graphs need a GPU")
     def test_the_detectors_decoder_in_a_cuda_graph(self):
+        if DEVICE != "cuda":
+            self.skipTest(OTHER_DEVICE)
         torch.ops.load_library(PLUGIN)
         model = torch.jit.load(
             str(bundles.parent / "deformable-detr-module" / "fused-float32" / "model.pt"), map_location="cuda"

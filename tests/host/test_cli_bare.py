@@ -7,7 +7,7 @@ import torch
 
 import bare_models
 import toy_bundles
-from cli_bundles import baseline, fused, perturbed, write
+from cli_bundles import baseline, fused, module, perturbed, write
 from host_program import (
     CHECK_FAILED,
     MODEL,
@@ -20,11 +20,12 @@ from host_program import (
     run,
     run_with_plugin,
 )
+from toys import END_OF_TEXT, VOCAB
 
 causal = bare_models.save_causal(folder / "causal.pt")
 shorter = bare_models.save_causal(folder / "shorter.pt", positions=32)
 fixed = bare_models.save(bare_models.FixedLength(), folder / "fixed.pt", torch.ones(2, 7))
-IDS = f"B,T:int64:0..{toy_bundles.VOCAB}"
+IDS = f"B,T:int64:0..{VOCAB}"
 ROUTED = "1 of 1 softmax calls routed to the plugin\n"
 
 
@@ -70,7 +71,6 @@ class Verification(HostTestCase):
         self.assertEqual([line.split()[0] for line in lines[4:-1]], ["prefill", "decode", "forward"])
 
     def test_inputs_in_place_of_those_of_a_bundle(self):
-        module = toy_bundles.write_module(folder / "module-inputs", lambda v, i: v[i])
         inputs = ("--input", "B,T:float64", "--input", "2:int32:0..3")
         lines = self.verify(module, module, *inputs, "--batch", "3,4", "--lengths", "5")
         self.assertEqual([line.split("  ")[0] for line in lines[4:-1]], ["B=3 T=5", "B=4 T=5"])
@@ -106,6 +106,7 @@ class Verification(HostTestCase):
         for result in (
             run_with_plugin("verify", unknown, causal, "--input", "4"),
             run_with_plugin("generate", "-m", unknown, "--tokenizer", baseline, "-p", "a"),
+            run_with_plugin("rewrite", unknown, "--dry-run"),
         ):
             self.assert_fails(result, PLUGIN_ERROR, unknown, "warpfuse_test_bare::twice")
 
@@ -135,7 +136,7 @@ class Generation(HostTestCase):
         self.assertEqual(together, "---\n".join(self.said(self.generate(causal, "-p", text, "-n", 9)) for text in texts))
 
     def test_ends_at_the_end_of_text(self):
-        table = bare_models.Table(toy_bundles.CycleModel([*b"ab", toy_bundles.END_OF_TEXT]).table)
+        table = bare_models.Table(toy_bundles.CycleModel([*b"ab", END_OF_TEXT]).table)
         path = bare_models.save(table, folder / "ending.pt", torch.zeros(1, 2, dtype=torch.long))
         result = self.json_of(self.generate(path, "-p", "a", "--json"))
         self.assertEqual((result["text"], result["finish_reason"]), ("b", "end_of_text"))

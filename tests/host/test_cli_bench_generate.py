@@ -6,9 +6,9 @@ import sys
 import unittest
 
 import toy_bundles
-from cli_bundles import baseline, copy_of, fused, write
+from cli_bundles import baseline, copy_of, fused, perturbed, write
 from host_program import CHECK_FAILED, MODEL, ROOT, USAGE, HostTestCase, folder, results, run_with_plugin, start
-from toy_bundles import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
+from toys import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCAB
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -149,7 +149,7 @@ class Models(Bench):
     def test_a_variant_with_other_logits(self):
         wrong = folder / "wrong"
         copy_of(baseline, "wrong/baseline-float32")
-        toy_bundles.write_perturbed(wrong / "sdpa-float32", routed=(False, False))
+        copy_of(perturbed, "wrong/sdpa-float32")
         document = self.document("-m", wrong, "--prompt", 8, "-n", 4, code=CHECK_FAILED)
         self.assertEqual([row["variant"] for row in document["rows"]], ["baseline", "perturbed"])
         self.assertIsNone(document["rows"][1]["softmax_kernels_share"])  # whose softmax is not known

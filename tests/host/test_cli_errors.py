@@ -1,16 +1,14 @@
 """What the host program says to bad input: one line on stderr and the documented exit code."""
 
 import hashlib
+import importlib.util
 import os
 import pathlib
 import shutil
 import subprocess
 import unittest
 
-import torch
-
-import toy_bundles
-from cli_bundles import baseline, copy_of, edit_description, fused, generate, write
+from cli_bundles import baseline, copy_of, edit_description, fused, generate, module, write
 from host_program import (
     BAD_PLUGIN,
     DEVICE_ERROR,
@@ -23,6 +21,7 @@ from host_program import (
     folder,
     gpu_names,
     lonely_host,
+    main,
     run,
     run_with_plugin,
 )
@@ -117,7 +116,7 @@ class Models(HostTestCase):
         self.assert_fails(result, MODEL, "token id 120 is outside the model's vocabulary of 100")
 
     def test_a_module_is_no_language_model(self):
-        bundle = toy_bundles.write_module(folder / "module", lambda v, i: v[i])
+        bundle = copy_of(module, "module")
         for name in ("vocab.json", "merges.txt"):
             shutil.copy(baseline / name, bundle)
         self.assert_fails(generate(bundle), MODEL, "no language model")
@@ -153,7 +152,7 @@ class Plugins(HostTestCase):
         self.assert_fails(run("info", "--plugin", text), PLUGIN_ERROR, "cannot be loaded", text)
 
     def test_library_without_the_operators(self):
-        other = pathlib.Path(torch.__file__).parent / "lib" / "libc10.so"
+        other = pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib" / "libc10.so"
         self.assert_fails(run("info", "--plugin", other), PLUGIN_ERROR, "no warpfuse plugin", other)
 
     @unittest.skipUnless(shutil.which("c++"), "needs a compiler")
@@ -196,4 +195,4 @@ class Devices(HostTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

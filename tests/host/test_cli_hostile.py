@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from cli_bundles import baseline, copy_of, cycle, fused, write
+from cli_bundles import baseline, copy_of, cycle, fused, module, write
 from host_program import (
     DEVICE_ERROR,
     HOST,
@@ -23,12 +23,10 @@ from host_program import (
     run_with_plugin,
     start,
 )
-from toy_bundles import write_module
 
 DEEP = 100_000
 
 text = write("text.txt", "the river rises in the hills")
-module = write_module(folder / "hostile-module", lambda v, i: v[i])
 
 
 CONTENTS = {
@@ -128,10 +126,12 @@ class Files(HostTestCase):
 
 class Writes(HostTestCase):
     def test_stdout_that_takes_nothing(self):
+        full = lambda command: run(*arguments_of(command), stdin=b"text\n", stdout="/dev/full")
+        closed = lambda command: shell(">&-", command)
         for name, command in PRINTING.items():
-            for redirection in ("> /dev/full", ">&-"):
-                with self.subTest(command=name, stdout=redirection):
-                    result = shell(redirection, command)
+            for stdout, run_with in (("full", full), ("closed", closed)):
+                with self.subTest(command=name, stdout=stdout):
+                    result = run_with(command)
                     self.assertEqual(result.returncode, OUTPUT, result.stderr)
                     errors = result.stderr.decode().splitlines()
                     self.assertRegex(errors[-1], r"^warpfuse: error: stdout: cannot be written: ")

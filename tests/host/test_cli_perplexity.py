@@ -2,16 +2,15 @@
 
 import json
 import math
-import time
 import unittest
 
 import torch
 
 import toy_bundles
-from cli_bundles import baseline, copy_of, cycle, fused, half, write
+from cli_bundles import baseline, copy_of, cycle, fused, half, module, write
 from host_program import BAD_PLUGIN, MODEL, PLUGIN_ERROR, USAGE, HostTestCase, folder, run, run_with_plugin, start
+from toys import CONTEXT
 
-CONTEXT = toy_bundles.CONTEXT
 TEXT = ("The river rises in the hills, é€, and flows through three counties. " * 12).encode() + b"\xff\xc3 end"
 
 
@@ -118,7 +117,6 @@ class Errors(HostTestCase):
     def test_models(self):
         text = write("text", TEXT)
         self.assert_fails(perplexity(folder / "none", text), MODEL, "none/bundle.json: cannot be read")
-        module = toy_bundles.write_module(folder / "module-to-score", lambda v, i: v[i])
         self.assert_fails(perplexity(module, text), MODEL, "no language model")
         small = copy_of(baseline, "small-vocabulary", vocab_size=100)
         self.assert_fails(perplexity(small, text), MODEL, "is outside the model's vocabulary of 100")
@@ -151,9 +149,7 @@ class Interrupting(HostTestCase):
         text = write("long", TEXT * 2000)
         for form in ((), ("--json",)):
             with start("perplexity", "-m", cycle, "--text", text, "--stride", "1", "--batch", "1", *form) as process:
-                time.sleep(3)  # the handler is set long before, and the text takes minutes
-                self.assertIsNone(process.poll(), "the program ended by itself")
-                stdout, stderr = self.interrupt(process)
+                stdout, stderr = self.interrupt(process)  # the text takes minutes
             line = rf"\Awarpfuse: error: interrupted after (\d+) of {len(TEXT) * 2000 - 1} tokens, perplexity [\d.]+ so far\n\Z"
             self.assertRegex(stderr, line)
             if not form:

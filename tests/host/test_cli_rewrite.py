@@ -1,43 +1,58 @@
-"""warpfuse rewrite of bundles, and the option --rewrite of the commands that run models."""
+"""warpfuse rewrite of bundles and of files, and the option --rewrite of the commands that run models."""
 
+import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import unittest
 
-import toy_bundles
 from cli_bundles import baseline, copy_of, fused, generate, write
-from host_program import CHECK_FAILED, OUTPUT, USAGE, HostTestCase, folder, results, run_with_plugin
+from host_program import (
+    CHECK_FAILED,
+    MODEL,
+    OUTPUT,
+    ROOT,
+    USAGE,
+    HostTestCase,
+    folder,
+    main,
+    results,
+    run_with_plugin,
+)
+from toys import LAYERS
+
+
+def rewrite(*arguments):
+    return run_with_plugin("rewrite", *arguments)
 
 
 class Bundles(HostTestCase):
-    def rewrite(self, bundle, out, *arguments):
-        return run_with_plugin("rewrite", bundle, out, *arguments)
-
     def leftovers(self, out):
         return [path.name for path in out.parent.iterdir() if path.name.startswith(f"{out.name}.")]
 
     def test_a_bundle_comes_out_as_one(self):
         out = folder / "rewritten"
-        self.assert_ok(self.rewrite(baseline, f"{out}/"))
+        self.assert_ok(rewrite(baseline, f"{out}/"))
         self.assertEqual(results(out / "bundle.json")["variant"], "rewritten")
         self.assertEqual(generate(out).stdout, generate(baseline).stdout)
-        self.assert_fails(self.rewrite(baseline, out), USAGE, "--force")
+        self.assert_fails(rewrite(baseline, out), USAGE, "--force")
         (out / "old").touch()
-        self.assert_ok(self.rewrite(baseline, f"{out}/", "--force"))
+        self.assert_ok(rewrite(baseline, f"{out}/", "--force"))
         self.assertFalse((out / "old").exists())
         self.assertEqual(self.leftovers(out), [])
 
     def test_too_few_calls_are_a_failure(self):
-        result = self.rewrite(baseline, folder / "too-few", "--require", "9")
+        result = rewrite(baseline, folder / "too-few", "--require", "9")
         self.assert_fails(result, CHECK_FAILED, "of the 9 required calls were routed; nothing was written")
         self.assertFalse((folder / "too-few").exists())
 
     def test_a_frozen_bundle_runs(self):
         out = folder / "frozen"
-        self.assert_ok(self.rewrite(baseline, out, "--freeze"))
+        self.assert_ok(rewrite(baseline, out, "--freeze"))
         result = generate(out)
         self.assertEqual(result.stdout, generate(baseline).stdout)
-        calls = toy_bundles.LAYERS * 24
+        calls = LAYERS * 24
         self.assertEqual(self.softmax_calls(result), (calls, calls))
 
     def test_out_is_never_over_in_nor_over_other_folders(self):
@@ -51,11 +66,11 @@ class Bundles(HostTestCase):
             (copy / "new", "OUT lies in IN"),
             (folder, "OUT contains IN"),
         ):
-            self.assert_fails(self.rewrite(copy, out, "--force"), USAGE, message)
+            self.assert_fails(rewrite(copy, out, "--force"), USAGE, message)
         mine = folder / "mine"
         mine.mkdir()
         (mine / "thesis.txt").touch()
-        self.assert_fails(self.rewrite(copy, mine, "--force"), USAGE, mine, "no bundle")
+        self.assert_fails(rewrite(copy, mine, "--force"), USAGE, mine, "no bundle")
         self.assertTrue((mine / "thesis.txt").exists())
         self.assertEqual(sorted(path.name for path in copy.iterdir()), before)
 
@@ -64,10 +79,47 @@ class Bundles(HostTestCase):
         os.mkfifo(broken / "pipe")  # cannot be copied
         (out / "old").touch()
         for to in (out, folder / "new"):
-            self.assert_fails(self.rewrite(broken, to, "--force"), OUTPUT, to)
+            self.assert_fails(rewrite(broken, to, "--force"), OUTPUT, to)
             self.assertEqual(self.leftovers(to), [])
         self.assertTrue((out / "old").exists())
         self.assertFalse((folder / "new").exists())
+
+
+class Files(HostTestCase):
+    model = baseline / "model.pt"
+
+    def test_a_file_comes_out_as_one(self):
+        out = folder / "out.pt"
+        self.assert_fails(rewrite(self.model, out, "--require", 7), CHECK_FAILED, "nothing was written")
+        self.assertFalse(out.exists())
+        self.assertIn("6 of 6 softmax calls routed to the plugin\n", self.said(rewrite(self.model, "--dry-run")))
+        self.assert_ok(rewrite(self.model, out))
+        self.assert_fails(rewrite(self.model, out), USAGE, "--force")
+        self.assert_ok(rewrite(self.model, out, "--force", "--freeze", "--require", 6))
+        self.assertIn("0 of 0 softmax calls routed to the plugin, 6 were there", self.said(rewrite(out, "--dry-run")))
+
+    def test_out_is_never_over_in(self):
+        file = copy_of(baseline, "with-a-file") / "model.pt"
+        self.assert_fails(rewrite(file, f"{file.parent}/./model.pt", "--force"), USAGE, "OUT is IN")
+        self.assert_fails(rewrite(file, file.parent, "--force"), USAGE, "OUT contains IN")
+        self.assertEqual(file.read_bytes(), self.model.read_bytes())
+
+    def test_files_that_cannot_be_read_or_written(self):
+        self.assert_fails(rewrite(write("text.pt", "text"), "--dry-run"), MODEL, "text.pt")
+        self.assert_fails(rewrite(self.model, folder / "no" / "out.pt"), OUTPUT, "out.pt")
+
+    @unittest.skipIf(importlib.util.find_spec("transformers") is None, "transformers is not installed")
+    def test_the_model_of_the_demo(self):
+        tokenizer, path = ROOT / "traced_models" / "wikitext-small", folder / "gpt2.pt"
+        subprocess.run([sys.executable, "-B", ROOT / "scripts" / "trace_gpt2.py", tokenizer, "cpu", path], check=True)
+        for command, says in (
+            (("verify", path, path, "--input", "B,T:int64:0..4096", "--batch", "1,3", "--lengths", "1,256,257"), "both raise in 2 of 6"),
+            (("generate", "-m", path, "--tokenizer", tokenizer, "-p", "The river", "-n", 3), "plugin: 12 of 12 softmax calls"),
+        ):
+            result = self.assert_ok(run_with_plugin(command[0], "--rewrite", *command[1:], "--device", "cpu"))
+            text = result.stdout.decode() + result.stderr.decode()
+            self.assertIn("4 of 4 softmax calls routed to the plugin", text)
+            self.assertIn(says, text)
 
 
 class OnLoad(HostTestCase):
@@ -79,7 +131,7 @@ class OnLoad(HostTestCase):
 
     def test_generate(self):
         result = self.assert_rewritten(generate(baseline, "--rewrite"))
-        calls = toy_bundles.LAYERS * 24
+        calls = LAYERS * 24
         self.assertEqual(self.softmax_calls(result), (calls, calls))
         self.assertEqual(result.stdout, generate(baseline).stdout)
         self.assertIn("0 of 0 softmax calls routed to the plugin, 6 were there", generate(fused, "--rewrite").stderr.decode())
@@ -102,4 +154,4 @@ class OnLoad(HostTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

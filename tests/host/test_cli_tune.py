@@ -5,7 +5,7 @@ import re
 import unittest
 
 from cli_bundles import baseline, write
-from host_program import DEVICE_ERROR, OUTPUT, USAGE, HostTestCase, folder, gpu_names, run, run_with_plugin
+from host_program import DEVICE_ERROR, OUTPUT, USAGE, HostTestCase, folder, gpu_names, main, run, run_with_plugin
 
 WARNING = re.compile(r"\Awarpfuse: warning: WARPFUSE_TUNING: file ([^\n]+); the shipped table is used\n\Z")
 
@@ -100,4 +100,4 @@ class Tuning(HostTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

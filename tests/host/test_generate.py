@@ -7,9 +7,10 @@ import sys
 
 import torch
 
-from cli_bundles import CYCLE, baseline, copy_of, cycle, edit_description, ending, fused, undefined, write
+from cli_bundles import baseline, copy_of, cycle, edit_description, ending, fused, undefined, write
 from host_program import DEVICE, HOST, MODEL, PLUGIN, USAGE, HostTestCase, main, run_with_plugin, start
-from toy_bundles import CONTEXT, END_OF_TEXT, LAYERS, new_cache
+from toy_bundles import new_cache
+from toys import CONTEXT, CYCLE, END_OF_TEXT, LAYERS
 
 PROMPTS = ["Hello", "a", "the river", "abcde", "x" * 40, "ghijk", "y" * 130, "zz"]
 

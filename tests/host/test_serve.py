@@ -11,9 +11,9 @@ import subprocess
 import unittest
 
 from cli_bundles import baseline, fused, write
-from host_program import ROOT, HostTestCase, run_with_plugin
+from host_program import ROOT, HostTestCase, main, run_with_plugin
 from serve_client import ServeTestCase, Server, generated
-from toy_bundles import CONTEXT
+from toys import CONTEXT
 
 try:
     import openai
@@ -195,4 +195,4 @@ class Docs(HostTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

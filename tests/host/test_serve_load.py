@@ -22,7 +22,7 @@ import time
 import unittest
 
 from cli_bundles import cycle, fused, write
-from host_program import HostTestCase
+from host_program import HostTestCase, main
 from serve_client import Server
 
 BUNDLE = os.environ.get("WARPFUSE_LOAD_BUNDLE", fused)
@@ -172,4 +172,4 @@ class Load(HostTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

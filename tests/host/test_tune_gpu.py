@@ -3,7 +3,17 @@
 import os
 import time
 
-from host_program import USAGE, HostTestCase, folder, gpu_names, main, results, run_with_plugin, start
+from host_program import (
+    USAGE,
+    HostTestCase,
+    folder,
+    gpu_names,
+    main,
+    results,
+    run_with_plugin,
+    start,
+    wait_until_ctrl_c_is_noted,
+)
 
 
 def shipped():
@@ -56,7 +66,8 @@ class OnAGpu(HostTestCase):
     def test_ctrl_c_keeps_what_was_found(self):
         out = folder / "interrupted.txt"
         process = start("tune", "--functions", "columns", "--out", out, "--tuning", self.start)
-        time.sleep(12)
+        wait_until_ctrl_c_is_noted(process)
+        time.sleep(8)  # for the libraries and a few classes
         self.assertRegex(self.interrupt(process)[1], r"warpfuse: error: interrupted after \d+ of \d+ classes of rows; ")
         self.assertRegex(out.read_text(), r"\A# gpu ")
 

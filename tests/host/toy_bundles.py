@@ -1,16 +1,22 @@
-"""Small bundles made on the spot, for tests of the host program that must not depend on a trained model."""
+"""Small bundles made on the spot, for tests of the host program that must not depend on a trained model.
+
+    WARPFUSE_PLUGIN=... python toy_bundles.py FOLDER
+
+writes those that tests share (cli_bundles.py) to a folder, which they then need not do each.
+"""
 
 import hashlib
 import json
 import math
+import os
 import pathlib
+import shutil
+import sys
 import warnings
 
 import torch
 
-CONTEXT, LAYERS, HEADS, HEAD_DIM, VOCAB = 256, 2, 2, 8, 257
-WIDTH = HEADS * HEAD_DIM
-END_OF_TEXT = 256
+from toys import CONTEXT, CYCLE, END_OF_TEXT, HEAD_DIM, HEADS, LAYERS, VOCAB, WIDTH
 
 
 class Attention(torch.nn.Module):
@@ -186,3 +192,22 @@ def write_module(folder, function):
         traced = torch.jit.trace(Wrapper(), (torch.randn(3, 4), torch.tensor([0, 2])), check_trace=False)
     description = {"kind": "module", "model": "toy", "variant": "baseline", "operators": [], "inputs": inputs}
     return _write(folder, traced, description)
+
+
+def write_shared(folder):
+    """Each under its name in cli_bundles.py."""
+    torch.ops.load_library(os.environ["WARPFUSE_PLUGIN"])
+    write_toy(folder / "fused", "fused", routed=(True, True))
+    write_toy(folder / "half", "half", routed=(True, False))
+    write_toy(folder / "baseline", "baseline", routed=(False, False))
+    write_perturbed(folder / "perturbed", routed=(False, False))
+    write_cycle(folder / "cycle", CYCLE)
+    write_cycle(folder / "ending", [*b"ab", END_OF_TEXT])
+    write_cycle(folder / "undefined", [*b"ab", END_OF_TEXT], undefined=ord("b"))
+    write_module(folder / "module", lambda v, i: v[i])
+
+
+if __name__ == "__main__":
+    to = pathlib.Path(sys.argv[1])
+    shutil.rmtree(to, ignore_errors=True)
+    write_shared(to)

@@ -25,16 +25,16 @@ COUNT, SEED, TIMEOUT = 40, 20, 300
 
 # The ctest entries of a folder; the first that fits.
 SUITES = (
-    (r"ops/softmax/", r"^ops\.(softmax|cpu_paths)"),
-    (r"ops/(scaled_masked_softmax|attention_mask)/", r"^ops\.masked"),
-    (r"ops/fused_logprob/", r"^ops\.fused_logprob"),
-    (r"ops/sample_tokens/", r"^ops\.sample"),
+    (r"ops/softmax/", r"^ops\.(softmax|row_engine)"),
+    (r"ops/(scaled_masked_softmax|attention_mask)/", r"^ops\.(attention|masked)"),
+    (r"ops/fused_logprob/", r"^ops\.logprob"),
+    (r"ops/sample_tokens/", r"^ops\.sampl"),
     (r"ops/(dropout_softmax|linear_dropout_softmax)/", r"^ops\.(dropout|masked_dropout|python_dropout)"),
-    (r"ops/ms_deform_attn/", r"^ops\.(ms_)?deform"),
+    (r"ops/ms_deform_attn/", r"^ops\.ms_deform_attn"),
     (r"ops/cached_attention_softmax/", r"^ops\.cached_attention"),
     (r"ops/skinny_linear/", r"^ops\.skinny_linear"),
     (r"ops/gpt2_step/", r"^ops\.gpt2_step"),
-    (r"ops/rowwise/", r"^ops\.(tuning|kernel_set|row_order|cpu_paths|softmax|masked)"),
+    (r"ops/rowwise/", r"^ops\.(row_engine|softmax|attention)"),
     (r"ops/batching/", r"^ops\.python_transforms"),
     (r"ops/", r"^ops\."),
     (r"rewrite/", r"^(ops\.rewrite|rewrite\.)"),

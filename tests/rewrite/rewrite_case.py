@@ -1,44 +1,35 @@
 """What the tests of `warpfuse rewrite` on traced models share. Needs WARPFUSE_HOST and
 WARPFUSE_PLUGIN."""
 
-import json
-import os
-import subprocess
-import unittest
+import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
 
-HOST, PLUGIN = os.environ["WARPFUSE_HOST"], os.environ["WARPFUSE_PLUGIN"]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "host"))
+from host_program import PLUGIN, HostTestCase, folder, run_with_plugin  # noqa: E402
 
 
-class RewriteCase(unittest.TestCase):
+class RewriteCase(HostTestCase):
     """A traced model before and after `warpfuse rewrite`."""
 
     def setUp(self) -> None:
         torch.manual_seed(1)
         torch.ops.load_library(PLUGIN)
-        folder = TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
 
     def rewrite(self, model: nn.Module, example: tuple[Tensor, ...], *options: str) -> list[dict]:
         """Sets self.traced and self.rewritten; the report of each softmax."""
-        before = self.folder / "before.pt"
+        before = folder / "before.pt"
         model = model.eval().requires_grad_(False)
         torch.jit.trace(model, example, check_trace=False).save(str(before))
         return self.rewrite_file(before, *options)
 
     def rewrite_file(self, before: Path, *options: str) -> list[dict]:
         """The same of a file."""
-        after = self.folder / "after.pt"
-        command = [HOST, "rewrite", before, after, "--plugin", PLUGIN, "--report", "json", "--force"]
-        result = subprocess.run([*command, *options], capture_output=True, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        after = folder / "after.pt"
+        self.report = self.json_of(run_with_plugin("rewrite", before, after, "--report", "json", "--force", *options))
         self.traced, self.rewritten = torch.jit.load(before), torch.jit.load(after)
-        self.report = json.loads(result.stdout)
         return self.report["calls"]
 
     def assert_equal(self, *arguments: Tensor, rtol: float = 1e-4, atol: float = 1e-5) -> None:

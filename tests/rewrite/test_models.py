@@ -4,14 +4,13 @@ of each softmax, and whether the results are those of the trace at other lengths
 
 Needs WARPFUSE_HOST and WARPFUSE_PLUGIN. Exit code 77: transformers is not installed."""
 
-import subprocess
 import sys
 import unittest
 import warnings
 from pathlib import Path
 
 import torch
-from rewrite_case import HOST, PLUGIN, RewriteCase
+from rewrite_case import RewriteCase, folder, run_with_plugin
 
 try:
     import transformers
@@ -74,8 +73,7 @@ class Models(RewriteCase):
         model = gpt2("input_ids", "attention_mask", attention="sdpa")  # an additive mask
         self.assertEqual(self.rewrite(model, (ids(2, 7), mask(2, 7, True))), [])
         self.assertEqual(self.report["sdpa_calls"], 2)
-        command = [HOST, "rewrite", self.folder / "before.pt", "--dry-run", "--plugin", PLUGIN]
-        result = subprocess.run([*command, "--require", "1"], capture_output=True, check=False)
+        result = run_with_plugin("rewrite", folder / "before.pt", "--dry-run", "--require", "1")
         self.assertEqual(result.stdout.decode(), "0 of 2: exported with SDPA, nothing to gain\n")
         self.assertEqual(result.returncode, 1)
 

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
