@@ -40,7 +40,7 @@ void Attributes::collect(const std::shared_ptr<jit::Graph>& graph) {
   const Writes writes(graph);
   for (const jit::Value* attribute : read) {
     if (writes.reach(attribute)) {
-      written_.insert(attribute->node()->s(jit::attr::name));
+      (writes.may_resize() ? replaced_ : written_).insert(attribute->node()->s(jit::attr::name));
     }
   }
 }

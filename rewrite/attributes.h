@@ -16,7 +16,7 @@ class Attributes {
   explicit Attributes(const torch::jit::Module& module);
 
   const torch::jit::Module& module() const { return module_; }
-  // Whether a method sets one of this name.
+  // Whether a method sets one of this name, or may change the sizes of its tensor.
   bool is_replaced(const std::string& name) const { return replaced_.contains(name); }
   // Whether a method writes to its tensor in place, which then keeps its dtype and sizes.
   bool is_written(const std::string& name) const { return written_.contains(name); }

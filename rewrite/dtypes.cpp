@@ -27,13 +27,16 @@ void promote(ScalarType& result, ScalarType dtype) {
   result = result == ScalarType::Undefined ? dtype : c10::promoteTypes(result, dtype);
 }
 
-// The number as the dtype holds it; null where that is not defined.
-ExpressionPtr number_in_dtype(double number, ScalarType dtype) {
+// The number as the dtype holds it; null where that is not defined or not known.
+ExpressionPtr number_in_dtype(double number, std::optional<ScalarType> dtype) {
+  if (!dtype) {  // each holds these two
+    return number == 0 || number == 1 ? constant(number) : nullptr;
+  }
   constexpr double kMaxInteger = 1LL << 53;
-  if (c10::isIntegralType(dtype, /*includeBool=*/false) && !(std::abs(number) <= kMaxInteger)) {
+  if (c10::isIntegralType(*dtype, /*includeBool=*/false) && !(std::abs(number) <= kMaxInteger)) {
     return nullptr;
   }
-  const at::Tensor value = at::scalar_tensor(number, at::kDouble).to(dtype);
+  const at::Tensor value = at::scalar_tensor(number, at::kDouble).to(*dtype);
   return constant(value.to(at::kDouble).item<double>());
 }
 
@@ -87,7 +90,7 @@ bool holds_coordinates(std::optional<ScalarType> dtype) {
          dtype == ScalarType::Double;
 }
 
-ExpressionPtr in_dtype(const ExpressionPtr& element, ScalarType dtype) {
+ExpressionPtr in_dtype(const ExpressionPtr& element, std::optional<ScalarType> dtype) {
   if (is_uniform(element)) {
     return number_in_dtype(element->number, dtype);
   }

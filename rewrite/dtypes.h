@@ -22,7 +22,8 @@ std::optional<c10::ScalarType> asked_dtype(const Facts& facts, torch::jit::Node*
 // Whether it holds each coordinate as it is: float32 does up to 2^24, which no mask reaches.
 bool holds_coordinates(std::optional<c10::ScalarType> dtype);
 
-// Numbers, or a choice of two, as the dtype holds them; null for others.
-ExpressionPtr in_dtype(const ExpressionPtr& element, c10::ScalarType dtype);
+// Numbers, or a choice of two, as the dtype holds them; null for others, and for those that not
+// every dtype holds if it is unknown.
+ExpressionPtr in_dtype(const ExpressionPtr& element, std::optional<c10::ScalarType> dtype);
 
 }  // namespace warpfuse::rewriting

@@ -16,8 +16,12 @@ Fact comparison(Facts& facts, jit::Node* node) {
   Fact fact{.dtype = ScalarType::Bool,
             .sizes = broadcast_sizes(facts, {node->input(0), node->input(1)}),
             .element = nullptr};
-  const std::vector<ExpressionPtr> x =
+  std::vector<ExpressionPtr> x =
       broadcast_elements(facts, {node->input(0), node->input(1)}, fact.sizes);
+  if (is_uniform(x[0]) && is_uniform(x[1])) {  // two numbers may be rounded to one
+    const auto dtype = promoted(facts, {node->input(0), node->input(1)});
+    x = {in_dtype(x[0], dtype), in_dtype(x[1], dtype)};
+  }
   switch (node->kind()) {
     case jit::aten::lt:
       fact.element = compare(Kind::less, x[0], x[1]);
@@ -80,6 +84,13 @@ Fact where(Facts& facts, jit::Node* node) {
             .sizes = broadcast_sizes(facts, operands),
             .element = nullptr};
   std::vector<ExpressionPtr> x = broadcast_elements(facts, operands, fact.sizes);
+  const bool are_numbers = is_number(operands[1]) && is_number(operands[2]);
+  for (const size_t i : {1, 2}) {
+    // Two numbers get the default dtype, and are rounded by the cast to the scores'.
+    if (is_uniform(x[i]) && !are_numbers) {
+      x[i] = in_dtype(x[i], fact.dtype);
+    }
+  }
   if (!x[0] && fact.sizes) {  // whatever the condition is: both results are known
     x[0] = element(node->output(), static_cast<int64_t>(fact.sizes->size()), false);
   }
@@ -103,7 +114,7 @@ Fact filled(Facts& facts, jit::Node* node) {
     fact.element = constant(name.find("ones") != std::string::npos);
   } else if (const std::optional<double> value =
                  facts.number(Facts::argument(node, "fill_value"))) {
-    fact.element = fact.dtype ? in_dtype(constant(*value), *fact.dtype) : constant(*value);
+    fact.element = fact.dtype ? in_dtype(constant(*value), fact.dtype) : constant(*value);
   }
   return fact;
 }
@@ -140,7 +151,7 @@ Fact cast(Facts& facts, jit::Node* node) {
   fact.dtype = other != nullptr ? facts.of(other).dtype : asked_dtype(facts, node, before);
   // Two unknown dtypes may differ.
   if (!before || before != fact.dtype) {
-    fact.element = fact.dtype ? in_dtype(fact.element, *fact.dtype) : nullptr;
+    fact.element = in_dtype(fact.element, fact.dtype);
   }
   return fact;
 }

@@ -54,7 +54,11 @@ bool is_condition(const ExpressionPtr& x) {
          x->kind == Kind::both || x->kind == Kind::negation;
 }
 
-bool has_float(const ExpressionPtr& x) { return x->kind == Kind::element && x->may_be_nan; }
+bool may_be_nan(const ExpressionPtr& x) {
+  return x->kind == Kind::element    ? x->may_be_nan
+         : x->kind == Kind::constant ? std::isnan(x->number)
+                                     : x->kind != Kind::coordinate;
+}
 
 }  // namespace
 
@@ -136,7 +140,7 @@ ExpressionPtr negation(const ExpressionPtr& a) {
       return a->a;
     case Kind::less:
     case Kind::less_equal:
-      if (!has_float(a->a) && !has_float(a->b)) {
+      if (!may_be_nan(a->a) && !may_be_nan(a->b)) {
         return make(
             {.kind = a->kind == Kind::less ? Kind::less_equal : Kind::less, .a = a->b, .b = a->a});
       }

@@ -14,11 +14,14 @@ constexpr int64_t kSmallestIndexBuffer = 2;
 
 // A buffer that holds 0, 1, 2, .. or a lower triangle of ones has that as its element.
 ExpressionPtr element_of_constant(const at::Tensor& tensor) {
+  if (tensor.is_complex() || tensor.numel() == 0) {
+    return nullptr;
+  }
   if (tensor.numel() == 1) {
     return constant(tensor.to(at::kCPU).to(at::kDouble).item<double>());
   }
   const int64_t rank = tensor.dim();
-  if (rank == 0 || tensor.is_complex() || tensor.size(-1) < kSmallestIndexBuffer) {
+  if (tensor.size(-1) < kSmallestIndexBuffer) {
     return nullptr;
   }
   const int64_t columns = tensor.size(-1);
@@ -61,6 +64,10 @@ Fact fact_of_constant(const at::Tensor& tensor) {
 
 }  // namespace
 
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_quantized();
+}
+
 Facts::Facts(const Attributes& attributes, jit::Graph& graph, const Writes& writes,
              const std::vector<RewriteArgument>& arguments)
     : attributes_(attributes), graph_(graph), writes_(writes) {
@@ -82,9 +89,7 @@ void Facts::set_argument(jit::Value* value, const RewriteArgument& argument) {
     }
     fact.sizes->push_back(named->second);
   }
-  if (!writes_.reach(value)) {
-    fact.element = element_of(value, fact);
-  }
+  complete(value, fact);
 }
 
 const Fact& Facts::of(const jit::Value* tensor) const {
@@ -116,6 +121,18 @@ bool Facts::is_written(const jit::Value* value) const {
   const jit::Node* node = value->node();
   return writes_.reach(value) ||
          (node->kind() == jit::prim::GetAttr && attributes_.is_written(node->s(jit::attr::name)));
+}
+
+void Facts::complete(jit::Value* value, Fact& fact) const {
+  const bool is_tensor = value->type()->isSubtypeOf(*c10::TensorType::get());
+  if (!is_written(value)) {
+    fact.element = fact.element || !is_tensor ? fact.element : element_of(value, fact);
+  } else if (!is_tensor) {  // a list, which may hold other tensors then
+    fact = {};
+  } else {
+    fact.element = nullptr;
+    fact.sizes = writes_.may_resize() ? std::nullopt : fact.sizes;
+  }
 }
 
 std::optional<c10::IValue> Facts::constant_value(const jit::Value* value) const {
@@ -174,7 +191,7 @@ void Facts::visit(jit::Node* node) {
   Fact fact;
   if (node->kind() == jit::prim::Constant || node->kind() == jit::prim::GetAttr) {
     const std::optional<c10::IValue> value = held_value(output);
-    if (!value || !value->isTensor() || !value->toTensor().defined()) {
+    if (!value || !value->isTensor() || !is_dense(value->toTensor())) {
       return;
     }
     fact = fact_of_constant(value->toTensor());
@@ -194,11 +211,7 @@ void Facts::visit(jit::Node* node) {
     if (node->kind() == jit::prim::ListUnpack) {
       set_size_of_part(*this, node, each->offset(), kept);
     }
-    if (is_written(each)) {
-      kept.element = nullptr;
-    } else if (!kept.element && each->type()->isSubtypeOf(*c10::TensorType::get())) {
-      kept.element = element_of(each, kept);
-    }
+    complete(each, kept);
   }
 }
 

@@ -28,14 +28,17 @@ struct Fact {
   ExpressionPtr element;  // null: anything
 };
 
+// Whether its elements can be read: it is there, and neither sparse nor quantized.
+bool is_dense(const at::Tensor& tensor);
+
 // A dimension counted from the front; nothing for one that a tensor of `rank` dimensions lacks.
 std::optional<int64_t> from_front(int64_t dim, size_t rank);
 
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {
  public:
-  // What is written to in place, before or after, has no element. `arguments`: those of the method
-  // behind the module; may be fewer.
+  // What is written to in place, before or after, has no element, nor sizes that change so.
+  // `arguments`: those of the method behind the module; may be fewer.
   Facts(const Attributes& attributes, torch::jit::Graph& graph, const Writes& writes,
         const std::vector<RewriteArgument>& arguments);
 
@@ -72,6 +75,9 @@ class Facts {
   // What a constant or an attribute holds, though it may be written to in place.
   std::optional<c10::IValue> held_value(const torch::jit::Value* value) const;
   bool is_written(const torch::jit::Value* value) const;
+  // Gives a tensor its own element where no other is known. What a write in place may change is
+  // taken from the fact.
+  void complete(torch::jit::Value* value, Fact& fact) const;
 
   const Attributes& attributes_;
   torch::jit::Graph& graph_;

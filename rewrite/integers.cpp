@@ -27,6 +27,9 @@ Integer Facts::size(jit::Value* tensor, int64_t dim) {
       return (*sizes)[*at];
     }
   }
+  if (writes_.may_resize() && writes_.reach(tensor)) {
+    return new_unknown();  // another one after each write
+  }
   const auto [found, is_new] = sizes_of_unknown_rank_.try_emplace({tensor, dim});
   if (is_new) {
     found->second = new_unknown();
@@ -35,6 +38,9 @@ Integer Facts::size(jit::Value* tensor, int64_t dim) {
 }
 
 Integer Facts::integer(jit::Value* value) {
+  if (writes_.reach(value)) {
+    return new_unknown();  // that of a tensor, another one after each write
+  }
   if (const auto found = integers_.find(value); found != integers_.end()) {
     return found->second;
   }

@@ -42,9 +42,11 @@ Fact addmm(Facts& facts, jit::Node* node) {
 // [.., k] and weight [n, k]
 Fact linear(Facts& facts, jit::Node* node) {
   const Fact &x = facts.of(node->input(0)), &weight = facts.of(node->input(1));
-  Fact fact{.dtype = weight.dtype ? weight.dtype : x.dtype, .sizes = x.sizes, .element = nullptr};
-  if (fact.sizes && !fact.sizes->empty()) {
-    fact.sizes->back() = facts.size(node->input(1), 0);
+  Fact fact = unknown_as(weight.dtype ? weight : x);
+  // A weight [k] would take the last dimension away.
+  if (x.sizes && !x.sizes->empty() && weight.sizes && weight.sizes->size() == 2) {
+    fact.sizes = x.sizes;
+    fact.sizes->back() = weight.sizes->front();
   }
   return fact;
 }
@@ -95,14 +97,16 @@ Fact convolution(Facts& facts, jit::Node* node) {
     return fact;
   }
   const size_t rank = weight.sizes->size();
-  fact.sizes = Sizes{facts.new_unknown(), (*weight.sizes)[0]};
   const bool is_batch = x.sizes && x.sizes->size() == rank;
-  if (is_batch) {
-    fact.sizes->front() = x.sizes->front();
+  // conv2d takes an image without a batch too.
+  if (!is_batch && (x.sizes || node->kind() == jit::aten::conv2d)) {
+    return fact;
   }
   const std::optional<c10::IValue> transposed = facts.constant_argument(node, "transposed");
   const bool is_plain = Facts::argument(node, "transposed") == nullptr ||
                         (transposed && transposed->isBool() && !transposed->toBool());
+  fact.sizes = Sizes{is_batch ? x.sizes->front() : facts.new_unknown(),
+                     is_plain ? weight.sizes->front() : facts.new_unknown()};
   const auto strides = numbers(facts, node, "stride", rank - 2);
   const auto paddings = numbers(facts, node, "padding", rank - 2);
   const auto dilations = numbers(facts, node, "dilation", rank - 2);

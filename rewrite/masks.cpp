@@ -21,7 +21,7 @@ bool is_small(double number) { return std::abs(number) <= kSmallAddend; }
 
 // Weights and biases, not a mask: they hold no fill.
 bool is_learned(const std::optional<c10::IValue>& value) {
-  if (!value || !value->isTensor() || !value->toTensor().defined()) {
+  if (!value || !value->isTensor() || !is_dense(value->toTensor())) {
     return false;
   }
   const at::Tensor& tensor = value->toTensor();

@@ -119,10 +119,14 @@ Fact joined_tensors(Facts& facts, jit::Node* node) {
   fact.element = nullptr;
   const size_t rank = first.sizes ? first.sizes->size() + (is_stack ? 1 : 0) : 0;
   const std::optional<int64_t> at = facts.dim(node, "dim", rank);
+  bool have_rank = true;
   for (const jit::Value* each : *tensors) {
-    fact.dtype = facts.of(each).dtype == fact.dtype ? fact.dtype : std::nullopt;
+    const Fact& part = facts.of(each);
+    fact.dtype = part.dtype == fact.dtype ? fact.dtype : std::nullopt;
+    have_rank = have_rank && part.sizes && part.sizes->size() == rank;
   }
-  if (!first.sizes || !at) {
+  // cat skips a tensor [0], so that the others may have another rank.
+  if (!first.sizes || !at || (!is_stack && rank == 1 && !have_rank)) {
     fact.sizes.reset();
     return fact;
   }

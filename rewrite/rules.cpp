@@ -24,6 +24,9 @@ Fact unary(Facts& facts, jit::Node* node) {
 }
 
 Fact arithmetic(Facts& facts, jit::Node* node) {
+  if (node->output()->type()->kind() == c10::TypeKind::ListType) {  // + joins lists
+    return {};
+  }
   const std::vector<jit::Value*> operands{node->input(0), node->input(1)};
   Fact fact{.dtype = promoted(facts, operands),
             .sizes = broadcast_sizes(facts, operands),
@@ -37,6 +40,9 @@ Fact arithmetic(Facts& facts, jit::Node* node) {
 
 // A root that is exact, such as that of 64 in attention's scale, whatever the default dtype is.
 Fact power(Facts& facts, jit::Node* node) {
+  if (!is_number(node->input(1))) {
+    return arithmetic(facts, node);
+  }
   Fact fact = unary(facts, node);
   const std::optional<double> base = facts.number(node->input(0));
   if (base && facts.number(node->input(1)) == 0.5) {  // NOLINT(*-magic-numbers)
@@ -55,7 +61,8 @@ Fact addition(Facts& facts, jit::Node* node) {
   if (factor) {
     const ExpressionPtr total =
         sum(operands[0], operands[1], node->kind() == jit::aten::sub ? -*factor : *factor);
-    fact.element = is_uniform(total) || holds_coordinates(fact.dtype) ? total : nullptr;
+    const bool is_exact = is_uniform(total) ? !fact.dtype : holds_coordinates(fact.dtype);
+    fact.element = is_exact ? total : in_dtype(total, fact.dtype);
   }
   return fact;
 }
@@ -64,6 +71,11 @@ Fact addition(Facts& facts, jit::Node* node) {
 Fact written(Facts& facts, jit::Node* node) {
   const Fact& self = facts.of(node->input(0));
   return {.dtype = self.dtype, .sizes = self.sizes, .element = nullptr};
+}
+
+// Bounds that are tensors may have more dimensions.
+Fact clamp(Facts& facts, jit::Node* node) {
+  return node->schema().overload_name() == "Tensor" ? Fact() : unary(facts, node);
 }
 
 // In the dtype that it is asked for.
@@ -132,7 +144,7 @@ const RuleTable kArithmeticRules{{"aten::pow", power},
                                  {"aten::scatter_", written},
                                  {"aten::softmax", in_asked_dtype},
                                  {"aten::log_softmax", in_asked_dtype},
-                                 {"aten::clamp", unary},
+                                 {"aten::clamp", clamp},
                                  {"aten::dropout", unary},
                                  {"aten::feature_dropout", unary},
                                  {"aten::layer_norm", unary},

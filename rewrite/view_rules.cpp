@@ -125,21 +125,20 @@ Fact slice(Facts& facts, jit::Node* node) {
     fact.element = nullptr;
     return fact;
   }
-  if (!(end.is(kEnd) && start.is(0))) {
-    const bool ends_inside = end.known() && *end.known() > 0 && *end.known() < kEnd;
-    if (end.is(kEnd)) {
-      size = size + -start.constant;
-    } else if (end.known() && *end.known() < 0) {
-      size = size + (end.constant - start.constant);
-    } else if (end.unknown != 0 || (ends_inside && (end.is(1) || size.known()))) {
-      // Up to a size that the caller chose, which is within the buffer.
-      const int64_t limit = size.known() ? *size.known() : kEnd;
-      size = end.known() ? Integer{0, std::min(*end.known(), limit) - start.constant}
-                         : end + -start.constant;
-    } else {
-      size = facts.new_unknown();
-    }
+  Integer last = facts.new_unknown();
+  if (end.is(kEnd)) {
+    last = size;
+  } else if (end.known() && *end.known() < 0) {
+    last = size + end.constant;
+  } else if (end.known() && size.known()) {
+    last = {0, std::min(end.constant, size.constant)};
+  } else if (end.is(1) || size.is(1)) {
+    last = {0, 1};
+  } else if (size.known() || end == size) {
+    last = end;  // the caller chose it within the buffer: another would not broadcast
   }
+  size = last + -start.constant;
+  size.constant = size.known() ? std::max<int64_t>(size.constant, 0) : size.constant;
   std::vector<Coordinate> coordinates = identity(x.sizes->size());
   coordinates[*at] = size.is(1) ? Coordinate{-1, start.constant} : Coordinate{*at, start.constant};
   fact.element = reindexed(x.element, coordinates);

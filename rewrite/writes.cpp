@@ -1,6 +1,7 @@
 #include "writes.h"
 
 #include <algorithm>
+#include <string>
 
 namespace warpfuse::rewriting {
 namespace {
@@ -11,6 +12,11 @@ bool is_argument(const jit::Value* value) {
   return value->node()->kind() == jit::prim::Param &&
          value->node()->owningBlock()->owningNode() == nullptr;
 }
+
+// Beside those that write to an argument `out`.
+const std::unordered_set<std::string> kResizing{"t_",       "transpose_", "swapaxes_", "swapdims_",
+                                                "squeeze_", "unsqueeze_", "resize_",   "resize_as_",
+                                                "set_",     "as_strided_"};
 
 bool is_attribute(const jit::Value* value) { return value->node()->kind() == jit::prim::GetAttr; }
 
@@ -27,6 +33,8 @@ void Writes::collect(jit::Block* block) {
         if (const c10::AliasInfo* alias = schema->arguments()[i].alias_info();
             alias != nullptr && alias->isWrite()) {
           written_roots_.insert(root_of(node->input(i)));
+          may_resize_ = may_resize_ || schema->arguments()[i].is_out() ||
+                        kResizing.contains(node->kind().toUnqualString());
         }
       }
     }

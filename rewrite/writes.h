@@ -15,6 +15,8 @@ class Writes {
   explicit Writes(const std::shared_ptr<torch::jit::Graph>& graph);
 
   bool reach(const torch::jit::Value* value) const;
+  // Whether one of the writes may change the sizes of its tensor.
+  bool may_resize() const { return may_resize_; }
 
   // `after` takes the place of `before`, a new value with the same writes to it.
   void replace(torch::jit::Value* before, torch::jit::Value* after);
@@ -26,6 +28,7 @@ class Writes {
 
   torch::jit::AliasDb aliases_;
   std::unordered_set<const torch::jit::Value*> written_roots_;
+  bool may_resize_ = false;
 };
 
 }  // namespace warpfuse::rewriting

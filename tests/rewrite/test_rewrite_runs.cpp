@@ -116,6 +116,7 @@ TEST_CASE("an attribute that a method changes is no constant", "[rewrite]") {
       {"", "self.triangle.fill_(1.0)", "boolean", true},
       {"", "self.triangle[:2].mul_(0.0)", "boolean", true},
       {"", "for x in [self.triangle]:\n    x.fill_(1.0)", "boolean", true},
+      {"", "self.triangle.resize_([1])", "none", false},
       {"", "self.triangle = self.other", "none", false},
   };
   for (const Case& each : cases) {
