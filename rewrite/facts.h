@@ -31,8 +31,9 @@ struct Fact {
 // Whether its elements can be read: it is there, and neither sparse nor quantized.
 bool is_dense(const at::Tensor& tensor);
 
-// A dimension counted from the front; nothing for one that a tensor of `rank` dimensions lacks.
-std::optional<int64_t> from_front(int64_t dim, size_t rank);
+// A dimension counted from the front; nothing for one that is not known, or that a tensor of `rank`
+// dimensions lacks.
+std::optional<int64_t> from_front(std::optional<int64_t> dim, size_t rank);
 
 // Facts of all values of a graph that has been inlined, its blocks included.
 class Facts {

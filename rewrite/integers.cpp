@@ -6,8 +6,11 @@ namespace warpfuse::rewriting {
 
 namespace jit = torch::jit;
 
-std::optional<int64_t> from_front(int64_t dim, size_t rank) {
-  const int64_t at = dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
+std::optional<int64_t> from_front(std::optional<int64_t> dim, size_t rank) {
+  if (!dim) {
+    return std::nullopt;
+  }
+  const int64_t at = *dim < 0 ? *dim + static_cast<int64_t>(rank) : *dim;
   return at >= 0 && at < static_cast<int64_t>(rank) ? std::optional(at) : std::nullopt;
 }
 
@@ -17,8 +20,7 @@ std::optional<int64_t> Facts::known_integer(jit::Node* node, const char* name) {
 }
 
 std::optional<int64_t> Facts::dim(jit::Node* node, const char* name, size_t rank) {
-  const std::optional<int64_t> dim = known_integer(node, name);
-  return dim ? from_front(*dim, rank) : std::nullopt;
+  return from_front(known_integer(node, name), rank);
 }
 
 Integer Facts::size(jit::Value* tensor, int64_t dim) {

@@ -81,8 +81,7 @@ bool Prover::sums_points(const WeightedSamples& term, Layout samples) {
   }
   std::set<int64_t, std::greater<>> summed;
   for (const Integer& dim : *dims) {
-    const std::optional<int64_t> at =
-        dim.known() ? from_front(*dim.known(), samples.dims.size()) : std::nullopt;
+    const std::optional<int64_t> at = from_front(dim.known(), samples.dims.size());
     if (!at) {
       return false;
     }

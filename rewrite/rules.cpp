@@ -102,8 +102,7 @@ Fact reduction(Facts& facts, jit::Node* node) {
   Sizes sizes = *x.sizes;
   std::vector<bool> is_reduced(sizes.size());
   for (const Integer& each : *list) {
-    const std::optional<int64_t> dim = each.known();
-    const std::optional<int64_t> at = dim ? from_front(*dim, sizes.size()) : std::nullopt;
+    const std::optional<int64_t> at = from_front(each.known(), sizes.size());
     if (!at) {
       return fact;
     }

@@ -47,7 +47,7 @@ bool permute_dims(const Application& a) {
   }
   Dims dims;
   for (const Integer& each : *order) {
-    const auto at = each.known() ? from_front(*each.known(), order->size()) : std::nullopt;
+    const std::optional<int64_t> at = from_front(each.known(), order->size());
     if (!at) {
       return false;
     }

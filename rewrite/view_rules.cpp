@@ -61,8 +61,7 @@ Fact permute(Facts& facts, jit::Node* node) {
   }
   std::vector<int64_t> order;
   for (const Integer& dim : *dims) {
-    const std::optional<int64_t> at =
-        dim.known() ? from_front(*dim.known(), dims->size()) : std::nullopt;
+    const std::optional<int64_t> at = from_front(dim.known(), dims->size());
     if (!at) {
       return unknown_as(x);
     }

@@ -8,15 +8,15 @@ namespace {
 
 namespace jit = torch::jit;
 
-bool is_argument(const jit::Value* value) {
-  return value->node()->kind() == jit::prim::Param &&
-         value->node()->owningBlock()->owningNode() == nullptr;
-}
-
 // Beside those that write to an argument `out`.
 const std::unordered_set<std::string> kResizing{"t_",       "transpose_", "swapaxes_", "swapdims_",
                                                 "squeeze_", "unsqueeze_", "resize_",   "resize_as_",
                                                 "set_",     "as_strided_"};
+
+bool is_argument(const jit::Value* value) {
+  return value->node()->kind() == jit::prim::Param &&
+         value->node()->owningBlock()->owningNode() == nullptr;
+}
 
 bool is_attribute(const jit::Value* value) { return value->node()->kind() == jit::prim::GetAttr; }
 

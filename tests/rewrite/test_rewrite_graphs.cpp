@@ -203,49 +203,6 @@ TEST_CASE("what is not proved stays as it is, with the reason", "[rewrite]") {
   std::ranges::for_each(cases, check);
 }
 
-TEST_CASE("an index of None or a mask is left to the graph", "[rewrite]") {
-  const auto model_of = [](const std::string& result, const std::vector<std::string>& sizes) {
-    jit::Module module("Model");
-    module.register_attribute("training", c10::BoolType::get(), false);
-    module.register_buffer("taken", at::tensor({0, 2, 1}, at::kLong));
-    module.define("def forward(self, x):\n  return torch.softmax(" + result + ", -1)\n");
-    warpfuse::RewriteOptions options;
-    if (!sizes.empty()) {
-      options.arguments["forward"] = {{.sizes = sizes}};
-    }
-    return Rewritten(module, options);
-  };
-  for (const char* const result :
-       {"x[:, self.taken].transpose(1, 2)", "x[:, self.taken][:, :, 0]", "x[self.taken > 0]",
-        "torch.matmul(x, x.transpose(1, 2))[:, :, self.taken] * 0.5"}) {
-    for (const std::vector<std::string>& sizes : {{}, std::vector<std::string>{"B", "T", "D"}}) {
-      INFO(result << " " << sizes.size());
-      Rewritten model = model_of(result, sizes);
-      check_same(model, [] { return std::vector<c10::IValue>{at::ones({3, 4, 5}).cumsum(2)}; });
-    }
-  }
-  // Five dimensions, which the operator does not take.
-  Rewritten model = model_of("torch.matmul(x, x.transpose(3, 4))[:, :, :, self.taken] * 0.5",
-                             {"A", "B", "H", "T", "D"});
-  check_same(model, [] { return std::vector<c10::IValue>{at::ones({2, 1, 2, 4, 5}).cumsum(4)}; });
-}
-
-TEST_CASE("attributes that are sparse, quantized or empty are left to the graph", "[rewrite]") {
-  jit::Module module("Model");
-  module.register_attribute("training", c10::BoolType::get(), false);
-  module.register_buffer("sparse", at::eye(4).to_sparse());
-  module.register_buffer("quantized", at::quantize_per_tensor(at::ones({1}), 0.5, 0, at::kQUInt8));
-  module.register_buffer("empty", at::ones({0, 4}));
-  module.define(
-      "def forward(self, x):\n  s = torch.matmul(x, x.t()) + self.sparse\n"
-      "  return torch.cat([s * self.quantized.dequantize(), self.empty]).softmax(-1) +"
-      " torch.softmax(s.view([4, 4]) * 0.5, -1)\n");
-  Rewritten model(module,
-                  {.arguments = {{"forward", {{.sizes = {"4", "3"}, .dtype = at::kFloat}}}}});
-  CHECK(model.report.routed() == 2);
-  check_same(model, [] { return std::vector<c10::IValue>{at::ones({4, 3}).cumsum(0)}; });
-}
-
 TEST_CASE("scores that are integers are left to ATen, which makes floats of them", "[rewrite]") {
   const Expected cases[] = {
       {"  w = (torch.matmul(pos, pos.t()) * 0.5).softmax(-1)\n", kPlain, "none", ""},
