@@ -20,22 +20,15 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 void check(const char* op, const at::Tensor& input, const at::Tensor& weight,
            const OptionalTensor& bias, double dropout_p) {
-  const auto check_like_input = [&](const char* argument, const at::Tensor& tensor) {
-    WARPFUSE_CHECK(tensor.scalar_type() == input.scalar_type(), op, argument, input.scalar_type(),
-                   tensor.scalar_type());
-    check_same_device(op, argument, tensor, input);
-  };
   check_floating(op, "input", input);
   WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[..., in]", "0 dimensions");
-  check_floating(op, "weight", weight);
+  check_same_type(op, "weight", weight, input);
   WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
                  c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
-  check_like_input("weight", weight);
   if (bias.has_value() && bias->defined()) {
-    check_floating(op, "bias", *bias);
+    check_same_type(op, "bias", *bias, input);
     WARPFUSE_CHECK(bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0), op, "bias",
                    c10::str("shape [out] = [", weight.sym_size(0), "]"), bias->sym_sizes());
-    check_like_input("bias", *bias);
   }
   check_dropout_p(op, dropout_p);
 }
