@@ -175,8 +175,9 @@ at::Tensor fixed_point_scale(const at::Tensor& grad_output, const DeformKernelIn
                                            : max_of(inputs.weights);
   const auto terms = static_cast<double>(inputs.locations.size(1) * inputs.locations.size(4));
   const at::Tensor bound = max_of(grad_output) * weight * terms;
-  constexpr double kBits = 61.0;
-  return at::where(bound > 0.0, at::exp2(at::floor(kBits - bound.log2())), 1.0);
+  constexpr double kBits = 61.0, kMaxExponent = 1022.0;  // of both powers that are normal numbers
+  const at::Tensor exponent = at::floor(kBits - bound.log2()).clamp(-kMaxExponent, kMaxExponent);
+  return at::where(bound > 0.0, at::exp2(exponent), 1.0);
 }
 
 struct DeformBackward {
