@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "fused_logprob/fused_logprob.h"
 #include "rowwise/cpu/vector.h"
@@ -16,6 +17,11 @@ C inverse_of(double temperature) {
   return std::clamp(static_cast<C>(1 / temperature), std::numeric_limits<C>::min(),
                     std::numeric_limits<C>::max());
 }
+
+/// e to less than this is 0, and so is its product with a probability's logarithm: not NaN, as 0
+/// times one of -inf, or one that overflows with the entropy's gradient.
+template <typename C>
+constexpr C kLeastLogarithm = std::is_same_v<C, double> ? -750 : -105;
 
 /// The gradient of a row's logits,
 ///   dx = ((grad_lse - grad_logprob) * p - grad_entropy * p * (log p + entropy)) / temperature
@@ -101,12 +107,12 @@ void write_gradients(const RowGradient<Compute<T>>& row, const T* x, T* dx, int6
   const P probability_factor(row.probability_factor);
   const P grad_entropy(row.grad_entropy);
   const P entropy(row.entropy);
-  const P lowest(std::numeric_limits<C>::lowest());
+  const P least(kLeastLogarithm<C>);
   transform_in_place<T>(x + column, dx + column, count, [&](const P& value) {
     const P log_p = (value - max) * inverse - log_divisor;
     const P p = exponential(log_p);
     if constexpr (kEntropy) {
-      return p * (probability_factor - grad_entropy * (larger(lowest, log_p) + entropy)) * inverse;
+      return p * (probability_factor - grad_entropy * (larger(least, log_p) + entropy)) * inverse;
     } else {
       return p * probability_factor * inverse;
     }

@@ -102,7 +102,8 @@ TEST_CASE("Meta linear layers are checked as others are", "[skinny_linear][error
   check_linear_errors(at::kMeta);
 }
 
-TEST_CASE("rows that go to ATen have as many outputs as sampling takes", "[skinny_linear][errors]") {
+TEST_CASE("rows that go to ATen have as many outputs as sampling takes",
+          "[skinny_linear][errors]") {
   const at::Tensor weight = at::zeros({(1 << 20) + 1, 1});
   CHECK(warpfuse::linear_argmax(at::zeros({16, 1}), weight).eq(0).all().item<bool>());
   CHECK(error_of([&] { warpfuse::linear_argmax(at::zeros({17, 1}), weight); }) ==
