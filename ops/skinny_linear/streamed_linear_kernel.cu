@@ -6,8 +6,8 @@
 #include "hopper/wgmma.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/ranked_output.cuh"
-#include "skinny_linear/streamed_linear.h"
 #include "skinny_linear/tile_product.cuh"
 
 namespace warpfuse::cuda {

@@ -4,8 +4,8 @@
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/tuning.h"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/tiled_linear.cuh"
-#include "skinny_linear/tiled_linear.h"
 
 namespace warpfuse::cuda {
 namespace {
