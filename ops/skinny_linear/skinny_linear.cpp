@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "common/parallel_rows.h"
 #include "core/operator.h"
-#include "sample_tokens/sample_mass.h"
+#include "sample_tokens/sample_tokens.h"
 #include "skinny_linear/linear_inputs.h"
 #include "skinny_linear/skinny_linear_cpu.h"
 
