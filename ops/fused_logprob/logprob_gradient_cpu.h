@@ -21,7 +21,7 @@ C inverse_of(double temperature) {
 /// e to less than this is 0, and so is its product with a probability's logarithm: not NaN, as 0
 /// times one of -inf, or one that overflows with the entropy's gradient.
 template <typename C>
-constexpr C kLeastLogarithm = std::is_same_v<C, double> ? -750 : -105;
+constexpr C kMinLogarithm = std::is_same_v<C, double> ? -750 : -105;
 
 /// The gradient of a row's logits,
 ///   dx = ((grad_lse - grad_logprob) * p - grad_entropy * p * (log p + entropy)) / temperature
@@ -107,7 +107,7 @@ void write_gradients(const RowGradient<Compute<T>>& row, const T* x, T* dx, int6
   const P probability_factor(row.probability_factor);
   const P grad_entropy(row.grad_entropy);
   const P entropy(row.entropy);
-  const P least(kLeastLogarithm<C>);
+  const P least(kMinLogarithm<C>);
   transform_in_place<T>(x + column, dx + column, count, [&](const P& value) {
     const P log_p = (value - max) * inverse - log_divisor;
     const P p = exponential(log_p);
