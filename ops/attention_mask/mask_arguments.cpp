@@ -12,8 +12,7 @@ namespace {
 
 void check_index(const char* op, const char* argument, const at::Tensor& index,
                  const at::Tensor& scores, c10::SymIntArrayRef shape, const char* meaning) {
-  WARPFUSE_CHECK(index.scalar_type() == at::kInt || index.scalar_type() == at::kLong, op, argument,
-                 "int32 or int64", index.scalar_type());
+  check_integers(op, argument, index);
   check_same_device(op, argument, index, scores);
   WARPFUSE_CHECK(index.sym_sizes() == shape, op, argument,
                  c10::str("shape ", meaning, " = ", shape), index.sym_sizes());

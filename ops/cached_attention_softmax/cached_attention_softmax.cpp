@@ -21,13 +21,6 @@ struct Inputs {
   int64_t layer, window;
 };
 
-void check_like_query(const Inputs& inputs, const char* argument, const at::Tensor& tensor) {
-  check_floating(kOp, argument, tensor);
-  WARPFUSE_CHECK(tensor.scalar_type() == inputs.query.scalar_type(), kOp, argument,
-                 inputs.query.scalar_type(), tensor.scalar_type());
-  check_same_device(kOp, argument, tensor, inputs.query);
-}
-
 void check_sizes(const char* argument, const at::Tensor& tensor, c10::SymIntArrayRef expected,
                  const char* names) {
   WARPFUSE_CHECK(tensor.sym_sizes() == expected, kOp, argument, c10::str(names, " = ", expected),
@@ -41,9 +34,9 @@ void check(const Inputs& inputs) {
   WARPFUSE_CHECK(query.scalar_type() != at::kDouble, kOp, "query", "float32, float16 or bfloat16",
                  query.scalar_type());
   WARPFUSE_CHECK(query.dim() == 4, kOp, "query", "[B, H, T, D]", query.sym_sizes());
-  check_like_query(inputs, "key", key);
-  check_like_query(inputs, "value", value);
-  check_like_query(inputs, "cache", cache);
+  check_same_type(kOp, "key", key, query);
+  check_same_type(kOp, "value", value, query);
+  check_same_type(kOp, "cache", cache, query);
   WARPFUSE_CHECK(key.dim() == 4, kOp, "key", "[B, Hkv, T, D]", key.sym_sizes());
   WARPFUSE_CHECK(cache.dim() == 6, kOp, "cache", "[L, 2, B, Hkv, S, D]", cache.sym_sizes());
   const c10::SymInt batch = query.sym_size(0), key_heads = key.sym_size(1),
@@ -56,9 +49,7 @@ void check(const Inputs& inputs) {
                  c10::str("a multiple of the key's ", key_heads, " heads"), query.sym_size(1));
   WARPFUSE_CHECK(layer >= 0 && layer < cache.sym_size(0), kOp, "layer",
                  c10::str("0 to ", cache.sym_size(0) - 1), layer);
-  WARPFUSE_CHECK(positions.defined(), kOp, "positions", "a tensor", "an undefined one");
-  WARPFUSE_CHECK(positions.scalar_type() == at::kLong || positions.scalar_type() == at::kInt, kOp,
-                 "positions", "int64 or int32", positions.scalar_type());
+  check_integers(kOp, "positions", positions);
   check_sizes("positions", positions, {batch, tokens}, "[B, T]");
   check_same_device(kOp, "positions", positions, query);
   WARPFUSE_CHECK(window >= 0, kOp, "window", "0 or a positive number of tokens", window);

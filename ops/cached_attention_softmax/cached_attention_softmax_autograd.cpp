@@ -1,9 +1,9 @@
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 #include <warpfuse/cached_attention_softmax.h>
 
 #include "common/registration.h"
+#include "core/autocast.h"
 
 namespace warpfuse {
 namespace {
@@ -17,25 +17,18 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
 
 // --- Autocast: the cache is the caller's, and what is written to it takes its dtype -------------
 
-template <at::DeviceType kDevice, c10::DispatchKey kKey>
+template <at::DeviceType kDevice>
 at::Tensor autocast_attention(const at::Tensor& query, const at::Tensor& key,
                               const at::Tensor& value, at::Tensor& cache, int64_t layer,
                               const at::Tensor& positions, double scale, int64_t window) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
-  const auto cast = [&](const at::Tensor& tensor) {
-    return at::autocast::cached_cast(cache.scalar_type(), tensor, kDevice);
-  };
+  const AutocastTo<kDevice> cast(cache.scalar_type());
   return cached_attention_softmax(cast(query), cast(key), cast(value), cache, layer, positions,
                                   scale, window);
 }
 
-WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl(kOp, autocast_attention<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) { m.impl(kOp, autocast_attention<at::kCUDA>); }
 
-WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  m.impl(kOp, autocast_attention<at::kCPU, c10::DispatchKey::AutocastCPU>);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) { m.impl(kOp, autocast_attention<at::kCPU>); }
 
 }  // namespace
 }  // namespace warpfuse

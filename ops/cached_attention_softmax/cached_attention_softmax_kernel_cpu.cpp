@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "cached_attention_softmax/cached_attention_softmax.h"
+#include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/vector.h"
 
 namespace warpfuse::WARPFUSE_ISA {
@@ -196,14 +197,7 @@ void attend_rows(const CachedAttentionArguments& a, int64_t begin, int64_t end) 
 }  // namespace
 
 void cached_attention_cpu(const CachedAttentionArguments& a, int64_t begin, int64_t end) {
-  switch (a.dtype) {
-    case DType::float32:
-      return attend_rows<float>(a, begin, end);
-    case DType::float16:
-      return attend_rows<at::Half>(a, begin, end);
-    default:
-      return attend_rows<at::BFloat16>(a, begin, end);
-  }
+  dispatch_narrow(a.dtype, [&](auto zero) { attend_rows<decltype(zero)>(a, begin, end); });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA

@@ -37,10 +37,21 @@ inline DType to_dtype(at::ScalarType type) {
   }
 }
 
-inline void check_floating(const char* op, const char* argument, const at::Tensor& tensor) {
+inline void check_tensor(const char* op, const char* argument, const at::Tensor& tensor) {
   WARPFUSE_CHECK(tensor.defined(), op, argument, "a tensor", "an undefined one");
   WARPFUSE_CHECK(tensor.layout() == at::kStrided, op, argument, "a strided tensor",
                  tensor.layout());
+}
+
+/// Indices that kernels read in either width.
+inline void check_integers(const char* op, const char* argument, const at::Tensor& tensor) {
+  check_tensor(op, argument, tensor);
+  WARPFUSE_CHECK(tensor.scalar_type() == at::kInt || tensor.scalar_type() == at::kLong, op,
+                 argument, "int32 or int64", tensor.scalar_type());
+}
+
+inline void check_floating(const char* op, const char* argument, const at::Tensor& tensor) {
+  check_tensor(op, argument, tensor);
   WARPFUSE_CHECK(is_supported(tensor.scalar_type()), op, argument,
                  "float64, float32, float16 or bfloat16", tensor.scalar_type());
 }
@@ -51,7 +62,7 @@ inline at::Tensor converted(const char* op, const at::Tensor& self,
   if (!dtype.has_value()) {
     return self;
   }
-  WARPFUSE_CHECK(self.defined(), op, "self", "a tensor", "an undefined one");
+  check_tensor(op, "self", self);
   WARPFUSE_CHECK(is_supported(*dtype), op, "dtype", "float64, float32, float16 or bfloat16",
                  *dtype);
   return self.to(*dtype);
@@ -64,15 +75,26 @@ inline void check_same_device(const char* op, const char* argument, const at::Te
                  "a tensor on " + tensor.device().str(), other.device());
 }
 
-/// `other` must have the shape, dtype and device of `tensor`.
-inline void check_alike(const char* op, const char* argument, const at::Tensor& other,
-                        const at::Tensor& tensor) {
+inline void check_shape(const char* op, const char* argument, const at::Tensor& tensor,
+                        c10::SymIntArrayRef sizes) {
+  WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
+                 tensor.sym_sizes());
+}
+
+/// `other` must have the dtype and device of `tensor`.
+inline void check_same_type(const char* op, const char* argument, const at::Tensor& other,
+                            const at::Tensor& tensor) {
   check_floating(op, argument, other);
   WARPFUSE_CHECK(other.scalar_type() == tensor.scalar_type(), op, argument, tensor.scalar_type(),
                  other.scalar_type());
-  WARPFUSE_CHECK(other.sym_sizes() == tensor.sym_sizes(), op, argument,
-                 c10::str("shape ", tensor.sym_sizes()), other.sym_sizes());
   check_same_device(op, argument, other, tensor);
+}
+
+/// `other` must have the shape, dtype and device of `tensor`.
+inline void check_alike(const char* op, const char* argument, const at::Tensor& other,
+                        const at::Tensor& tensor) {
+  check_same_type(op, argument, other, tensor);
+  check_shape(op, argument, other, tensor.sym_sizes());
 }
 
 }  // namespace warpfuse

@@ -70,7 +70,7 @@ void check_dropout_p(const char* op, double p) {
 }
 
 void check_rng(const char* op, const at::Tensor& rng, const at::Tensor& data) {
-  WARPFUSE_CHECK(rng.defined(), op, "rng", "a tensor", "an undefined one");
+  check_tensor(op, "rng", rng);
   WARPFUSE_CHECK(rng.scalar_type() == at::kLong, op, "rng", "Long", rng.scalar_type());
   WARPFUSE_CHECK(rng.dim() == 1 && rng.sym_size(0) == 2, op, "rng", "shape [2]", rng.sym_sizes());
   check_same_device(op, "rng", rng, data);

@@ -92,7 +92,7 @@ struct Mask {
 
   template <typename Backend>
   static at::Tensor run(const at::Tensor& like, double dropout_p, const at::Tensor& rng) {
-    WARPFUSE_CHECK(like.defined(), kName, "like", "a tensor", "an undefined one");
+    check_tensor(kName, "like", like);
     check_dropout_p(kName, dropout_p);
     check_rng(kName, rng, like);
     at::Tensor mask = Backend::empty(like.sym_sizes(), like.options().dtype(at::kBool));

@@ -18,9 +18,7 @@ void check_logprob(const char* op, const LogprobInputs& inputs) {
       inputs;
   check_floating(op, "logits", logits);
   WARPFUSE_CHECK(logits.dim() > 0, op, "logits", "[.., V]", "0 dimensions");
-  WARPFUSE_CHECK(targets.defined(), op, "targets", "a tensor", "an undefined one");
-  WARPFUSE_CHECK(targets.scalar_type() == at::kInt || targets.scalar_type() == at::kLong, op,
-                 "targets", "int32 or int64", targets.scalar_type());
+  check_integers(op, "targets", targets);
   check_same_device(op, "targets", targets, logits);
   const c10::SymIntArrayRef leading_sizes = logits.sym_sizes().slice(0, logits.dim() - 1);
   WARPFUSE_CHECK(targets.sym_sizes() == leading_sizes, op, "targets",
@@ -50,11 +48,10 @@ void check_logprob_backward(const char* op, const LogprobBackwardInputs& inputs)
   const at::ScalarType dtype = logprob_options(inputs.logits).dtype().toScalarType();
   const auto check = [&](const char* argument, const at::Tensor& tensor,
                          c10::SymIntArrayRef sizes) {
-    WARPFUSE_CHECK(tensor.defined(), op, argument, "a tensor", "an undefined one");
+    check_tensor(op, argument, tensor);
     WARPFUSE_CHECK(tensor.scalar_type() == dtype, op, argument, dtype, tensor.scalar_type());
     check_same_device(op, argument, tensor, inputs.logits);
-    WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
-                   tensor.sym_sizes());
+    check_shape(op, argument, tensor, sizes);
   };
   const auto check_given = [&](const char* argument, const std::optional<at::Tensor>& tensor) {
     if (is_given(tensor)) {

@@ -61,12 +61,8 @@ struct StepInputs {
 
 void check_weight(const at::Tensor& cache, const std::string& argument, const at::Tensor& tensor,
                   c10::SymIntArrayRef shape) {
-  check_floating(kStepOp, argument.c_str(), tensor);
-  WARPFUSE_CHECK(tensor.scalar_type() == cache.scalar_type(), kStepOp, argument,
-                 cache.scalar_type(), tensor.scalar_type());
-  WARPFUSE_CHECK(tensor.sym_sizes() == shape, kStepOp, argument, c10::str("shape ", shape),
-                 tensor.sym_sizes());
-  check_same_device(kStepOp, argument.c_str(), tensor, cache);
+  check_same_type(kStepOp, argument.c_str(), tensor, cache);
+  check_shape(kStepOp, argument.c_str(), tensor, shape);
 }
 
 // A matrix whose number of rows is free.
@@ -87,7 +83,7 @@ void StepInputs::check() const {
                  cache.sym_sizes());
   const c10::SymInt batch = cache.sym_size(2), width = cache.sym_size(3) * cache.sym_size(5);
   for (const auto& [argument, tensor] : {std::pair("ids", &ids), {"positions", &positions}}) {
-    WARPFUSE_CHECK(tensor->defined(), kStepOp, argument, "a tensor", "an undefined one");
+    check_tensor(kStepOp, argument, *tensor);
     WARPFUSE_CHECK(tensor->scalar_type() == at::kLong, kStepOp, argument, "int64",
                    tensor->scalar_type());
     const c10::SymInt column[] = {batch, 1};

@@ -1,12 +1,12 @@
 #include "linear_dropout_softmax/linear_dropout_softmax.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/linear.h>
 
 #include <tuple>
 
 #include "common/check.h"
 #include "common/random.h"
-#include "common/tf32.h"
 #include "core/calls.h"
 #include "core/operator.h"
 #include "dropout_softmax/dropout_softmax.h"  // the kernel behind at::linear
@@ -20,22 +20,15 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 void check(const char* op, const at::Tensor& input, const at::Tensor& weight,
            const OptionalTensor& bias, double dropout_p) {
-  const auto check_like_input = [&](const char* argument, const at::Tensor& tensor) {
-    WARPFUSE_CHECK(tensor.scalar_type() == input.scalar_type(), op, argument, input.scalar_type(),
-                   tensor.scalar_type());
-    check_same_device(op, argument, tensor, input);
-  };
   check_floating(op, "input", input);
   WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[..., in]", "0 dimensions");
-  check_floating(op, "weight", weight);
+  check_same_type(op, "weight", weight, input);
   WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
                  c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
-  check_like_input("weight", weight);
   if (bias.has_value() && bias->defined()) {
-    check_floating(op, "bias", *bias);
+    check_same_type(op, "bias", *bias, input);
     WARPFUSE_CHECK(bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0), op, "bias",
                    c10::str("shape [out] = [", weight.sym_size(0), "]"), bias->sym_sizes());
-    check_like_input("bias", *bias);
   }
   check_dropout_p(op, dropout_p);
 }
@@ -112,6 +105,14 @@ struct LinearDropoutSoftmax
 
 #ifdef WARPFUSE_WITH_CUDA
  private:
+  // Whether matrix products of float32 round their operands to TF32, as libtorch's do by the same
+  // settings. (Context::allowTF32CuBLAS() throws where only the newer of them were made.)
+  static bool matmul_rounds_to_tf32() {
+    return !at::NoTF32Guard::should_disable_tf32() &&
+           at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
+               at::Float32Precision::TF32;
+  }
+
   // The arguments of the kernel that does all, as far as fits_linear_dropout_softmax_cuda() reads
   // them, where there is one.
   static std::optional<LinearDropoutSoftmaxArguments> fused_arguments(const at::Tensor& input,

@@ -1,4 +1,3 @@
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <warpfuse/dropout_softmax.h>
@@ -6,6 +5,7 @@
 #include <tuple>
 
 #include "common/random.h"
+#include "core/autocast.h"
 #include "core/autograd.h"
 #include "rowwise/row_tensors.h"
 
@@ -108,25 +108,17 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) { Linear::register_in(m); }
 
 // --- Autocast: the rules of at::linear --------------------------------------------------------
 
-template <at::DeviceType kDevice, c10::DispatchKey kKey>
+template <at::DeviceType kDevice>
 at::Tensor autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
                     double dropout_p, bool training, bool allow_split_float32) {
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
-  const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
-  const auto cast = [&](const auto& tensor) {
-    return at::autocast::cached_cast(dtype, tensor, kDevice);
-  };
+  const AutocastTo<kDevice> cast;
   return linear_dropout_softmax(cast(input), cast(weight), cast(bias), dropout_p, training,
                                 allow_split_float32);
 }
 
-WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl("linear_dropout_softmax", autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) { m.impl("linear_dropout_softmax", autocast<at::kCUDA>); }
 
-WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  m.impl("linear_dropout_softmax", autocast<at::kCPU, c10::DispatchKey::AutocastCPU>);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) { m.impl("linear_dropout_softmax", autocast<at::kCPU>); }
 
 }  // namespace
 }  // namespace warpfuse

@@ -27,19 +27,12 @@ constexpr const char* weights_name(bool softmax) {
 
 // --- checks -----------------------------------------------------------------------------------
 
-void check_place(const char* op, const char* argument, const at::Tensor& tensor,
-                 const at::Tensor& value, c10::SymIntArrayRef sizes) {
-  WARPFUSE_CHECK(tensor.sym_sizes() == sizes, op, argument, c10::str("shape ", sizes),
-                 tensor.sym_sizes());
-  check_same_device(op, argument, tensor, value);
-}
-
 void check_index(const char* op, const char* argument, const at::Tensor& tensor,
                  const DeformTensors& in, c10::SymIntArrayRef sizes) {
-  WARPFUSE_CHECK(tensor.defined() && tensor.layout() == at::kStrided, op, argument,
-                 "a strided tensor", "another");
+  check_tensor(op, argument, tensor);
   WARPFUSE_CHECK(tensor.scalar_type() == at::kLong, op, argument, "int64", tensor.scalar_type());
-  check_place(op, argument, tensor, in.value, sizes);
+  check_shape(op, argument, tensor, sizes);
+  check_same_device(op, argument, tensor, in.value);
 }
 
 void check_points(const char* op, const char* argument, const at::Tensor& tensor,
@@ -49,18 +42,20 @@ void check_points(const char* op, const char* argument, const at::Tensor& tensor
       tensor.scalar_type() == in.value.scalar_type() || tensor.scalar_type() == at::kFloat, op,
       argument, c10::str("the value's dtype (", in.value.scalar_type(), ") or float32"),
       tensor.scalar_type());
-  check_place(op, argument, tensor, in.value, sizes);
+  check_shape(op, argument, tensor, sizes);
+  check_same_device(op, argument, tensor, in.value);
 }
 
 void check_deform(const char* op, const DeformTensors& in, bool softmax) {
   check_floating(op, "value", in.value);
   WARPFUSE_CHECK(in.value.dim() == 4, op, "value", "shape [B, S, H, D]", in.value.sym_sizes());
   const at::Tensor& shapes = in.spatial_shapes;
-  WARPFUSE_CHECK(shapes.defined() && shapes.dim() == 2, op, "spatial_shapes", "shape [L, 2]",
-                 shapes.sym_sizes());
+  check_tensor(op, "spatial_shapes", shapes);
+  WARPFUSE_CHECK(shapes.dim() == 2, op, "spatial_shapes", "shape [L, 2]", shapes.sym_sizes());
   const at::Tensor& locations = in.sampling_locations;
-  WARPFUSE_CHECK(locations.defined() && locations.dim() == 6, op, "sampling_locations",
-                 "shape [B, Q, H, L, P, 2]", locations.sym_sizes());
+  check_tensor(op, "sampling_locations", locations);
+  WARPFUSE_CHECK(locations.dim() == 6, op, "sampling_locations", "shape [B, Q, H, L, P, 2]",
+                 locations.sym_sizes());
   const auto value = in.value.sym_sizes();
   const c10::SymInt levels = shapes.sym_size(0), queries = locations.sym_size(1),
                     points = locations.sym_size(4);
@@ -111,7 +106,6 @@ void check_data(const char* op, const DeformTensors& in, bool check_shapes) {
 
 // --- the kernels' view ------------------------------------------------------------------------
 
-/// Dense inputs, and the tensors that hold them.
 /// Contiguous, each pair of coordinates at a multiple of its size, as kernels read it.
 at::Tensor in_pairs(const at::Tensor& locations) {
   at::Tensor dense = locations.contiguous();
@@ -120,6 +114,7 @@ at::Tensor in_pairs(const at::Tensor& locations) {
   return aligned ? dense : dense.clone();
 }
 
+/// Dense inputs, and the tensors that hold them.
 struct DeformKernelInputs {
   at::Tensor value, shapes, starts, locations, weights;
   bool softmax;
@@ -180,8 +175,9 @@ at::Tensor fixed_point_scale(const at::Tensor& grad_output, const DeformKernelIn
                                            : max_of(inputs.weights);
   const auto terms = static_cast<double>(inputs.locations.size(1) * inputs.locations.size(4));
   const at::Tensor bound = max_of(grad_output) * weight * terms;
-  constexpr double kBits = 61.0;
-  return at::where(bound > 0.0, at::exp2(at::floor(kBits - bound.log2())), 1.0);
+  constexpr double kBits = 61.0, kMaxExponent = 1022.0;  // of both powers that are normal numbers
+  const at::Tensor exponent = at::floor(kBits - bound.log2()).clamp(-kMaxExponent, kMaxExponent);
+  return at::where(bound > 0.0, at::exp2(exponent), 1.0);
 }
 
 struct DeformBackward {
@@ -194,14 +190,10 @@ struct DeformBackward {
     const bool softmax = output.has_value() && output->defined();
     check_deform(kName, in, softmax);
     check_data<Backend>(kName, in, false);
-    check_floating(kName, "grad_output", grad_output);
     const auto value = in.value.sym_sizes();
-    const c10::SymInt sizes[] = {value[0], in.sampling_locations.sym_size(1), value[2] * value[3]};
-    WARPFUSE_CHECK(grad_output.sym_sizes() == c10::SymIntArrayRef(sizes), kName, "grad_output",
-                   c10::str("shape ", c10::SymIntArrayRef(sizes)), grad_output.sym_sizes());
-    WARPFUSE_CHECK(grad_output.scalar_type() == in.value.scalar_type(), kName, "grad_output",
-                   in.value.scalar_type(), grad_output.scalar_type());
-    check_same_device(kName, "grad_output", grad_output, in.value);
+    check_same_type(kName, "grad_output", grad_output, in.value);
+    check_shape(kName, "grad_output", grad_output,
+                {value[0], in.sampling_locations.sym_size(1), value[2] * value[3]});
     if (softmax) {
       check_alike(kName, "output", *output, grad_output);
     }

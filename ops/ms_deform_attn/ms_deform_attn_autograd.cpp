@@ -1,8 +1,8 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 
+#include "core/autocast.h"
 #include "core/autograd.h"
 #include "ms_deform_attn/deform_inputs.h"
 
@@ -88,26 +88,24 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
 
 // --- Autocast: value and weights take its dtype, locations keep their precision ---------------
 
-template <bool kSoftmax, at::DeviceType kDevice, c10::DispatchKey kKey>
+template <bool kSoftmax, at::DeviceType kDevice>
 at::Tensor autocast(const at::Tensor& value, const at::Tensor& spatial_shapes,
                     const at::Tensor& level_start_index, const at::Tensor& sampling_locations,
                     const at::Tensor& attention_weights, bool check_shapes) {
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
-  const at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
+  const AutocastTo<kDevice> cast;
   return MsDeformAttn<kSoftmax>::call(
-      {at::autocast::cached_cast(dtype, value, kDevice), spatial_shapes, level_start_index,
-       sampling_locations, at::autocast::cached_cast(dtype, attention_weights, kDevice)},
+      {cast(value), spatial_shapes, level_start_index, sampling_locations, cast(attention_weights)},
       check_shapes);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  m.impl("ms_deform_attn", autocast<false, at::kCUDA, c10::DispatchKey::AutocastCUDA>);
-  m.impl("ms_deform_attn_softmax", autocast<true, at::kCUDA, c10::DispatchKey::AutocastCUDA>);
+  m.impl("ms_deform_attn", autocast<false, at::kCUDA>);
+  m.impl("ms_deform_attn_softmax", autocast<true, at::kCUDA>);
 }
 
 WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  m.impl("ms_deform_attn", autocast<false, at::kCPU, c10::DispatchKey::AutocastCPU>);
-  m.impl("ms_deform_attn_softmax", autocast<true, at::kCPU, c10::DispatchKey::AutocastCPU>);
+  m.impl("ms_deform_attn", autocast<false, at::kCPU>);
+  m.impl("ms_deform_attn_softmax", autocast<true, at::kCPU>);
 }
 
 }  // namespace

@@ -136,29 +136,10 @@ class Tables {
 }  // namespace
 
 const char* to_string(Tier tier) {
-  switch (tier) {
-    case Tier::warp:
-      return "warp";
-    case Tier::chunk:
-      return "chunk";
-    case Tier::span:
-      return "span";
-    case Tier::block:
-      return "block";
-    case Tier::cluster:
-      return "cluster";
-    case Tier::stream:
-      return "stream";
-    case Tier::column:
-      return "column";
-    case Tier::naive:
-      return "naive";
-    case Tier::elements:
-      return "elements";
-    case Tier::tile:
-      return "tile";
-  }
-  return "?";
+  constexpr std::array kNames = {"warp",   "chunk",  "span",  "block",    "cluster",
+                                 "stream", "column", "naive", "elements", "tile"};  // as in Tier
+  static_assert(kNames.size() == static_cast<size_t>(Tier::tile) + 1);
+  return kNames[static_cast<size_t>(tier)];
 }
 
 std::span<const TuningEntry> Tuning::lines(Direction direction, int element_bytes) const {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/logit_key.h"
+#include "sample_tokens/sample_tokens.h"
 
 namespace warpfuse {
 
@@ -43,9 +44,9 @@ WARPFUSE_HOST_DEVICE inline uint64_t upper_product(uint64_t a, uint64_t b) {
 }
 
 /// Probabilities are integers (masses) in units of 2^-43 of the likeliest token's: their sums are
-/// exact in any order, and sums of 2^20 tokens fit 63 bits.
+/// exact in any order, and sums of kMaxColumns tokens fit 63 bits.
 inline constexpr unsigned kMassBits = 43;
-inline constexpr int64_t kMaxColumns = static_cast<int64_t>(uint64_t{1} << (63 - kMassBits));
+static_assert(uint64_t{kMaxColumns} << kMassBits == uint64_t{1} << 63);
 
 /// A polynomial in f by Horner's rule, from the highest coefficient on.
 template <typename... Coefficients>

@@ -49,9 +49,7 @@ void check_sample_tokens(const SampleInputs& inputs) {
   for (const c10::SymInt& size : inputs.leading_sizes()) {
     count *= size;
   }
-  WARPFUSE_CHECK(step.defined(), kSampleTokens, "step", "a tensor", "an undefined one");
-  WARPFUSE_CHECK(step.scalar_type() == at::kLong || step.scalar_type() == at::kInt, kSampleTokens,
-                 "step", "int64 or int32", step.scalar_type());
+  check_integers(kSampleTokens, "step", step);
   check_same_device(kSampleTokens, "step", step, logits);
   WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kSampleTokens, "step",
                  c10::str("one element, or one for each of ", count, " rows"), step.sym_numel());

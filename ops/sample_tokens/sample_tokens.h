@@ -25,6 +25,9 @@ struct SampleRule {
   uint64_t min_mass;  // of a kept token: min_p in units of 2^-43
 };
 
+/// Tokens of a row at most.
+inline constexpr int64_t kMaxColumns = int64_t{1} << 20;
+
 /// A token per row; -1 where the row has none to draw.
 struct SampleTokensArguments {
   const void* logits;  // row r starts r * row_stride elements after it

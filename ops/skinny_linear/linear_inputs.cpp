@@ -21,12 +21,8 @@ void check_vector(const LinearInputs& inputs, const char* argument, const at::Te
   if (!vector.defined()) {
     return;
   }
-  check_floating(inputs.op, argument, vector);
-  WARPFUSE_CHECK(vector.scalar_type() == inputs.input.scalar_type(), inputs.op, argument,
-                 inputs.input.scalar_type(), vector.scalar_type());
-  WARPFUSE_CHECK(vector.dim() == 1 && vector.sym_size(0) == size, inputs.op, argument,
-                 c10::str("shape [", size, "]"), vector.sym_sizes());
-  check_same_device(inputs.op, argument, vector, inputs.input);
+  check_same_type(inputs.op, argument, vector, inputs.input);
+  check_shape(inputs.op, argument, vector, {size});
 }
 
 at::Tensor dense(const at::Tensor& tensor) {
@@ -44,12 +40,9 @@ void LinearInputs::check() const {
   WARPFUSE_CHECK(input.scalar_type() != at::kDouble, op, "input", "float32, float16 or bfloat16",
                  input.scalar_type());
   WARPFUSE_CHECK(input.dim() >= 1, op, "input", "[.., in]", "0 dimensions");
-  check_floating(op, "weight", weight);
-  WARPFUSE_CHECK(weight.scalar_type() == input.scalar_type(), op, "weight", input.scalar_type(),
-                 weight.scalar_type());
+  check_same_type(op, "weight", weight, input);
   WARPFUSE_CHECK(weight.dim() == 2 && weight.sym_size(1) == input.sym_size(-1), op, "weight",
                  c10::str("[out, in] with in = ", input.sym_size(-1)), weight.sym_sizes());
-  check_same_device(op, "weight", weight, input);
   check_vector(*this, "bias", bias, weight.sym_size(0));
   check_vector(*this, "norm_weight", norm_weight, input.sym_size(-1));
   check_vector(*this, "norm_bias", norm_bias, input.sym_size(-1));
@@ -59,12 +52,8 @@ void LinearInputs::check() const {
                  "a tensor");
   WARPFUSE_CHECK(epsilon >= 0, op, "eps", "a number not below 0", epsilon);
   if (residual.defined()) {
-    check_floating(op, "residual", residual);
-    WARPFUSE_CHECK(residual.scalar_type() == input.scalar_type(), op, "residual",
-                   input.scalar_type(), residual.scalar_type());
-    WARPFUSE_CHECK(residual.sym_sizes() == c10::SymIntArrayRef(output_sizes()), op, "residual",
-                   c10::str("shape ", c10::SymIntArrayRef(output_sizes())), residual.sym_sizes());
-    check_same_device(op, "residual", residual, input);
+    check_same_type(op, "residual", residual, input);
+    check_shape(op, "residual", residual, output_sizes());
   }
 }
 

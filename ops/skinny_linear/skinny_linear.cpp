@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/parallel_rows.h"
 #include "core/operator.h"
+#include "sample_tokens/sample_tokens.h"
 #include "skinny_linear/linear_inputs.h"
 #include "skinny_linear/skinny_linear_cpu.h"
 
@@ -45,7 +46,7 @@ struct NormLinear {
                         const OptionalTensor& norm_bias, const at::Tensor& weight,
                         const OptionalTensor& bias, c10::string_view norm, double eps,
                         c10::string_view activation) {
-    WARPFUSE_CHECK(norm_weight.defined(), kName, "norm_weight", "a tensor", "an undefined one");
+    check_tensor(kName, "norm_weight", norm_weight);
     return linear<Backend>({.op = kName,
                             .input = input,
                             .weight = weight,
@@ -64,7 +65,7 @@ struct LinearResidual {
   template <typename Backend>
   static at::Tensor run(const at::Tensor& input, const at::Tensor& weight,
                         const OptionalTensor& bias, const at::Tensor& residual) {
-    WARPFUSE_CHECK(residual.defined(), kName, "residual", "a tensor", "an undefined one");
+    check_tensor(kName, "residual", residual);
     return linear<Backend>({.op = kName,
                             .input = input,
                             .weight = weight,
@@ -101,6 +102,9 @@ struct LinearArgmax {
       inputs.tokens = tokens.mutable_data_ptr<int64_t>();
       const auto arguments = inputs.few_rows();
       if (!arguments.has_value()) {
+        WARPFUSE_CHECK(weight.size(0) <= kMaxColumns, kName, "weight",
+                       c10::str("at most ", kMaxColumns, " outputs where rows go to ATen"),
+                       weight.size(0));
         const at::Tensor step = at::empty({1}, tokens.options());  // greedy sampling reads none
         return sample_tokens(inputs.by_aten(), step, 0, /*temperature=*/0.0);
       }

@@ -1,4 +1,3 @@
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 #include <warpfuse/linear_argmax.h>
@@ -6,6 +5,7 @@
 #include <warpfuse/norm_linear.h>
 
 #include "common/registration.h"
+#include "core/autocast.h"
 
 namespace warpfuse {
 namespace {
@@ -24,35 +24,27 @@ WARPFUSE_LIBRARY_IMPL(Autograd, m) {
 
 // --- Autocast: the rules of at::linear, for the norm and the residual connection too ------------
 
-template <at::DeviceType kDevice, c10::DispatchKey kKey>
+template <at::DeviceType kDevice>
 struct Autocast {
-  c10::impl::ExcludeDispatchKeyGuard guard{kKey};
-  at::ScalarType dtype = at::autocast::get_autocast_dtype(kDevice);
-
-  template <typename Tensor>
-  Tensor operator()(const Tensor& tensor) const {
-    return at::autocast::cached_cast(dtype, tensor, kDevice);
-  }
-
   static at::Tensor norm(const at::Tensor& input, const at::Tensor& norm_weight,
                          const OptionalTensor& norm_bias, const at::Tensor& weight,
                          const OptionalTensor& bias, c10::string_view norm, double eps,
                          c10::string_view activation) {
-    const Autocast cast;
+    const AutocastTo<kDevice> cast;
     return norm_linear(cast(input), cast(norm_weight), cast(norm_bias), cast(weight), cast(bias),
                        norm, eps, activation);
   }
 
   static at::Tensor residual(const at::Tensor& input, const at::Tensor& weight,
                              const OptionalTensor& bias, const at::Tensor& residual) {
-    const Autocast cast;
+    const AutocastTo<kDevice> cast;
     return linear_residual(cast(input), cast(weight), cast(bias), cast(residual));
   }
 
   static at::Tensor argmax(const at::Tensor& input, const at::Tensor& weight,
                            const OptionalTensor& bias, const OptionalTensor& norm_weight,
                            const OptionalTensor& norm_bias, c10::string_view norm, double eps) {
-    const Autocast cast;
+    const AutocastTo<kDevice> cast;
     return linear_argmax(cast(input), cast(weight), cast(bias), cast(norm_weight), cast(norm_bias),
                          norm, eps);
   }
@@ -64,13 +56,9 @@ struct Autocast {
   }
 };
 
-WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) {
-  Autocast<at::kCUDA, c10::DispatchKey::AutocastCUDA>::define(m);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCUDA, m) { Autocast<at::kCUDA>::define(m); }
 
-WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) {
-  Autocast<at::kCPU, c10::DispatchKey::AutocastCPU>::define(m);
-}
+WARPFUSE_LIBRARY_IMPL(AutocastCPU, m) { Autocast<at::kCPU>::define(m); }
 
 }  // namespace
 }  // namespace warpfuse

@@ -3,10 +3,8 @@
 #include "common/launch_chain.cuh"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/cuda/group.cuh"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/norm_correction.cuh"
-#include "skinny_linear/streamed_linear.h"
-#include "skinny_linear/tiled_linear.h"
-#include "skinny_linear/wide_linear.h"
 
 namespace warpfuse {
 namespace {

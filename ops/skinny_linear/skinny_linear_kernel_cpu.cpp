@@ -2,6 +2,7 @@
 #include <tuple>
 #include <utility>
 
+#include "rowwise/cpu/dispatch.h"
 #include "rowwise/cpu/limits.h"
 #include "rowwise/cpu/vector.h"
 #include "skinny_linear/skinny_linear_cpu.h"
@@ -250,28 +251,16 @@ void normalise_rows(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
   }
 }
 
-template <typename Function>
-void dispatch(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::float32:
-      return function(float());
-    case DType::float16:
-      return function(at::Half());
-    default:
-      return function(at::BFloat16());
-  }
-}
-
 }  // namespace
 
 void skinny_norm_cpu(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
-  dispatch(task.arguments.dtype,
-           [&](auto zero) { normalise_rows<decltype(zero)>(task, begin, end); });
+  dispatch_narrow(task.arguments.dtype,
+                  [&](auto zero) { normalise_rows<decltype(zero)>(task, begin, end); });
 }
 
 void skinny_linear_cpu(const SkinnyLinearTask& task, int64_t begin, int64_t end) {
-  dispatch(task.arguments.dtype,
-           [&](auto zero) { linear_outputs<decltype(zero)>(task, begin, end); });
+  dispatch_narrow(task.arguments.dtype,
+                  [&](auto zero) { linear_outputs<decltype(zero)>(task, begin, end); });
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA

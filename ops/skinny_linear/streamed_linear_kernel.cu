@@ -6,8 +6,8 @@
 #include "hopper/wgmma.cuh"
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/ranked_output.cuh"
-#include "skinny_linear/streamed_linear.h"
 #include "skinny_linear/tile_product.cuh"
 
 namespace warpfuse::cuda {
@@ -212,7 +212,9 @@ cudaError_t launch(const SkinnyLinearArguments& a, Workspace& workspace, cudaStr
 template <int kGroups>
 bool fits(const SkinnyLinearArguments& a) {
   constexpr size_t kStaticBytes = 2048;
-  return StreamedBlock<kGroups>::shared_bytes(a.columns) + kStaticBytes <= tuning().shared_bytes;
+  constexpr size_t kBlockBytes = size_t{227} * 1024;  // static and dynamic, where wgmma is: on 9.0
+  return StreamedBlock<kGroups>::shared_bytes(a.columns) + kStaticBytes <=
+         std::min(kBlockBytes, tuning().shared_bytes);
 }
 
 }  // namespace

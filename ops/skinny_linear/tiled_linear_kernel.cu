@@ -4,8 +4,8 @@
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
 #include "rowwise/tuning.h"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/tiled_linear.cuh"
-#include "skinny_linear/tiled_linear.h"
 
 namespace warpfuse::cuda {
 namespace {
@@ -60,10 +60,10 @@ bool fits_tiled_linear(const SkinnyLinearArguments& a) {
   // With more blocks, the bytes that they read together take longer than ATen's product.
   const TiledShape tiled(a);
   constexpr size_t kStaticBytes = size_t{6} * 1024;
-  return tiled.shared_bytes + kStaticBytes <= tuning().shared_bytes &&
-         tiled.splits <=
-             std::min({8, device_limits().rows.cluster_blocks, tuning().cluster_blocks}) &&
-         2 * tiled.blocks <= int64_t{3} * device_limits().rows.multiprocessors;
+  const RowLimits limits = lower(device_limits().rows, tuning());
+  return tiled.shared_bytes + kStaticBytes <= limits.shared_bytes &&
+         tiled.splits <= std::min(8, limits.cluster_blocks) &&
+         2 * tiled.blocks <= int64_t{3} * limits.multiprocessors;
 }
 
 cudaError_t launch_tiled_linear(const SkinnyLinearArguments& a, cudaStream_t stream) {

@@ -2,9 +2,9 @@
 
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/dispatch.cuh"
+#include "skinny_linear/linear_forms.h"
 #include "skinny_linear/ranked_output.cuh"
 #include "skinny_linear/staged_rows.cuh"
-#include "skinny_linear/wide_linear.h"
 
 namespace warpfuse::cuda {
 namespace {

@@ -61,7 +61,7 @@ void check_attention_errors(const at::Device& device) {
   });
   check("layer: expected 0 to 1, got 2", [](Call& call) { call.layer = 2; });
   check("layer: expected 0 to 1, got -1", [](Call& call) { call.layer = -1; });
-  check("positions: expected int64 or int32, got Float",
+  check("positions: expected int32 or int64, got Float",
         [&](Call& call) { call.positions = zeros({3, 2}); });
   check("positions: expected [B, T] = [3, 2], got [2]",
         [&](Call& call) { call.positions = zeros({2}, at::kLong); });

@@ -12,12 +12,17 @@
 
 namespace {
 
-/// The backward operator, and the one in place, against the formula.
+/// The backward operator against the formula, for random gradients times a factor.
 void check_backward(const at::Tensor& logits, const at::Tensor& targets,
-                    const LogprobArguments& arguments) {
+                    const LogprobArguments& arguments, double factor = 1.0) {
   INFO(describe(logits) << ", " << describe(arguments));
   const LogprobResults results = logprob_with_statistics(logits, targets, arguments);
   const LogprobGradients gradients = random_gradients(results, arguments.form);
+  for (const at::Tensor& gradient : {gradients.logprob, gradients.lse, gradients.entropy}) {
+    if (gradient.defined()) {
+      gradient.mul_(factor);
+    }
+  }
   const Poison poison;
   const at::Tensor got = logprob_backward(logits, targets, results, gradients, arguments);
   CHECK(got.scalar_type() == logits.scalar_type());
@@ -44,6 +49,21 @@ WARPFUSE_DEVICE_TEST("gradients follow their formulas", "[logprob][gradient]") {
     for (int64_t columns = 1; columns <= 130; ++columns) {
       const at::Tensor x = random_tensor({3, columns}, dtype, device);
       check_backward(x, random_targets({3}, columns, device), {.form = "entropy"});
+    }
+  }
+}
+
+WARPFUSE_DEVICE_TEST("masked logits have no gradient, however large those of the results",
+                     "[logprob][gradient]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t columns : {5, 100, 9000}) {
+      const at::Tensor x = random_tensor({5, columns}, dtype, device);
+      x.select(1, 1).fill_(-kInf);
+      x.select(1, columns - 1).fill_(-kInf);
+      for (const std::string& form : kLogprobForms) {
+        check_backward(x, at::full({5}, 2, at::TensorOptions(device).dtype(at::kLong)),
+                       {.form = form}, 100.0);
+      }
     }
   }
 }

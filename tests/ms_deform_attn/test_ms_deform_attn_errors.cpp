@@ -46,6 +46,22 @@ WARPFUSE_DEVICE_TEST("arguments of deformable attention that do not fit", "[ms_d
   check_says([&] { in.attend_softmax(); }, "attention_logits: expected shape");
 }
 
+TEST_CASE("tensors of deformable attention that are undefined", "[ms_deform_attn]") {
+  const DeformInputs good(DeformShape{}, at::kFloat, at::kCPU);
+  const std::vector<std::pair<std::string, at::Tensor DeformInputs::*>> tensors = {
+      {"value", &DeformInputs::value},
+      {"spatial_shapes", &DeformInputs::shapes},
+      {"level_start_index", &DeformInputs::starts},
+      {"sampling_locations", &DeformInputs::locations},
+      {"attention_weights", &DeformInputs::weights}};
+  for (const auto& [name, tensor] : tensors) {
+    DeformInputs in = good;
+    in.*tensor = at::Tensor();
+    check_error(in,
+                "warpfuse::ms_deform_attn: " + name + ": expected a tensor, got an undefined one");
+  }
+}
+
 WARPFUSE_DEVICE_TEST("levels that do not fit the value", "[ms_deform_attn]") {
   const DeformInputs good(DeformShape{}, at::kFloat, device);
   const auto check = [&](const DeformInputs& in, const std::string& text) {

@@ -154,7 +154,7 @@ WARPFUSE_DEVICE_TEST("what is said about bad input", "[sampling][errors]") {
         "logits: expected at least one column, got shape [2, 0]");
   check(at::zeros({1}, options).expand({1, (1 << 20) + 1}), step, {},
         "logits: expected at most 1048576 columns, got 1048577");
-  check(x, at::zeros({1}, options), {}, "step: expected int64 or int32, got Float");
+  check(x, at::zeros({1}, options), {}, "step: expected int32 or int64, got Float");
   check(x, at::zeros({5}, longs), {},
         "step: expected one element, or one for each of 6 rows, got 5");
   check(x, at::zeros({0}, longs), {},

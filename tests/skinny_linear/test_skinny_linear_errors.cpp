@@ -101,3 +101,12 @@ WARPFUSE_DEVICE_TEST("what linear layers say about bad input", "[skinny_linear][
 TEST_CASE("Meta linear layers are checked as others are", "[skinny_linear][errors][meta]") {
   check_linear_errors(at::kMeta);
 }
+
+TEST_CASE("rows that go to ATen have as many outputs as sampling takes",
+          "[skinny_linear][errors]") {
+  const at::Tensor weight = at::zeros({(1 << 20) + 1, 1});
+  CHECK(warpfuse::linear_argmax(at::zeros({16, 1}), weight).eq(0).all().item<bool>());
+  CHECK(error_of([&] { warpfuse::linear_argmax(at::zeros({17, 1}), weight); }) ==
+        "Error: warpfuse::linear_argmax: weight: expected at most 1048576 outputs where rows go to "
+        "ATen, got 1048577");
+}

@@ -17,9 +17,8 @@ namespace warpfuse {
 ///
 /// query      [B, H, T, D]: float32, float16 or bfloat16; D at most 128 (float32) or 256
 /// key, value [B, Hkv, T, D], Hkv a divisor of H; like the cache of the query's dtype and device
-/// cache      [L, 2, B, Hkv, S, D], written in place; any strides but a dense last dimension, so
-/// that
-///            it may be a part of a larger one
+/// cache      [L, 2, B, Hkv, S, D], written in place; any strides but a dense last dimension: it
+///            may be a part of a larger one
 /// layer      0 to L - 1
 /// positions  [B, T], int64 or int32, on the query's device; different ones per row of the batch. A
 ///            negative position writes nothing, sees nothing and gives zeros

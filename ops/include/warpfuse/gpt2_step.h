@@ -19,9 +19,8 @@ namespace warpfuse {
 /// by those operators, but for the order of sums.
 ///
 /// ids, positions      [B, 1], int64
-/// cache               [L, 2, B, H, S, D]: float32, float16 or bfloat16; as
-/// cached_attention_softmax
-///                     takes it
+/// cache               [L, 2, B, H, S, D]: float32, float16 or bfloat16; written in place, as by
+///                     cached_attention_softmax
 /// token_embedding     [.., C] with C = H D, like all that follows of the cache's dtype and device
 /// position_embedding  [.., C]
 /// layers              12 tensors per layer: norm_1's weight and bias [C], qkv's weight [3C, C] and

@@ -8,19 +8,23 @@
 
 namespace warpfuse::WARPFUSE_ISA {
 
-/// Calls function(T()) with the C++ type of `dtype`.
+/// Calls function(T()) with the C++ type of `dtype`, which is not float64.
 template <typename Function>
-void dispatch(DType dtype, const Function& function) {
+void dispatch_narrow(DType dtype, const Function& function) {
   switch (dtype) {
-    case DType::float64:  // NOLINT(bugprone-branch-clone): the branches differ in their type
-      return function(double());
     case DType::float32:
       return function(float());
     case DType::float16:
       return function(c10::Half());
-    case DType::bfloat16:
+    default:
       return function(c10::BFloat16());
   }
+}
+
+/// dispatch_narrow(), and float64.
+template <typename Function>
+void dispatch(DType dtype, const Function& function) {
+  dtype == DType::float64 ? function(double()) : dispatch_narrow(dtype, function);
 }
 
 }  // namespace warpfuse::WARPFUSE_ISA
