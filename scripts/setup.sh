@@ -8,8 +8,11 @@
 
 . "$(dirname "$0")/common.sh"
 parse_all_options "$@"
+FOLDER=$(readlink -f "$(setup_folder "$TORCH")")  # another checkout's, where it is a link
+for variable in WARPFUSE_PYTHON CUDACXX; do
+  if of_default_setup $variable; then unset $variable; fi
+done
 NAMED_CUDACXX=${CUDACXX:-}
-FOLDER=$(setup_folder "$TORCH")
 REQUIREMENTS=$ROOT/scripts/requirements
 
 # --- Debian and Ubuntu packages --------------------------------------------------------------

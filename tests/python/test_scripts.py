@@ -26,6 +26,26 @@ class Quoting(unittest.TestCase):
         self.assertEqual(self.quoted("-n", "110", "a/b.txt"), "-n 110 a/b.txt")
 
 
+class SetupFolder(unittest.TestCase):
+    def folder(self, torch="", **environment):
+        command = ["bash", "-c", '. "$0"; setup_folder "$1"', self.root / "scripts" / "common.sh", torch]
+        result = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+        return Path(result.stdout.strip()).relative_to(self.root.resolve()).as_posix()
+
+    def test_a_loaded_environment_is_the_same_set_up(self):
+        with TemporaryDirectory() as name:
+            self.root = Path(name)
+            (self.root / "scripts").mkdir()
+            (self.root / ".venv").mkdir()
+            shutil.copy(SCRIPTS / "common.sh", self.root / "scripts")
+            own = f"{name}/.venv/bin/python"
+            (self.root / ".venv" / "warpfuse.env").write_text(f"export WARPFUSE_PYTHON='{own}'\n", encoding="utf-8")
+            self.assertEqual(self.folder(WARPFUSE_PYTHON=""), ".venv")
+            self.assertEqual(self.folder(WARPFUSE_PYTHON=own), ".venv")
+            self.assertEqual(self.folder(WARPFUSE_PYTHON=f"{own}3"), ".venv-named")
+            self.assertEqual(self.folder("2.15.0", WARPFUSE_PYTHON=own), ".venv-torch-2.15.0")
+
+
 class GpuReport(unittest.TestCase):
     """scripts/test_gpu.sh with programs that pass at once."""
 
