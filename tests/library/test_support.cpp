@@ -120,3 +120,14 @@ TEST_CASE("guard zones notice a write on either side", "[support]") {
     CHECK(damaged_guard_zones() == before + 1);
   }
 }
+
+TEST_CASE("no number of failures is the exit code of a skip", "[support]") {
+  for (const bool has_skipped : {false, true}) {
+    for (int failures = 1; failures < 256; ++failures) {
+      CHECK(exit_code(failures, true, has_skipped) == 1);
+    }
+    CHECK(exit_code(0, true, has_skipped) == (has_skipped ? 77 : 0));
+  }
+  CHECK(exit_code(0, false, true) == 77);
+  CHECK(exit_code(0, false, false) == 2);
+}

@@ -140,10 +140,10 @@ class Program(unittest.TestCase):
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))
         self.assertIn("model: expected gpt2", self.call("--case", "huge", *CASE[2:])[1])
 
-    @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_without_the_gpu(self):
         self.rows.write_text(json.dumps(made_up.generation()))
-        code, errors = self.call()
+        with mock.patch("torch.cuda.is_available", return_value=False):
+            code, errors = self.call()
         self.assertEqual(code, generate_peers.UNAVAILABLE)
         self.assertIn("not measured: there is no GPU", errors)
 

@@ -130,6 +130,12 @@ class GpuReport(unittest.TestCase):
         self.report.write_text("\n".join(["| commit | abc |", *before]), encoding="utf-8")
         self.assertEqual(self.rows("--only", "selftest")[0], 1)
 
+    def test_only_of_no_entry(self):
+        self.report.write_text("| commit | abc |\n|---|---|--:|---|\n| generate | passed | 9 s | |", encoding="utf-8")
+        before = self.report.read_text(encoding="utf-8")
+        self.assertEqual(self.rows("--only", "generated")[0], 1)
+        self.assertEqual(self.report.read_text(encoding="utf-8"), before)
+
     def test_only_after_another_commit(self):
         self.report.write_text("| commit | abd |\n| generate | passed | 9 s | |", encoding="utf-8")
         self.assertEqual([row.split(" | ")[0] for row in self.rows("--only", "units")[1]], ["| host program, units"])
