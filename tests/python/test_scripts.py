@@ -1,4 +1,4 @@
-"""The shell scripts: what they share in scripts/common.sh, and what test_gpu.sh keeps of an earlier report.
+"""Scripts: what they share in scripts/common.sh, clients of a server, and what test_gpu.sh keeps of an earlier report.
 
 python test_scripts.py [unittest options]
 """
@@ -6,13 +6,18 @@ python test_scripts.py [unittest options]
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import serve_load
 
 
 class Quoting(unittest.TestCase):
@@ -44,6 +49,14 @@ class SetupFolder(unittest.TestCase):
             self.assertEqual(self.folder(WARPFUSE_PYTHON=own), ".venv")
             self.assertEqual(self.folder(WARPFUSE_PYTHON=f"{own}3"), ".venv-named")
             self.assertEqual(self.folder("2.15.0", WARPFUSE_PYTHON=own), ".venv-torch-2.15.0")
+
+
+class Load(unittest.TestCase):
+    def test_a_server_that_goes_ends_the_load(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=lambda: server.accept()[0].close()).start()
+            with self.assertRaises(ConnectionError):
+                serve_load.load(server.getsockname()[1], [{}], 1, 0.2, 0.1, sorted(os.sched_getaffinity(0))[:1])
 
 
 class GpuReport(unittest.TestCase):
