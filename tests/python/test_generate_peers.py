@@ -112,7 +112,7 @@ class Program(unittest.TestCase):
 
     def test_a_file_that_the_report_reads(self):
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))
-        code, errors = self.call(*CASE)
+        code, errors = self.call(*CASE, "--limit-s", "1e9")  # however busy the machine is
         self.assertEqual(code, 0, errors)
         raw, peers = self.written()
         self.assertEqual([peer.variant for peer in peers], list(WAYS))
@@ -139,6 +139,8 @@ class Program(unittest.TestCase):
             self.assertEqual(errors.count("\n"), 1, errors)
         self.rows.write_text(json.dumps(made_up.generation(device=CPU)))
         self.assertIn("model: expected gpt2", self.call("--case", "huge", *CASE[2:])[1])
+        code, errors = self.call("--only", "no such row")
+        self.assertEqual((code, "no row has 'no such row'" in errors), (generate_peers.USAGE, True), errors)
 
     def test_without_the_gpu(self):
         self.rows.write_text(json.dumps(made_up.generation()))
