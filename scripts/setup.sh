@@ -9,8 +9,8 @@
 . "$(dirname "$0")/common.sh"
 parse_all_options "$@"
 FOLDER=$(readlink -f "$(setup_folder "$TORCH")")  # another checkout's, where it is a link
-for variable in WARPFUSE_PYTHON CUDACXX; do
-  if of_default_setup $variable; then unset $variable; fi
+for variable in WARPFUSE_PYTHON CUDACXX; do  # nobody has named what this set-up's environment has set
+  [[ ${!variable:-} != "$FOLDER"/* ]] || unset "$variable"
 done
 NAMED_CUDACXX=${CUDACXX:-}
 REQUIREMENTS=$ROOT/scripts/requirements

@@ -31,24 +31,46 @@ class Quoting(unittest.TestCase):
         self.assertEqual(self.quoted("-n", "110", "a/b.txt"), "-n 110 a/b.txt")
 
 
-class SetupFolder(unittest.TestCase):
-    def folder(self, torch="", **environment):
-        command = ["bash", "-c", '. "$0"; setup_folder "$1"', self.root / "scripts" / "common.sh", torch]
-        result = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
-        return Path(result.stdout.strip()).relative_to(self.root.resolve()).as_posix()
+class SetUp(unittest.TestCase):
+    """A checkout whose set-up is a link to another one's."""
+
+    def setUp(self):
+        folder = TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root, self.venv = Path(folder.name) / "checkout", Path(folder.name).resolve() / "venv"
+        shutil.copytree(SCRIPTS, self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.venv / "bin").mkdir(parents=True)
+        (self.root / ".venv").symlink_to(self.venv)
+        # A set-up that is done again fails; packages are not looked for.
+        for name, text in (("python", "exit 1"), ("dpkg-query", "echo ok installed")):
+            (self.venv / "bin" / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (self.venv / "bin" / name).chmod(0o755)
+
+    def run_bash(self, command, **environment):
+        cleared = {name: "" for name in ("WARPFUSE_PYTHON", "CUDACXX")}
+        run = subprocess.run(["bash", "-c", command], env=os.environ | cleared | environment, cwd=self.root,
+                             capture_output=True, text=True, check=True)  # fmt: skip
+        return run.stdout.strip()
 
     def test_a_loaded_environment_is_the_same_set_up(self):
-        with TemporaryDirectory() as name:
-            self.root = Path(name)
-            (self.root / "scripts").mkdir()
-            (self.root / ".venv").mkdir()
-            shutil.copy(SCRIPTS / "common.sh", self.root / "scripts")
-            own = f"{name}/.venv/bin/python"
-            (self.root / ".venv" / "warpfuse.env").write_text(f"export WARPFUSE_PYTHON='{own}'\n", encoding="utf-8")
-            self.assertEqual(self.folder(WARPFUSE_PYTHON=""), ".venv")
-            self.assertEqual(self.folder(WARPFUSE_PYTHON=own), ".venv")
-            self.assertEqual(self.folder(WARPFUSE_PYTHON=f"{own}3"), ".venv-named")
-            self.assertEqual(self.folder("2.15.0", WARPFUSE_PYTHON=own), ".venv-torch-2.15.0")
+        own = str(self.venv / "bin" / "python")
+        folder = lambda torch, python: self.run_bash(f". scripts/common.sh; setup_folder '{torch}'", WARPFUSE_PYTHON=python)
+        for torch, python, name in (("", "", ".venv"), ("", own, ".venv"), ("", "/usr/bin/python3", ".venv-named"),
+                                    ("2.15.0", own, ".venv-torch-2.15.0")):  # fmt: skip
+            self.assertEqual(folder(torch, python), str(self.root / name))
+
+    def test_what_is_there_is_not_done_again(self):
+        stamp = "{ cat scripts/requirements/*.txt scripts/setup.sh; echo '  %s'; } | sha256sum > .venv/stamp"
+        own, nvcc = str(self.venv / "bin" / "python"), str(self.venv / "nvcc")
+        named = "/usr/local/cuda/bin/nvcc"
+        (self.venv / "warpfuse.env").write_text("as it was", encoding="utf-8")
+        for stamped, environment in (("", {}), ("", {"WARPFUSE_PYTHON": own, "CUDACXX": nvcc}),
+                                     (named, {"CUDACXX": named}), (named, {"WARPFUSE_PYTHON": own, "CUDACXX": named})):  # fmt: skip
+            with self.subTest(stamped, environment=environment):
+                self.run_bash(stamp % stamped)
+                self.assertEqual(self.run_bash(f"PATH={self.venv}/bin:$PATH scripts/setup.sh 2>&1", **environment), "")
+                self.assertEqual((self.venv / "warpfuse.env").read_text(encoding="utf-8"), "as it was")
+        self.assertFalse((self.root / ".venv-named").exists())
 
 
 class Load(unittest.TestCase):
