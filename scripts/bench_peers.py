@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from report.run import BENCH, Bench, ReportError, file_name, write
+from report.run import BENCH, Bench, ReportError, Row, file_name, write
 
 ROOT = Path(__file__).resolve().parent.parent
 WRONG, USAGE, UNAVAILABLE = 1, 2, 3
@@ -59,15 +59,24 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def chosen(bench: Bench, names: str) -> list[Row]:
+    """The rows of these presets that have peers."""
+    from peers.works import has_peers
+
+    presets = set(filter(None, names.split(",")))
+    rows = [row for row in bench.rows if (not presets or presets.intersection(row.presets)) and has_peers(row)]
+    if not rows:
+        raise ReportError(f"{bench.path}: no row with peers" + f" of the presets {names}" * bool(names))
+    return rows
+
+
 def measure_all(arguments: argparse.Namespace, bench: Bench, path: Path) -> int:
     """All rows; the file is there after the first."""
     from peers.run import compile_ahead, effort, header, measure, start
     from peers.timing import Timer
-    from peers.works import has_peers
 
+    rows = chosen(bench, arguments.presets)
     start(arguments.plugin)
-    presets = set(filter(None, arguments.presets.split(",")))
-    rows = [row for row in bench.rows if (not presets or presets.intersection(row.presets)) and has_peers(row)]
     started = time.monotonic()
     compile_ahead(rows, arguments.plugin)
     print(f"compiled ahead in {time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from report.run import ReportError
+from report.run import ReportError, reading
 from report.serving import SERVE
 from serve_load import Seen, load
 
@@ -50,6 +50,14 @@ def say(text: str) -> None:
     print(f"==> {text} ({time.monotonic() - STARTED:.0f} s so far)", file=sys.stderr, flush=True)
 
 
+def counts(text: str) -> list[int]:
+    """Numbers from 1, separated by commas."""
+    found = [int(word) for word in text.split(",")]
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
 def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -57,7 +65,7 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--device", default="cuda", help="default: %(default)s")
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--clients", default="1,8,32,64,128", help="default: %(default)s")
+    parser.add_argument("--clients", type=counts, default="1,8,32,64,128", help="default: %(default)s")
     parser.add_argument("--prompt", type=int, default=32, help="tokens; default: %(default)s")
     parser.add_argument("-n", "--tokens", type=int, default=224, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=2.4, help="of each load; default: %(default)s")
@@ -92,6 +100,7 @@ class Server:
         line = self.process.stdout.readline()
         found = re.search(r":(\d+)$", line)
         if not found:
+            self.process.terminate()  # if it is not gone already
             raise ReportError(f"{' '.join(command)}: gave no port, exit code {self.process.wait()}")
         self.port = int(found[1])
 
@@ -128,9 +137,10 @@ class Run:
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.arguments, self.host, self.device, self.folder = arguments, arguments.host, arguments.device, folder
-        self.model = json.loads((arguments.bundle / "bundle.json").read_text(encoding="utf-8"))
-        self.vocabulary = self.model["vocab_size"]
-        self.bundle = named_bundle(arguments.bundle, folder, self.vocabulary)
+        with reading(arguments.bundle):
+            self.model = json.loads((arguments.bundle / "bundle.json").read_text(encoding="utf-8"))
+            self.vocabulary = self.model["vocab_size"]
+            self.bundle = named_bundle(arguments.bundle, folder, self.vocabulary)
         cores = sorted(os.sched_getaffinity(0))
         apart = len(cores) // 4  # the load's, of a machine that has enough
         self.server_cores, self.load_cores = (cores[:-apart], cores[-apart:]) if apart else (cores, cores)
@@ -171,13 +181,12 @@ class Run:
                    "-d", f"{round(seconds + warm_up + 1)}s", "--timeout", "60s", "-s", script,
                    f"http://127.0.0.1:{server.port}/v1/completions"]  # fmt: skip
         libraries = f"{Path(self.wrk).resolve().parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        process = subprocess.Popen(
-            list(map(str, command)), stdout=subprocess.PIPE, text=True, env=os.environ | {"LD_LIBRARY_PATH": libraries}
-        )
-        time.sleep(warm_up)
-        with server.rate() as rate:
-            time.sleep(seconds)
-        said = process.communicate()[0]
+        environment = os.environ | {"LD_LIBRARY_PATH": libraries}
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True, env=environment) as process:
+            time.sleep(warm_up)
+            with server.rate() as rate:
+                time.sleep(seconds)
+            said = process.communicate()[0]
         found = re.search(r"^WRK (\d+) (\d+) (\S+) (\S+)$", said, re.M)
         if process.returncode != 0 or not found:
             raise ReportError(f"{self.wrk}: exit code {process.returncode}: {said.strip()[-200:]}")
@@ -231,8 +240,8 @@ def spread(seconds: list[float]) -> dict[str, float] | None:
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Everything, as the JSON has it."""
     run = Run(arguments, folder)
-    levels = [int(count) for count in arguments.clients.split(",")]
-    say(f"warpfuse bench generate at batch {arguments.clients}")
+    levels = arguments.clients
+    say(f"warpfuse bench generate at batch {', '.join(map(str, levels))}")
     generated = run.generate(levels)
     rates = {row["batch"]: row["tokens_per_s"]["p50"] for row in generated["rows"]}
     rows, first = [], None

@@ -19,11 +19,12 @@ quoted() {
 }
 
 # A set-up lives in a folder of its own: the default one, one for another torch release, or one
-# for a torch that was already there (WARPFUSE_PYTHON).
+# for a torch that was already there (WARPFUSE_PYTHON). The default one's own python, which a loaded
+# environment names, is no other torch.
 setup_folder() { # torch-version-or-empty
   if [ -n "$1" ]; then echo "$ROOT/.venv-torch-$1"
-  elif [ -n "${WARPFUSE_PYTHON:-}" ]; then echo "$ROOT/.venv-named"
-  else echo "$ROOT/.venv"; fi
+  elif [ -z "${WARPFUSE_PYTHON:-}" ] || [[ $WARPFUSE_PYTHON == "$(readlink -f "$ROOT/.venv")"/* ]]; then echo "$ROOT/.venv"
+  else echo "$ROOT/.venv-named"; fi
 }
 
 has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; }

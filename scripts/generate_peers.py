@@ -71,7 +71,10 @@ def cases(arguments: argparse.Namespace) -> list["Case"]:
     if arguments.case:
         plan = [(ALL, model, dtype, int(batch), int(prompt)) for model, dtype, batch, prompt in arguments.case]
     found = [Case(peer, *what, tokens=arguments.tokens) for peers, *what in plan for peer in peers]
-    return [case for case in found if arguments.only in case.label]
+    chosen = [case for case in found if arguments.only in case.label]
+    if not chosen:
+        raise ReportError(f"--only: no row has {arguments.only!r} in its text")
+    return chosen
 
 
 def header(device: dict[str, Any], command: str) -> dict[str, Any]:

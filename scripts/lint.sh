@@ -32,14 +32,14 @@ fi
 
 say "clang-tidy"
 if [ -n "$ALL" ]; then
-  mapfile -t tidied < <(git ls-files '*.cpp')
+  tidied=$(git ls-files '*.cpp')
 else
   base=${LINT_BASE:-$(git rev-parse --verify --quiet HEAD~1 || git hash-object -t tree /dev/null)}
-  mapfile -t tidied < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp')
+  tidied=$(git diff --name-only --diff-filter=d "$base" -- '*.cpp')
 fi
 # A file that this preset does not compile has no flags to check it with.
 compiled=()
-for file in "${tidied[@]}"; do
+for file in $tidied; do
   if grep -q "\"file\": \"$ROOT/$file\"" "$BUILD/compile_commands.json"; then compiled+=("$file"); fi
 done
 [ ${#compiled[@]} -eq 0 ] || printf '%s\0' "${compiled[@]}" |

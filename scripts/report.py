@@ -3,9 +3,9 @@
 
     report.py                                      docs/, from docs/benchmarks/
     report.py decode                               the tables of docs/operators/decode.md alone, from <device>-steps.json
-    report.py --check                              compares the pages, changes nothing; exit code 1 if they differ
+    report.py serve                                the tables of docs/serve.md and images/serve.svg
+    report.py --check                              compares all pages, changes nothing; exit code 1 if they differ
     report.py merge --folder DIR [PRESET=]FILE...  the runs of one machine as DIR/<device>[-generate].json
-    report.py serve [--check]                      the tables of docs/serve.md and images/serve.svg
     report.py traffic --json FILE --host PATH      counts memory traffic with Nsight Compute
 
 Plots need matplotlib, which scripts/setup.sh installs. Exit code 2: unusable input.
@@ -43,7 +43,9 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     parser.set_defaults(run=document)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="default: %(default)s")
     parser.add_argument("--json", type=Path, help="a GPU's run; default: DOCS/benchmarks/nvidia-h200.json")
-    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    checking = argparse.ArgumentParser(add_help=False)  # of the commands that write pages too
+    checking.add_argument("--check", action="store_true", default=argparse.SUPPRESS, help="compare, write nothing")
+    parser.add_argument("--check", action="store_true", help="compare all pages, or those of --json; write nothing")
     parser.add_argument("--allow-partial", action="store_true", help="take runs that were interrupted")
     commands = parser.add_subparsers()
     merging = commands.add_parser("merge", help="several runs as one file")
@@ -51,11 +53,10 @@ def parse_arguments(words: list[str] | None) -> argparse.Namespace:
     merging.add_argument("--folder", type=Path, required=True)
     merging.add_argument("--command", help="what to name as the command (default: those of the runs)")
     merging.add_argument("parts", type=part, nargs="+", metavar="[PRESET=]FILE")
-    showing = commands.add_parser("decode", help="the tables of docs/operators/decode.md")
+    showing = commands.add_parser("decode", parents=[checking], help="the tables of docs/operators/decode.md")
     showing.set_defaults(run=document_decode)
-    serving = commands.add_parser("serve", help="what docs/serve.md says of speed")
+    serving = commands.add_parser("serve", parents=[checking], help="what docs/serve.md says of speed")
     serving.set_defaults(run=document_server)
-    serving.add_argument("--check", action="store_true", help="compare, write nothing")
     counting = commands.add_parser("traffic", help="memory traffic by a profiler's counters")
     counting.set_defaults(run=lambda arguments: measure_traffic(arguments.json, arguments.host, arguments.ncu))
     counting.add_argument("--json", type=Path, required=True)
@@ -87,7 +88,21 @@ def put(made: list[Made], check: bool) -> int:
     return code
 
 
+def check_all(arguments: argparse.Namespace) -> int:
+    """The pages of every device, and those of the commands serve and decode that are there."""
+    folder = arguments.docs / "benchmarks"
+    others = [path.with_suffix(".json") for path in folder.glob("*.md") if path.stem not in ("cpu", "nvidia-h200")]
+    codes = [document_device(argparse.Namespace(**vars(arguments) | {"json": path})) for path in (None, *others)]
+    codes += [make(arguments) for page, make in COMMAND_PAGES.items() if (arguments.docs / page).exists()]
+    return max(codes)
+
+
 def document(arguments: argparse.Namespace) -> int:
+    """One device's, or with --check those of all."""
+    return (check_all if arguments.check and not arguments.json else document_device)(arguments)
+
+
+def document_device(arguments: argparse.Namespace) -> int:
     """Pages for the GPU and the CPU, and the GPU's plots."""
     folder, partial = arguments.docs / "benchmarks", arguments.allow_partial
     gpu = load(arguments.json or folder / "nvidia-h200.json", "cuda", partial)
@@ -151,6 +166,9 @@ def document_decode(arguments: argparse.Namespace) -> int:
         with reading(source):
             text += f"\n{decode_table(Generation(source))}\n\n" + old.partition("\n\n")[2]
     return put([(path, text, "*-steps.json")], arguments.check)
+
+
+COMMAND_PAGES = {"serve.md": document_server, "operators/decode.md": document_decode}
 
 
 def merge_runs(arguments: argparse.Namespace) -> int:

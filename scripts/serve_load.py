@@ -4,13 +4,15 @@ Each process serves several connections with one thread, so that a client costs 
 """
 
 import json
-import multiprocessing
 import os
 import selectors
 import socket
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+
+PATIENCE = 60  # seconds that an answer may take
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Client:
         self.requests = [request_bytes(body) for body in bodies]
         self.stream = bool(bodies[0].get("stream"))
         self.sent = 0
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self) -> None:
@@ -90,6 +92,8 @@ def run_clients(port: int, bodies: list[dict[str, Any]], count: int, ends: float
         client.send()
         new.add(client)
     while (now := time.monotonic()) < ends or new:
+        if now > ends + PATIENCE:
+            raise TimeoutError(f"{len(new)} of {count} clients have no answer")
         for key, _ in waiting.select(timeout=0.1):
             if key.data.read(seen if now >= measures else ignored):
                 new.discard(key.data)
@@ -98,25 +102,19 @@ def run_clients(port: int, bodies: list[dict[str, Any]], count: int, ends: float
     return seen
 
 
-def _worker(cores: list[int], arguments: tuple[Any, ...], results: Any) -> None:
-    os.sched_setaffinity(0, cores)
-    results.put(run_clients(*arguments))
+def _on_core(core: int, *arguments: Any) -> Seen:
+    os.sched_setaffinity(0, [core])
+    return run_clients(*arguments)
 
 
 def load(port: int, bodies: list[dict[str, Any]], clients: int, seconds: float, warm_up: float, cores: list[int]) -> Seen:
     """Clients on these cores, a process per core."""
     processes = min(len(cores), clients)
-    start = time.monotonic()
-    results: Any = multiprocessing.Queue()
-    started = []
-    for i in range(processes):
-        count = clients // processes + (i < clients % processes)
-        arguments = (port, bodies, count, start + warm_up + seconds, start + warm_up)
-        started.append(multiprocessing.Process(target=_worker, args=([cores[i]], arguments, results)))
-        started[-1].start()
+    measures = time.monotonic() + warm_up
     seen = Seen()
-    for _ in started:
-        seen.add(results.get(timeout=seconds + warm_up + 60))
-    for process in started:
-        process.join()
+    with ProcessPoolExecutor(processes) as pool:
+        counts = [clients // processes + (i < clients % processes) for i in range(processes)]
+        found = [pool.submit(_on_core, core, port, bodies, count, measures + seconds, measures) for core, count in zip(cores, counts)]
+        for each in found:
+            seen.add(each.result())
     return seen

@@ -8,8 +8,11 @@
 
 . "$(dirname "$0")/common.sh"
 parse_all_options "$@"
+FOLDER=$(readlink -f "$(setup_folder "$TORCH")")  # another checkout's, where it is a link
+for variable in WARPFUSE_PYTHON CUDACXX; do  # nobody has named what this set-up's environment has set
+  [[ ${!variable:-} != "$FOLDER"/* ]] || unset "$variable"
+done
 NAMED_CUDACXX=${CUDACXX:-}
-FOLDER=$(setup_folder "$TORCH")
 REQUIREMENTS=$ROOT/scripts/requirements
 
 # --- Debian and Ubuntu packages --------------------------------------------------------------

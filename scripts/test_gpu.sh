@@ -140,7 +140,7 @@ names_of_cases() { # program filter
 }
 in_parts() { # program filter
   local program=$1 cases part code=0 result processes=()
-  cases=$(mktemp -d)
+  cases=$(mktemp -d -p "$work")
   # A file's names are filters: what means something in one is escaped.
   names_of_cases "$program" "$2" | sed 's/[,\\["]/\\&/g' > "$cases/all"
   # An empty file is no filter: all cases would run.
@@ -284,6 +284,8 @@ fi
 group=$((group + 1))
 memory_of_gpus
 
+compgen -G "$work/row.*" > /dev/null || die "test_gpu.sh: --only $ONLY: names no entry that runs here"
+write_report  # of two groups that wrote at once, the slower one may not have seen the other's last row
 cat "$REPORT"
 [ $cut_off -eq 0 ] || die "test_gpu.sh: a group of entries was cut off"
 ! grep -qE '\| (\*\*failed|not finished)' "$REPORT"

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from test_support import OPERATORS, require_plugin  # first: it may skip the whole file
+from test_support import OPERATORS, main, require_plugin  # first: it may skip the whole file
 
 # isort: split
 import export
@@ -292,4 +292,4 @@ class Refusals(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from test_support import OPERATORS, require_plugin, transformers  # first: it may skip the file
+from test_support import OPERATORS, main, require_plugin, transformers  # first: it may skip the whole file
 
 # isort: split
 from attention import VARIANTS
@@ -246,4 +246,4 @@ class StateDicts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Training with the plugin's attention and loss beside ATen's, with a tiny model on the CPU."""
 
+import contextlib
+import io
 import json
+import math
 import unittest
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from test_support import require_plugin  # first: it may skip the whole file
+from test_support import main, require_plugin  # first: it may skip the whole file
 
 # isort: split
 from train import How, Run, train, write_log
 from train_config import TrainConfig
 from train_data import IGNORE, Stream
+from training_curves import main as compare
 
 CPU = torch.device("cpu")
 STEPS = 200
@@ -79,5 +83,23 @@ class Training(unittest.TestCase):
             self.assertEqual([path.name for path in folder.iterdir()], ["training_log.json"])
 
 
+class Curves(unittest.TestCase):
+    def test_runs_that_differ(self) -> None:
+        def code(first: list[float], second: list[float]) -> int:
+            with TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()) as said:
+                folders = [Path(name) / each for each in ("aten", "warpfuse")]
+                for folder, losses in zip(folders, (first, second), strict=True):
+                    folder.mkdir()
+                    log = {"losses": losses, "curve": [{"held_out": 2.0}], "step_ms": 1.0, "peak_bytes": None}
+                    (folder / "training_log.json").write_text(json.dumps(log), encoding="utf-8")
+                found = compare([*map(str, folders), "--within", "0.1"])
+            self.assertIn("(step 2)", said.getvalue())
+            return found
+
+        self.assertEqual(code([3.0, 2.0, 1.0], [3.0, 2.0625, 1.0]), 0)
+        self.assertEqual(code([3.0, 2.0, 1.0], [3.0, 2.25, 1.0]), 1)
+        self.assertEqual(code([3.0, 2.0, 1.0], [3.0, math.nan, 1.0]), 1)
+
+
 if __name__ == "__main__":
-    unittest.main()
+    main()

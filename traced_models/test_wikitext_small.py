@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from test_support import transformers  # first: it may skip the whole file
+from test_support import main, transformers  # first: it may skip the whole file
 
 # isort: split
 from corpus import detokenize, read_documents
@@ -116,4 +116,4 @@ class HeldOutScore(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -109,14 +109,28 @@ TEST_CASE("poisoned memory shows what is not written", "[support]") {
 
 TEST_CASE("guard zones notice a write on either side", "[support]") {
   for (const int64_t place : {-1, 10}) {
-    const int64_t before = damaged_guard_zones();
-    {
-      const Poison poison;
-      const at::Tensor memory = at::empty({10}, at::kFloat);
-      memory.mutable_data_ptr<float>()[0] = 1.0F;
-      CHECK(damaged_guard_zones() == before);
-      memory.mutable_data_ptr<float>()[place] = 1.0F;
-    }
-    CHECK(damaged_guard_zones() == before + 1);
+    const Poison poison;
+    const auto write_at = [](int64_t index) {
+      at::empty({10}, at::kFloat).mutable_data_ptr<float>()[index] = 1.0F;
+      return take_damaged_guard_zones();
+    };
+    CHECK(write_at(0) == 0);
+    CHECK(write_at(place) == 1);
   }
+}
+
+TEST_CASE("a write beside a tensor fails the test case", "[support][!shouldfail]") {
+  const Poison poison;
+  at::empty({10}, at::kFloat).mutable_data_ptr<float>()[10] = 1.0F;
+}
+
+TEST_CASE("no number of failures is the exit code of a skip", "[support]") {
+  for (const bool has_skipped : {false, true}) {
+    for (int failures = 1; failures < 256; ++failures) {
+      CHECK(exit_code(failures, true, has_skipped) == 1);
+    }
+    CHECK(exit_code(0, true, has_skipped) == (has_skipped ? 77 : 0));
+  }
+  CHECK(exit_code(0, false, true) == 77);
+  CHECK(exit_code(0, false, false) == 2);
 }

@@ -1,5 +1,7 @@
 // ms_deform_attn against grid_sample in float64: dtypes, channels, levels and points, layouts.
 
+#include <functional>
+
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/inputs.h"
@@ -75,20 +77,22 @@ WARPFUSE_DEVICE_TEST("deformable attention: locations and weights of each dtype"
 
 WARPFUSE_DEVICE_TEST("deformable attention: strides and alignment", "[ms_deform_attn]") {
   const DeformShape shape{.queries = 9, .channels = 32};
+  const std::vector<std::pair<const char*, std::function<void(DeformInputs&)>>> layouts = {
+      {"head-major value",
+       [](DeformInputs& in) { in.value = in.value.transpose(1, 2).contiguous().transpose(1, 2); }},
+      {"a value that starts behind a 16-byte boundary",
+       [&](DeformInputs& in) { in.value = placed_at(1, in.value, device); }},
+      {"points before levels, and every second weight", [](DeformInputs& in) {
+         in.locations = in.locations.transpose(3, 4).contiguous().transpose(3, 4);
+         in.weights = in.weights.repeat_interleave(2, -1).slice(-1, 0, std::nullopt, 2);
+         in.shapes = in.shapes.t().contiguous().t();
+       }}};
   for (const at::ScalarType dtype : kDtypes) {
-    DeformInputs in(shape, dtype, device);
-    SECTION("head-major value") {
-      in.value = in.value.transpose(1, 2).contiguous().transpose(1, 2);
+    for (const auto& [name, lay_out] : layouts) {
+      DeformInputs in(shape, dtype, device);
+      lay_out(in);
+      INFO(dtype << ", " << name);
+      check_values(in);
     }
-    SECTION("a value that starts behind a 16-byte boundary") {
-      in.value = placed_at(1, in.value, device);
-    }
-    SECTION("points before levels, and every second weight") {
-      in.locations = in.locations.transpose(3, 4).contiguous().transpose(3, 4);
-      in.weights = in.weights.repeat_interleave(2, -1).slice(-1, 0, std::nullopt, 2);
-      in.shapes = in.shapes.t().contiguous().t();
-    }
-    INFO(dtype);
-    check_values(in);
   }
 }

@@ -7,6 +7,7 @@ import runpy
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import made_up_runs as made_up
@@ -17,7 +18,13 @@ COMMAND = runpy.run_path(str(SCRIPTS / "report.py"))  # the package has the scri
 
 
 class ReportCase(unittest.TestCase):
+    PLOTS = False  # which take most of the time
+
     def setUp(self):
+        if not self.PLOTS:
+            no_plots = unittest.mock.patch.dict(COMMAND["main"].__globals__, plotting=unittest.mock.Mock())
+            no_plots.start()
+            self.addCleanup(no_plots.stop)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.docs = Path(folder.name)

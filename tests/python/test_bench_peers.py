@@ -4,10 +4,12 @@ WARPFUSE_PLUGIN=.../libwarpfuse.so python test_bench_peers.py [unittest options]
 """
 
 import itertools
+import json
 import math
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -19,11 +21,12 @@ import torch
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import bench_peers
 from peers.cases import Case, case_of, sets_for
 from peers.dropout import DROPOUT_FIRST, MASKED_DROPOUT, SOFTMAX_FIRST, P, kept_before
 from peers.softmax import LOG, MASKED
 from peers.works import SUITES, calls_of, has_peers, suite_of, versions
-from report.run import ReportError, Row
+from report.run import Bench, ReportError, Row
 
 CPU = torch.device("cpu")
 UNAVAILABLE = 3
@@ -260,11 +263,20 @@ class Planning(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
-    @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
+    def test_presets_without_a_row_are_an_error(self):
+        raw = made_up.bench([made_up.row((33, 1025)) | {"presets": ["odd"]}])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.json"
+            path.write_text(json.dumps(raw), encoding="utf-8")
+            bench = Bench(path)
+        self.assertEqual(bench_peers.chosen(bench, "table,odd"), bench.rows)
+        with self.assertRaisesRegex(ReportError, "no row with peers of the presets table$"):
+            bench_peers.chosen(bench, "table")
+
     def test_says_what_it_misses(self):
         done = subprocess.run(
             [sys.executable, "-B", SCRIPTS / "bench_peers.py", "--plugin", "none.so"],
-            capture_output=True, text=True, check=False,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

@@ -63,6 +63,24 @@ class Pages(ReportCase):
         self.assertIn("nvidia-h200.md: not what nvidia-h200.json gives", said)
         self.assertTrue((self.folder / "nvidia-h200.md").read_text(encoding="utf-8").endswith("more\n"))
 
+    def test_check_sees_all_pages(self):
+        self.page()
+        self.write(made_up.table() | {"device": made_up.GPU | {"name": "Other GPU"}}, "other-gpu.json")
+        self.report("--docs", self.docs, "--json", self.folder / "other-gpu.json")
+        self.write(made_up.generation(), "nvidia-h200-steps.json")
+        (self.docs / "operators").mkdir()
+        decode = self.docs / "operators" / "decode.md"
+        decode.write_text("\n| model |\n\n", encoding="utf-8")
+        self.report("--docs", self.docs, "decode")
+        self.report("--docs", self.docs, "--check")
+        for page, command in ((self.folder / "other-gpu.md", []), (decode, ["decode"])):
+            right, edited = page.read_text(encoding="utf-8"), page.read_text(encoding="utf-8").replace("fused", "Fused")
+            page.write_text(edited, encoding="utf-8")
+            for words in (["--check"], ["--check", *command], [*command, "--check"]):
+                self.assertIn(f"{page.name}: not what", self.report("--docs", self.docs, *words, code=1))
+                self.assertEqual(page.read_text(encoding="utf-8"), edited)
+            page.write_text(right, encoding="utf-8")
+
     def test_the_cpu_has_a_page(self):
         self.write(made_up.cpu(), "cpu.json")
         page = self.page(name="cpu.md")
@@ -184,17 +202,6 @@ class Files(ReportCase):
         files = [f"{i}={self.write(raw, f'{i}.json')}" for i, raw in enumerate((made_up.table(), other))]
         self.assertIn("versions: not that of", self.report("merge", "--folder", self.docs, *files, code=2))
 
-    def test_plots_are_images_and_the_same_again(self):
-        self.write(made_up.generation(), "nvidia-h200-generate.json")
-        self.page()
-        images = {path.name: path.read_bytes() for path in (self.docs / "images").iterdir()}
-        self.assertEqual(set(images), {"share.svg", "ladder.svg", "roofline.svg", "generate.svg"})
-        self.page()
-        for name, image in images.items():
-            self.assertEqual((self.docs / "images" / name).read_bytes(), image, name)
-            words = " ".join(xml.etree.ElementTree.fromstring(image).itertext())
-            self.assertIn("NVIDIA H200", words, name)
-
     def test_what_is_refused(self):
         def broken(change):
             raw = made_up.table()
@@ -207,7 +214,6 @@ class Files(ReportCase):
             (made_up.generation(), "format: expected warpfuse-bench-1, got warpfuse-generate-1"),
             (broken(lambda raw: raw.update(complete=False)), "the run was not completed"),
             (broken(lambda raw: raw.update(rows=[])), "no rows"),
-            (broken(lambda raw: raw.update(rows=raw["rows"][4:])), "no forward row of 1024 x 8192"),
             (broken(lambda raw: raw["rows"].append(raw["rows"][0])), "1024 x 8192 float32 forward is there twice"),
             (broken(lambda raw: raw["rows"][1].pop("shape")), "rows[1]: shape is missing"),
             (broken(lambda raw: raw["rows"][1].update(shape=[0])), "rows[1]: shape: expected sizes above 0"),
@@ -221,6 +227,27 @@ class Files(ReportCase):
             self.assertIn(said, errors)
             self.assertEqual(errors.count("\n"), 1, errors)
         self.assertIn("cannot be read", self.report("--docs", self.docs / "none", code=2))
+
+
+
+class Plots(ReportCase):
+    PLOTS = True
+
+    def test_plots_are_images_and_the_same_again(self):
+        self.write(made_up.generation(), "nvidia-h200-generate.json")
+        self.page()
+        images = {path.name: path.read_bytes() for path in (self.docs / "images").iterdir()}
+        self.assertEqual(set(images), {"share.svg", "ladder.svg", "roofline.svg", "generate.svg"})
+        self.page()
+        for name, image in images.items():
+            self.assertEqual((self.docs / "images" / name).read_bytes(), image, name)
+            words = " ".join(xml.etree.ElementTree.fromstring(image).itertext())
+            self.assertIn("NVIDIA H200", words, name)
+
+    def test_a_run_without_their_rows_is_refused(self):
+        raw = made_up.table()
+        self.write(raw | {"rows": raw["rows"][4:]}, "nvidia-h200.json")
+        self.assertIn("no forward row of 1024 x 8192", self.report("--docs", self.docs, code=2))
 
     def test_a_partial_run_on_request(self):
         raw = made_up.table() | {"complete": False}

@@ -1,21 +1,14 @@
 """scripts/report.py on made-up runs: the rows of docs/performance.md that another implementation wins."""
 
 import unittest
-import unittest.mock
 
 import made_up_runs as made_up
-from report_case import COMMAND, ReportCase
+from report_case import ReportCase
 
 
 class Losses(ReportCase):
     MARKS = "<!-- nvidia-h200: written by scripts/report.py. -->\n{}\n<!-- End of what it writes. -->"
     OLD = f"# Performance\n\n{MARKS.format('old')}\n\nwhy\n"
-
-    def setUp(self):
-        super().setUp()
-        no_plots = unittest.mock.patch.dict(COMMAND["main"].__globals__, plotting=unittest.mock.Mock())
-        no_plots.start()
-        self.addCleanup(no_plots.stop)
 
     def summary(self, rows, beside=(), *words):
         """What stands between the marks."""

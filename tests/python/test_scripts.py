@@ -1,4 +1,4 @@
-"""The shell scripts: what they share in scripts/common.sh, and what test_gpu.sh keeps of an earlier report.
+"""Scripts: what they share in scripts/common.sh, clients of a server, and what test_gpu.sh keeps of an earlier report.
 
 python test_scripts.py [unittest options]
 """
@@ -6,13 +6,18 @@ python test_scripts.py [unittest options]
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import serve_load
 
 
 class Quoting(unittest.TestCase):
@@ -24,6 +29,56 @@ class Quoting(unittest.TestCase):
         words = ["-p", "On September 14, the storm", "-n", "110", "", "it's", "$HOME", "a\\nb", "*"]
         self.assertEqual(shlex.split(self.quoted(*words)), words)
         self.assertEqual(self.quoted("-n", "110", "a/b.txt"), "-n 110 a/b.txt")
+
+
+class SetUp(unittest.TestCase):
+    """A checkout whose set-up is a link to another one's."""
+
+    def setUp(self):
+        folder = TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root, self.venv = Path(folder.name) / "checkout", Path(folder.name).resolve() / "venv"
+        shutil.copytree(SCRIPTS, self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.venv / "bin").mkdir(parents=True)
+        (self.root / ".venv").symlink_to(self.venv)
+        # A set-up that is done again fails; packages are not looked for.
+        for name, text in (("python", "exit 1"), ("dpkg-query", "echo ok installed")):
+            (self.venv / "bin" / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (self.venv / "bin" / name).chmod(0o755)
+
+    def run_bash(self, command, **environment):
+        cleared = {name: "" for name in ("WARPFUSE_PYTHON", "CUDACXX")}
+        run = subprocess.run(["bash", "-c", command], env=os.environ | cleared | environment, cwd=self.root,
+                             capture_output=True, text=True, check=True)  # fmt: skip
+        return run.stdout.strip()
+
+    def test_a_loaded_environment_is_the_same_set_up(self):
+        own = str(self.venv / "bin" / "python")
+        folder = lambda torch, python: self.run_bash(f". scripts/common.sh; setup_folder '{torch}'", WARPFUSE_PYTHON=python)
+        for torch, python, name in (("", "", ".venv"), ("", own, ".venv"), ("", "/usr/bin/python3", ".venv-named"),
+                                    ("2.15.0", own, ".venv-torch-2.15.0")):  # fmt: skip
+            self.assertEqual(folder(torch, python), str(self.root / name))
+
+    def test_what_is_there_is_not_done_again(self):
+        stamp = "{ cat scripts/requirements/*.txt scripts/setup.sh; echo '  %s'; } | sha256sum > .venv/stamp"
+        own, nvcc = str(self.venv / "bin" / "python"), str(self.venv / "nvcc")
+        named = "/usr/local/cuda/bin/nvcc"
+        (self.venv / "warpfuse.env").write_text("as it was", encoding="utf-8")
+        for stamped, environment in (("", {}), ("", {"WARPFUSE_PYTHON": own, "CUDACXX": nvcc}),
+                                     (named, {"CUDACXX": named}), (named, {"WARPFUSE_PYTHON": own, "CUDACXX": named})):  # fmt: skip
+            with self.subTest(stamped, environment=environment):
+                self.run_bash(stamp % stamped)
+                self.assertEqual(self.run_bash(f"PATH={self.venv}/bin:$PATH scripts/setup.sh 2>&1", **environment), "")
+                self.assertEqual((self.venv / "warpfuse.env").read_text(encoding="utf-8"), "as it was")
+        self.assertFalse((self.root / ".venv-named").exists())
+
+
+class Load(unittest.TestCase):
+    def test_a_server_that_goes_ends_the_load(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=lambda: server.accept()[0].close()).start()
+            with self.assertRaises(ConnectionError):
+                serve_load.load(server.getsockname()[1], [{}], 1, 0.2, 0.1, sorted(os.sched_getaffinity(0))[:1])
 
 
 class GpuReport(unittest.TestCase):
@@ -109,6 +164,12 @@ class GpuReport(unittest.TestCase):
         # A row that failed fails the run as long as it is there.
         self.report.write_text("\n".join(["| commit | abc |", *before]), encoding="utf-8")
         self.assertEqual(self.rows("--only", "selftest")[0], 1)
+
+    def test_only_of_no_entry(self):
+        self.report.write_text("| commit | abc |\n|---|---|--:|---|\n| generate | passed | 9 s | |", encoding="utf-8")
+        before = self.report.read_text(encoding="utf-8")
+        self.assertEqual(self.rows("--only", "generated")[0], 1)
+        self.assertEqual(self.report.read_text(encoding="utf-8"), before)
 
     def test_only_after_another_commit(self):
         self.report.write_text("| commit | abd |\n| generate | passed | 9 s | |", encoding="utf-8")

@@ -72,12 +72,13 @@ KernelSet launched(const RowKind& kind, const Tuning& tuning) {
       some_rows.insert({entry.rows, entry.rows + 1});
     }
   }
+  const std::set<int64_t> some_packs = interesting_packs(tuning);
   const RowLimits eight_blocks{kHopper.shared_bytes, 8, kHopper.multiprocessors, true};
   const bool spans = kind.masked && !kind.dropout && kind.element_bytes < 8;
   const bool by_name = kind.plain && kind.direction == Direction::forward;
   for (const RowLimits& limits : {kHopper, eight_blocks, kAmpere, kLeast}) {
     for (const int64_t rows : some_rows) {
-      for (const int64_t packs : interesting_packs(tuning)) {
+      for (const int64_t packs : some_packs) {
         RowShape shape = shape_of(kind, packs, rows);
         RowPlan plan = plan_rows(shape, limits, tuning);
         add(plan, kernels);

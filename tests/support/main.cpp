@@ -1,9 +1,10 @@
 // The main program of every Catch2 test executable.
 //
 // exit code  0   every selected test case ran and passed
+//            1   an assertion failed
 //            77  none failed, at least one was skipped (ctest: SKIP_RETURN_CODE)
 //            2   the selection matched no test case, or a preparation failed
-//            else Catch2's own: failures, bad command line
+//            else Catch2's own: bad command line
 //
 // WARPFUSE_TEST_THREADS=<number> runs the tests with so many threads, whatever cores there are.
 // --fuzz <number> draws so many random chains in cases tagged [fuzz].
@@ -31,6 +32,7 @@
 
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kNothingRan = 2;
 constexpr int kSkipped = 77;
 constexpr std::uint32_t kDefaultSeed = 20;
@@ -73,6 +75,13 @@ class TallyListener : public ListenerBase {
 }  // namespace
 
 CATCH_REGISTER_LISTENER(TallyListener)
+
+int exit_code(int failures, bool has_run, bool has_skipped) {
+  if (!has_run && !has_skipped) {
+    return kNothingRan;
+  }
+  return failures != 0 ? kFailed : has_skipped ? kSkipped : 0;
+}
 
 void skip_test(const std::string& reason) {
   if (!tally().skipping) {
@@ -150,12 +159,9 @@ int main(int argc, char** argv) {
   for (const auto& [reason, count] : tally().skipped) {
     std::cout << "skipped " << count << " test case(s): " << reason << "\n";
   }
-  if (tally().ran == 0 && tally().skipped.empty()) {
+  const int code = exit_code(result, tally().ran > 0, !tally().skipped.empty());
+  if (code == kNothingRan) {
     std::cerr << "the selection matched no test case\n";
-    return kNothingRan;
   }
-  if (result == 0 && !tally().skipped.empty()) {
-    return kSkipped;
-  }
-  return result;
+  return code;
 }

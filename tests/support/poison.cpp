@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "catch.h"
+
 namespace {
 
 constexpr size_t kZone = 512;  // bytes before and after; a multiple of ATen's alignment of 64
@@ -83,6 +85,9 @@ Poison::~Poison() {
   c10::SetCPUAllocator(base_allocator());
   at::globalContext().setDeterministicAlgorithms(deterministic_, warn_only_);
   at::globalContext().setDeterministicFillUninitializedMemory(fill_uninitialized_);
+  if (const int64_t damaged = take_damaged_guard_zones(); damaged > 0) {
+    FAIL_CHECK("memory beside tensors was written: guard zones " << damaged);
+  }
 }
 
-int64_t damaged_guard_zones() { return damaged_zones; }
+int64_t take_damaged_guard_zones() { return damaged_zones.exchange(0); }
