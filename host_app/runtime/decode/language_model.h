@@ -31,6 +31,7 @@ class LanguageModel {
 
   const LanguageModelSpec& spec() const { return spec_; }
   c10::Device device() const { return device_; }
+  c10::ScalarType dtype() const { return dtype_; }
   // As in the file.
   int64_t weight_bytes() const { return weight_bytes_; }
 

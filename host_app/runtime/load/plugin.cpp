@@ -24,10 +24,6 @@ using nlohmann::json;
 constexpr const char* kFileName = "libwarpfuse.so";
 constexpr const char* kMarkerSymbol = "warpfuse_build_info";  // exported by every libwarpfuse.so
 
-bool is_registered(const std::string& name) {
-  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
-}
-
 // A value from libtorch's own list of "KEY=value, KEY=value" build settings.
 std::optional<std::string> libtorch_setting(const std::string& key) {
   const std::string config = at::show_config();
@@ -126,6 +122,12 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
   open_library(path, "operator library");
 }
 
+// The version part that binaries depend on: "2.11" of "2.11.0+cu130".
+std::string major_minor(const std::string& version) {
+  const size_t first = version.find('.');
+  return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
+}
+
 // The operator, if the loaded plugin has it.
 template <typename Signature>
 std::optional<c10::TypedOperatorHandle<Signature>> find(const char* name) {
@@ -152,9 +154,7 @@ void* open_library(const fs::path& path, std::string_view role, ExitCode code) {
   return library;
 }
 
-bool try_open_library(const char* name) {
-  return throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr;
-}
+void try_open_library(const char* name) { throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL); }
 
 std::optional<fs::path> find_beside_program(const char* name) {
   const fs::path folder = executable_path().parent_path();
@@ -171,11 +171,6 @@ const char* const kBuiltLibtorch = TORCH_VERSION;
 std::string running_libtorch() { return libtorch_setting("TORCH_VERSION").value_or("unknown"); }
 
 std::optional<std::string> libtorch_cuda() { return libtorch_setting("CUDA_VERSION"); }
-
-std::string major_minor(const std::string& version) {
-  const size_t first = version.find('.');
-  return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
-}
 
 std::optional<Plugin> load_plugin(const PluginOptions& options, bool required) {
   if (options.tuning) {
@@ -218,6 +213,10 @@ void check_libtorch(const Plugin& plugin) {
     fail(ExitCode::plugin, "plugin {}: built for libtorch {}, but libtorch {} is running",
          plugin.path, plugin.libtorch, running);
   }
+}
+
+bool is_registered(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
 }
 
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by) {

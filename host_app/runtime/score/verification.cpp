@@ -20,7 +20,7 @@ namespace {
 // Elements that are compared at a time, since they take several times as much memory as doubles.
 constexpr int64_t kBlock = 16'777'216;
 
-// std::max would drop a NaN on one side.
+// The larger; NaN if either is, which std::max would drop on one side.
 double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
 double smallest_normal(c10::ScalarType dtype) {
@@ -126,8 +126,8 @@ std::string step_name(int64_t step) {
 }  // namespace
 
 void Difference::include(const Difference& other) {
-  largest = std::isnan(largest) ? largest : worse(largest, other.largest);
-  relative = std::isnan(relative) ? relative : worse(relative, other.relative);
+  largest = worse(largest, other.largest);
+  relative = worse(relative, other.relative);
 }
 
 Difference difference_between(const at::Tensor& value, const at::Tensor& reference) {
