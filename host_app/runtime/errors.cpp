@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <new>
 
 namespace warpfuse::host {
@@ -63,7 +64,9 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
   try {
     std::rethrow_exception(exception);
   } catch (const Error& error) {
-    return {error.code(), one_line(error.what())};
+    std::string whole = error.what();  // a name in it may have a line break
+    std::ranges::replace_if(whole, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    return {error.code(), std::move(whole)};
   } catch (const c10::OutOfMemoryError& error) {
     return {ExitCode::device, one_line(error.what_without_backtrace())};
   } catch (const c10::Error& error) {
