@@ -99,6 +99,22 @@ class Bodies(ServeTestCase):
         self.assertIn(b"400 Bad Request", read_all(connection))
         self.assertLess(time.monotonic() - start, 5)
 
+    def test_a_body_is_json_whatever_its_type_says(self):
+        asked = {"prompt": "x", "max_tokens": 2, "user": "y" * 9000}
+        for kind in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", ""):
+            response, data = self.server.request("POST", "/v1/completions", asked, {"Content-Type": kind})
+            self.assertEqual(response.status, 200, (kind, data))
+
+    def test_a_packed_body_is_not_unpacked(self):
+        """A request of 20 KB would take 20 MB, and so on."""
+        packed = gzip.compress(json.dumps({"prompt": "x", "user": "y" * 20_000_000}).encode())
+        for path in ("/v1/completions", "/nothing"):
+            response, data = self.server.request("POST", path, packed, {"Content-Encoding": "gzip"})
+            self.assertEqual(response.status, 415, data)
+            self.assertIn("Content-Encoding", json.loads(data)["error"]["message"])
+        body = json.dumps({"prompt": "x", "max_tokens": 2}).encode()
+        self.assertEqual(self.server.request("POST", "/v1/completions", body, {"Content-Encoding": "identity"})[0].status, 200)
+
     def test_ranges_repeat_nothing(self):
         whole = self.server.request("GET", "/")[1]
         for ranges in ("0-", ",".join(["0-"] * 1000)):
