@@ -22,8 +22,10 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
-// libtorch reports a lack of CPU memory in an exception of no type of its own.
+// libtorch reports a lack of CPU memory, and a size that no memory has, in exceptions of no type of
+// their own.
 constexpr std::string_view kCpuMemory = "DefaultCPUAllocator: ";
+constexpr std::string_view kNoSize = "Storage size calculation overflowed";
 
 }  // namespace
 
@@ -35,7 +37,8 @@ bool is_out_of_memory(const std::exception_ptr& exception) {
   } catch (const std::bad_alloc&) {
     return true;
   } catch (const std::exception& error) {
-    return std::string_view(error.what()).find(kCpuMemory) != std::string_view::npos;
+    const std::string_view message = error.what();
+    return message.find(kCpuMemory) != std::string_view::npos || message.starts_with(kNoSize);
   } catch (...) {
     return false;
   }
@@ -55,6 +58,9 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
     std::string line = one_line(message);
     if (const size_t at = line.find(kCpuMemory); at != std::string::npos) {
       return Failure{ExitCode::device, "out of memory: " + line.substr(at + kCpuMemory.size())};
+    }
+    if (line.starts_with(kNoSize)) {
+      return Failure{ExitCode::device, "out of memory: " + line};
     }
     // TorchScript's interpreter turns every exception into std::runtime_error, so its text is what
     // is left to go by.

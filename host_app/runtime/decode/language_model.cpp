@@ -98,8 +98,12 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
 }
 
 int64_t LanguageModel::cache_bytes(int64_t rows, int64_t slots) const {
-  return 2 * spec_.layers * rows * spec_.heads * slots * spec_.head_dim *
-         static_cast<int64_t>(c10::elementSize(dtype_));
+  constexpr int64_t kTooMany = INT64_MAX / 4;  // a damaged bundle's, which can be added up
+  int64_t bytes = 2 * static_cast<int64_t>(c10::elementSize(dtype_));
+  for (const int64_t size : {spec_.layers, rows, spec_.heads, slots, spec_.head_dim}) {
+    bytes = size > 0 && bytes > kTooMany / size ? kTooMany : bytes * size;
+  }
+  return bytes;
 }
 
 Cache LanguageModel::make_cache(int64_t rows, int64_t slots) const {
