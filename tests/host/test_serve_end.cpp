@@ -15,10 +15,10 @@ using namespace warpfuse::host;
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatienceAtEnd{10};
 
 // A server of a model that nobody asks.
-struct Served {
+struct Listening {
   std::future<bool> listen() {
     return std::async(std::launch::async, [this] {
       return server.listen(scheduler, "counting", model.spec(), tokenizer);
@@ -57,20 +57,20 @@ int listening_socket(int port) {
 }  // namespace
 
 TEST_CASE("a server that is stopped before it listens ends", "[serve]") {
-  Served served;
+  Listening served;
   served.server.stop();
   std::future<bool> listened = served.listen();
-  const bool ended = listened.wait_for(kPatience) == std::future_status::ready;
+  const bool ended = listened.wait_for(kPatienceAtEnd) == std::future_status::ready;
   served.server.stop();  // where the first was forgotten
   CHECK(ended);
   CHECK(listened.get());
 }
 
 TEST_CASE("a server whose socket fails says so", "[serve]") {
-  Served served;
+  Listening served;
   const int socket = listening_socket(served.server.port());
   std::future<bool> listened = served.listen();
   REQUIRE(shutdown(socket, SHUT_RDWR) == 0);
-  REQUIRE(listened.wait_for(kPatience) == std::future_status::ready);
+  REQUIRE(listened.wait_for(kPatienceAtEnd) == std::future_status::ready);
   CHECK_FALSE(listened.get());
 }

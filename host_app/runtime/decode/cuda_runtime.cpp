@@ -12,10 +12,12 @@ constexpr const char* kFactory = "warpfuse_host_make_cuda_runtime";
 
 }  // namespace
 
-void load_cuda_operators() {
-  if (const std::optional<std::filesystem::path> path = find_beside_program(kModule)) {
+bool load_cuda_operators() {
+  const std::optional<std::filesystem::path> path = find_beside_program(kModule);
+  if (path) {
     open_library(*path, "module");
   }
+  return path.has_value();
 }
 
 std::unique_ptr<CudaRuntime> open_cuda_runtime(c10::Device device) {

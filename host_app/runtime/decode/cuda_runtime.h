@@ -87,9 +87,9 @@ class CudaRuntime {
   virtual void stop_profiler() = 0;
 };
 
-// Loads the module, if it was built, for its operators, which fuse_epilogues() uses. libtorch_cuda
-// must be loaded.
-void load_cuda_operators();
+// Loads the module for its operators, which fuse_epilogues() uses; false if it was not built.
+// libtorch_cuda must be loaded.
+bool load_cuda_operators();
 
 // Loads the module for a GPU; libtorch_cuda must be loaded. Null for the CPU. Throws Error(device)
 // if the module is missing or cannot be loaded.

@@ -1,6 +1,5 @@
 #include "runtime/decode/decode_steps.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -101,11 +100,10 @@ at::Tensor DecodeSteps::prefill(int64_t row, const std::vector<Sequence>& sequen
   at::Tensor logits;
   for (int64_t begin = 0; begin < length; begin += chunk) {
     const int64_t taken = std::min(chunk, length - begin);
-    const at::Tensor positions =
-        at::arange(begin, begin + taken, ids.options()).expand({count, taken});
-    logits = model_.prefill(ids.narrow(1, begin, taken), positions,
-                            at::full({count}, taken - 1, ids.options()),
-                            cache_.rows(row, count).slots(model_.slots_for(begin + taken)));
+    const at::Tensor part = ids.narrow(1, begin, taken);
+    logits =
+        model_.prefill(part, positions_of(part, begin), at::full({count}, taken - 1, ids.options()),
+                       cache_.rows(row, count).slots(model_.slots_for(begin + taken)));
   }
   return logits;
 }

@@ -1,5 +1,6 @@
 #include "runtime/decode/language_model.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -186,6 +187,10 @@ void LanguageModel::require_fits(int64_t tokens, const std::string& source) cons
     fail(ExitCode::model, "{}{}the prompt has {} tokens, the model's context is {}", source,
          source.empty() ? "" : ": ", tokens, spec_.context);
   }
+}
+
+at::Tensor positions_of(const at::Tensor& ids, int64_t before) {
+  return at::arange(before, before + ids.size(1), ids.options()).expand(ids.sizes());
 }
 
 void apply_passes(torch::jit::Module& module, c10::Device device) {

@@ -75,6 +75,9 @@ class LanguageModel {
   int64_t weight_bytes_ = 0;
 };
 
+// The positions of tokens [B, T] whose sequences have `before` others already.
+at::Tensor positions_of(const at::Tensor& ids, int64_t before = 0);
+
 // Applies the passes of graph_passes.h that a device needs.
 void apply_passes(torch::jit::Module& module, c10::Device device);
 

@@ -122,12 +122,6 @@ void load_op_library(const std::string& path, const std::string& plugin_path) {
   open_library(path, "operator library");
 }
 
-// The version part that binaries depend on: "2.11" of "2.11.0+cu130".
-std::string major_minor(const std::string& version) {
-  const size_t first = version.find('.');
-  return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
-}
-
 // The operator, if the loaded plugin has it.
 template <typename Signature>
 std::optional<c10::TypedOperatorHandle<Signature>> find(const char* name) {
@@ -154,7 +148,9 @@ void* open_library(const fs::path& path, std::string_view role, ExitCode code) {
   return library;
 }
 
-void try_open_library(const char* name) { throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL); }
+bool try_open_library(const char* name) {
+  return throwing_dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
 
 std::optional<fs::path> find_beside_program(const char* name) {
   const fs::path folder = executable_path().parent_path();
@@ -171,6 +167,11 @@ const char* const kBuiltLibtorch = TORCH_VERSION;
 std::string running_libtorch() { return libtorch_setting("TORCH_VERSION").value_or("unknown"); }
 
 std::optional<std::string> libtorch_cuda() { return libtorch_setting("CUDA_VERSION"); }
+
+std::string major_minor(const std::string& version) {
+  const size_t first = version.find('.');
+  return version.substr(0, first == std::string::npos ? first : version.find('.', first + 1));
+}
 
 std::optional<Plugin> load_plugin(const PluginOptions& options, bool required) {
   if (options.tuning) {

@@ -16,8 +16,8 @@ namespace warpfuse::host {
 void* open_library(const std::filesystem::path& path, std::string_view role,
                    ExitCode code = ExitCode::plugin);
 
-// Loads a library, if there is one of this name on the linker's search path.
-void try_open_library(const char* name);
+// Loads an optional library by its name on the linker's search path.
+bool try_open_library(const char* name);
 
 // A library of this name next to the running program, else in ../lib.
 std::optional<std::filesystem::path> find_beside_program(const char* name);
@@ -56,6 +56,9 @@ std::string running_libtorch();
 extern const char* const kBuiltLibtorch;
 // The CUDA version that the running libtorch was built with, such as "13.0".
 std::optional<std::string> libtorch_cuda();
+
+// The version part that binaries depend on: "2.11" of "2.11.0+cu130".
+std::string major_minor(const std::string& version);
 
 // Whether a library has registered the operator, "namespace::name".
 bool is_registered(const std::string& name);

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -50,8 +49,9 @@ class Decoder {
 
   // Starts a new sequence. Logits [V] of its last position.
   at::Tensor prefill(const std::vector<int64_t>& ids) {
-    start(ids);
-    return model_.prefill(row(ids), positions(), row({length_ - 1}).squeeze(0), cache()).squeeze(0);
+    const at::Tensor tokens = start(ids);
+    return model_.prefill(tokens, positions_of(tokens), row({length_ - 1}).squeeze(0), cache())
+        .squeeze(0);
   }
   // Appends one token. Logits [V].
   at::Tensor decode(int64_t id) {
@@ -65,22 +65,20 @@ class Decoder {
   }
   // Starts a new sequence. Logits [T, V] of all positions.
   at::Tensor forward(const std::vector<int64_t>& ids) {
-    start(ids);
-    return model_.forward(row(ids), positions(), cache()).squeeze(0);
+    const at::Tensor tokens = start(ids);
+    return model_.forward(tokens, positions_of(tokens), cache()).squeeze(0);
   }
   bool is_full() const { return length_ == model_.spec().context; }
 
  private:
-  void start(const std::vector<int64_t>& ids) {
+  at::Tensor start(const std::vector<int64_t>& ids) {
     length_ = static_cast<int64_t>(ids.size());
     model_.require_fits(length_);
     model_.require_known(ids);
+    return row(ids);
   }
   at::Tensor row(const std::vector<int64_t>& values) const {
     return at::tensor(values, at::kLong).unsqueeze(0).to(model_.device());
-  }
-  at::Tensor positions() const {
-    return at::arange(length_, at::TensorOptions(at::kLong).device(model_.device())).unsqueeze(0);
   }
   Cache cache() const { return cache_.slots(model_.slots_for(length_)); }
 
