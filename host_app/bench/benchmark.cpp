@@ -141,10 +141,8 @@ const Benchmark* find_benchmark(std::string_view name) {
 std::vector<std::string> operators_of(const std::vector<Case>& cases) {
   std::vector<std::string> names;
   for (const Case& c : cases) {
-    for (const std::string& name : c.op->operators(c)) {
-      if (std::ranges::find(names, name) == names.end()) {
-        names.push_back(name);
-      }
+    for (std::string& name : c.op->operators(c)) {
+      add_once(names, std::move(name));
     }
   }
   return names;

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,13 @@ template <typename Value, size_t n>
 std::optional<Value> value_in(const Names<Value, n>& names, std::string_view name) {
   const auto found = std::ranges::find(names, name, [](const auto& each) { return each.second; });
   return found == names.end() ? std::nullopt : std::optional(found->first);
+}
+
+template <typename Value>
+void add_once(std::vector<Value>& values, std::type_identity_t<Value> value) {
+  if (std::ranges::find(values, value) == values.end()) {
+    values.push_back(std::move(value));
+  }
 }
 
 // A tensor's sizes and the dimension that a softmax runs over; -1 is the last. Or other sizes that

@@ -137,7 +137,7 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   const LanguageModel& model = measured.variant.model;
   const int64_t middle = c.prompt + c.tokens / 2;
   const int64_t cache_bytes = model.cache_bytes(c.batch, middle);
-  const auto least_bytes = static_cast<double>(measured.variant.weight_bytes + cache_bytes);
+  const auto least_bytes = static_cast<double>(model.weight_bytes() + cache_bytes);
   std::vector<double> latencies;
   for (const Round& round : measured.rounds) {
     latencies.insert(latencies.end(), round.latencies_us.begin(), round.latencies_us.end());
@@ -162,14 +162,13 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
   row["latency_us"] = {{"p5", latency.p5}, {"p50", latency.p50}, {"p95", latency.p95}};
   row["host_us_per_token"] =
       percentile(each_round(measured, [](const Round& r) { return r.host_us; }), 0.5);
-  row["weight_bytes"] = measured.variant.weight_bytes;
+  row["weight_bytes"] = model.weight_bytes();
   row["cache_bytes"] = cache_bytes;
   row["floor_us"] = least_bytes / bench.read_bytes_per_us;
   row["kernels_per_token"] = kernels > 0 ? Json(kernels) : Json();
   row["empty_graph_us"] = kernels > 0 ? Json(empty_kernels_us(*bench.runtime, kernels)) : Json();
   const std::optional<double> softmax_us =
-      softmaxes_us(measured.variant.name, model, measured.variant.dtype, c.batch,
-                   model.slots_for(middle), bench.runtime);
+      softmaxes_us(measured.variant.name, model, c.batch, model.slots_for(middle), bench.runtime);
   row["softmax_kernels_share"] = softmax_us ? Json(*softmax_us / step_us) : Json();
   row["capture_note"] = measured.loop.steps().graph_failure().empty()
                             ? Json()
@@ -180,7 +179,8 @@ Json row_of(const GenerationBench& bench, const Measured& measured, const Genera
 }  // namespace
 
 Json name_of(const ModelVariant& variant) {
-  return {{"variant", variant.name}, {"dtype", name_in(kDtypeNames, Precision{variant.dtype})}};
+  return {{"variant", variant.name},
+          {"dtype", name_in(kDtypeNames, Precision{variant.model.dtype()})}};
 }
 
 TokenLists batch_of(const TokenLists& lists, int64_t rows, int64_t length) {

@@ -28,9 +28,7 @@ inline const std::array<PublishedPrompt, 3>& published_prompts() {
 // A variant of a model; the variants of a model are measured interleaved.
 struct ModelVariant {
   std::string name;
-  c10::ScalarType dtype;
   LanguageModel model;
-  int64_t weight_bytes;
 };
 
 // The fields of a row that name its variant.

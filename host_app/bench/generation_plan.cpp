@@ -28,8 +28,8 @@ std::vector<bool> switches(const std::string& list) {
       fail(ExitCode::usage, "--graph: expected on, off or both, got '{}'", item);
     }
     for (const bool graph : {true, false}) {
-      if (item != (graph ? "off" : "on") && std::ranges::find(graphs, graph) == graphs.end()) {
-        graphs.push_back(graph);
+      if (item != (graph ? "off" : "on")) {
+        add_once(graphs, graph);
       }
     }
   }
@@ -203,9 +203,7 @@ TokenLists text_prompt_ids(const std::string& path, const Tokenizer& tokenizer) 
 
 TokenLists read_prompt_ids(const std::string& path, int64_t vocabulary) {
   const Json document = parse_json<Json>(read_file(path, ExitCode::usage), ExitCode::usage, path);
-  const auto is_id = [&](const Json& id) {
-    return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocabulary;
-  };
+  const auto is_id = [&](const Json& id) { return is_integer_within(id, 0, vocabulary - 1); };
   const auto is_list = [&](const Json& list) {
     return list.is_array() && !list.empty() && std::ranges::all_of(list, is_id);
   };

@@ -39,10 +39,9 @@ double empty_kernels_us(CudaRuntime& runtime, int64_t kernels) {
 }
 
 std::optional<double> softmaxes_us(const std::string& variant, const LanguageModel& model,
-                                   c10::ScalarType dtype, int64_t batch, int64_t slots,
-                                   CudaRuntime* runtime) {
+                                   int64_t batch, int64_t slots, CudaRuntime* runtime) {
   const LanguageModelSpec& spec = model.spec();
-  const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(model.device());
+  const at::TensorOptions options = at::TensorOptions().dtype(model.dtype()).device(model.device());
   const at::Tensor scores = at::randn({batch, spec.heads, 1, slots}, options);
   const at::Tensor positions = at::full({batch, 1}, slots - 1, options.dtype(at::kLong));
   const at::Tensor keys = at::arange(slots, options.dtype(at::kLong));

@@ -11,7 +11,6 @@ double empty_kernels_us(CudaRuntime& runtime, int64_t kernels);
 // What a decode step spends in its layers' softmaxes, as the variant computes them, by themselves:
 // a graph of them on a GPU. None for sdpa, whose softmax is inside another kernel.
 std::optional<double> softmaxes_us(const std::string& variant, const LanguageModel& model,
-                                   c10::ScalarType dtype, int64_t batch, int64_t slots,
-                                   CudaRuntime* runtime);
+                                   int64_t batch, int64_t slots, CudaRuntime* runtime);
 
 }  // namespace warpfuse::host::bench

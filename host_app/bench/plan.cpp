@@ -153,12 +153,6 @@ void require_dtypes(const Benchmark* op, const std::vector<Precision>& dtypes) {
   }
 }
 
-void add_once(std::vector<Case>& cases, const Case& c) {
-  if (std::ranges::find(cases, c) == cases.end()) {
-    cases.push_back(c);
-  }
-}
-
 void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry) {
   for (const Shape& shape : entry.shapes) {
     for (const auto& [dtype, tf32] : entry.dtypes) {
@@ -174,18 +168,6 @@ void add_cases(std::vector<Case>& cases, const Benchmark* op, const Entry& entry
   }
 }
 
-// Where the algorithms run unless --algorithms says so: the shape that they are compared on.
-bool is_ladder(const Shape& shape) { return shape == Shape{{1024, 8192}}; }
-
-bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// Of another library, which may know any name.
-bool takes_any_name(const Case& c) {
-  return !c.op->algorithms.empty() && c.op->algorithm_names == nullptr;
-}
-
 }  // namespace
 
 std::vector<int64_t> integer_list(const std::string& option, const std::vector<std::string>& items,
@@ -196,9 +178,7 @@ std::vector<int64_t> integer_list(const std::string& option, const std::vector<s
     if (!number || *number < 1 || *number > most) {
       fail(ExitCode::usage, "{}: expected integers of 1..{}, got '{}'", option, most, item);
     }
-    if (std::ranges::find(values, *number) == values.end()) {
-      values.push_back(*number);
-    }
+    add_once(values, *number);
   }
   return values;
 }
@@ -244,58 +224,6 @@ std::vector<Case> plan(const Request& request) {
     fail(ExitCode::usage, "--shapes {}: has no row of {}", request.shapes, request.op);
   }
   return cases;
-}
-
-Algorithms::Algorithms(const std::optional<std::string>& asked, bool cuda,
-                       const std::vector<Case>& cases)
-    : cuda_(cuda), everywhere_(asked.has_value()) {
-  for (const Case& c : cases) {
-    if (known_.empty() && c.op->algorithm_names != nullptr) {
-      known_ = c.op->algorithm_names(cuda);
-    }
-  }
-  if (!asked || *asked == "all") {
-    return;
-  }
-  list_.emplace();
-  if (*asked == "none") {
-    return;
-  }
-  list_ = split_list(*asked);
-  if (std::ranges::any_of(cases, takes_any_name)) {
-    return;
-  }
-  for (const std::string& name : *list_) {
-    if (!contains(known_, name)) {
-      fail(ExitCode::usage, "--algorithms: expected all, none{}{}, got '{}'",
-           known_.empty() ? "" : " or a list of ", fmt::join(known_, ", "), name);
-    }
-  }
-}
-
-std::vector<std::string> Algorithms::of(const Case& c) const {
-  if (!c.is_forward() || c.op->algorithms.empty() || !(everywhere_ || is_ladder(c.shape))) {
-    return {};
-  }
-  const bool any = takes_any_name(c);
-  if (!list_) {
-    return any ? std::vector<std::string>{} : c.op->algorithm_names(cuda_);
-  }
-  // In a run of both kinds of operators each takes its own names.
-  std::vector<std::string> names;
-  std::ranges::copy_if(*list_, std::back_inserter(names),
-                       [&](const std::string& name) { return contains(known_, name) != any; });
-  return names;
-}
-
-std::vector<std::string> Algorithms::operators(const std::vector<Case>& cases) const {
-  std::vector<std::string> names;
-  for (const Case& c : cases) {
-    if (!of(c).empty() && !contains(names, c.op->algorithms)) {
-      names.emplace_back(c.op->algorithms);
-    }
-  }
-  return names;
 }
 
 }  // namespace warpfuse::host::bench

@@ -79,10 +79,10 @@ Json key_of_row(const Json& row) {
 // Of the plugin's variant; empty where it was not timed.
 std::optional<double> copy_ratio_of(const Json& row) {
   for (const Json& variant : row["variants"]) {
-    if (variant.value("name", "") == "warpfuse" && variant.value("status", "") == "ok" &&
-        variant.contains("copy_ratio") && variant["copy_ratio"].is_number() &&
-        variant["copy_ratio"] > 0) {
-      return variant["copy_ratio"].get<double>();
+    const Json ratio = variant.value("copy_ratio", Json());
+    if (variant.value("name", Json()) == "warpfuse" && variant.value("status", Json()) == "ok" &&
+        ratio.is_number() && ratio > 0) {
+      return ratio.get<double>();
     }
   }
   return std::nullopt;

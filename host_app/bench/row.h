@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/plan.h"
+#include "bench/algorithms.h"
 #include "bench/timer.h"
 
 namespace warpfuse::host {

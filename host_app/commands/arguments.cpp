@@ -193,4 +193,9 @@ PluginOptions Arguments::plugin_options() const {
           .tuning = with_table ? optional_text("tuning") : std::nullopt};
 }
 
+Session open_session(const Arguments& arguments, const std::vector<Bundle>& bundles,
+                     const std::vector<std::string>& operators) {
+  return open_session(arguments.plugin_options(), arguments.text("device"), bundles, operators);
+}
+
 }  // namespace warpfuse::host

@@ -13,7 +13,7 @@
 #include <limits>
 #include <span>
 
-#include "runtime/load/plugin.h"
+#include "runtime/load/session.h"
 
 namespace warpfuse::host {
 
@@ -100,5 +100,9 @@ class Arguments {
   cxxopts::Options options_;
   cxxopts::ParseResult result_;
 };
+
+// The session of --device and the plugin's options.
+Session open_session(const Arguments& arguments, const std::vector<Bundle>& bundles,
+                     const std::vector<std::string>& operators);
 
 }  // namespace warpfuse::host

@@ -1,5 +1,6 @@
 #include <c10/core/InferenceMode.h>
 
+#include "bench/plan.h"
 #include "bench/presets.h"
 #include "bench/results.h"
 #include "bench/row.h"
@@ -7,7 +8,6 @@
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/load/session.h"
 #include "runtime/threads.h"
 
 namespace warpfuse::host {
@@ -154,8 +154,7 @@ ExitCode run_bench(const Arguments& arguments) {
   }
   choose_threads(arguments.threads(), /*watched=*/false);
   const c10::InferenceMode inference;
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
-                                       {"warpfuse::build_info"});
+  const Session session = open_session(arguments, {}, {"warpfuse::build_info"});
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const bool cuda = runtime != nullptr;
   prepare_bench(arguments, cases, cuda);

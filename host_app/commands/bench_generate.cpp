@@ -4,7 +4,6 @@
 #include "bench/results.h"
 #include "bench/table.h"
 #include "commands/commands.h"
-#include "runtime/load/session.h"
 #include "runtime/score/verification.h"
 #include "runtime/text/prompts.h"
 #include "runtime/threads.h"
@@ -82,11 +81,11 @@ class GroupRun {
            const GenerationBench& bench, ResultFile& document)
       : name_(group.front().model), bench_(bench), document_(document) {
     for (const Bundle& bundle : group) {
-      add(bundle.variant, bundle.dtype, load_language_model(bundle, device));
+      variants_.push_back({bundle.variant, load_language_model(bundle, device)});
     }
     if (with_rewritten) {
-      add("rewritten", group.front().dtype,
-          load_language_model(group.front(), device, /*rewritten=*/true));
+      variants_.push_back(
+          {"rewritten", load_language_model(group.front(), device, /*rewritten=*/true)});
     }
     std::ranges::for_each(bench.prompts, [&](const std::vector<int64_t>& ids) {
       variants_.front().model.require_known(ids);
@@ -121,7 +120,7 @@ class GroupRun {
       return true;
     }
     bool close = true;
-    const double tolerance = default_tolerance(variants_.front().dtype);
+    const double tolerance = default_tolerance(variants_.front().model.dtype());
     for (size_t i = 1; i < variants_.size(); ++i) {
       Difference difference;
       for (const StepComparison& step : compare_language_models(
@@ -142,11 +141,6 @@ class GroupRun {
   }
 
  private:
-  void add(const std::string& name, c10::ScalarType dtype, const LanguageModel& model) {
-    variants_.push_back(
-        {.name = name, .dtype = dtype, .model = model, .weight_bytes = model.weight_bytes()});
-  }
-
   Json with_model(const Json& row) const {
     Json result{{"model", name_}};
     result.update(row);
@@ -167,9 +161,8 @@ ExitCode run_bench_generate(const Arguments& arguments) {
   const auto [prompts, source] = prompts_of(arguments, plan);
   choose_threads(arguments.threads(), /*watched=*/false);
   const InterruptGuard guard;
-  const Session session =
-      open_session(arguments.plugin_options(), arguments.text("device"), plan.bundles(),
-                   {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
+  const Session session = open_session(
+      arguments, plan.bundles(), {"warpfuse::sample_tokens", "warpfuse::scaled_masked_softmax"});
   const bool cuda = session.device.is_cuda();
   if (!plan.has_work(cuda)) {
     fail(ExitCode::usage, "nothing to measure: no prompt with {} more tokens fits a context{}",

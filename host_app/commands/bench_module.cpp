@@ -7,7 +7,6 @@
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
 
@@ -118,8 +117,7 @@ ExitCode run_bench_module(const Arguments& arguments) {
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));
   choose_threads(arguments.threads(), /*watched=*/false);
   const InterruptGuard guard;
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
-                                       bundles_of(models), {"warpfuse::softmax"});
+  const Session session = open_session(arguments, bundles_of(models), {"warpfuse::softmax"});
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   std::vector<TimedModule> modules = load_timed(models, session.device);
   if (arguments.has("rewrite")) {

@@ -8,7 +8,6 @@
 #include "bench/results.h"
 #include "commands/commands.h"
 #include "runtime/decode/cuda_runtime.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
 
@@ -95,8 +94,7 @@ Json measure(const Pair& pair, const Mode& mode, c10::Device device, CudaRuntime
 ExitCode run_bench_overhead(const Arguments& arguments) {
   const auto rounds = static_cast<int>(arguments.integer("rounds", 1, 100'000));
   choose_threads(arguments.threads(), /*watched=*/false);
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
-                                       {"warpfuse::build_info"});
+  const Session session = open_session(arguments, {}, {"warpfuse::build_info"});
   require_operators({"warpfuse::softmax", "warpfuse::log_softmax"}, "bench overhead");
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   const InterruptGuard guard;

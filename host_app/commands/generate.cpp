@@ -4,7 +4,6 @@
 #include "commands/generate_output.h"
 #include "runtime/files.h"
 #include "runtime/load/model.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
 
@@ -182,8 +181,7 @@ ExitCode run_generate(const Arguments& arguments) {
     fail(ExitCode::usage, "--truncate: the context of a model in no bundle is not known");
   }
   const Tokenizer tokenizer = Tokenizer::load(tokenizer_folder(arguments, named));
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
-                                       bundles_of({named}), {"warpfuse::sample_tokens"});
+  const Session session = open_session(arguments, bundles_of({named}), {"warpfuse::sample_tokens"});
   std::vector<std::vector<int64_t>> ids = encode(tokenizer, prompts);
   const LanguageModel model =
       load_generator(named, session.device, arguments.has("rewrite"), ids, options.max_tokens);

@@ -2,7 +2,6 @@
 
 #include "commands/commands.h"
 #include "runtime/files.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
 #include "runtime/text/tokenizer.h"
@@ -77,8 +76,7 @@ ExitCode run_perplexity(const Arguments& arguments) {
   const std::string text = read_file(path, ExitCode::usage);
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const std::vector<int64_t> ids = tokens_of(tokenizer, text, path);
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
-                                       {bundle}, {"warpfuse::fused_logprob"});
+  const Session session = open_session(arguments, {bundle}, {"warpfuse::fused_logprob"});
   const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
 
   const auto predictions = static_cast<int64_t>(ids.size()) - 1;

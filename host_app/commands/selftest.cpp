@@ -22,6 +22,9 @@ constexpr Option kSelftestOptions[] = {
 
 // --- values -------------------------------------------------------------------------------------
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 // What the scores, or logits, are filled with.
 struct Fill {
   const char* name;
@@ -37,46 +40,25 @@ void fill_widely(const at::Tensor& tensor) { tensor.normal_().mul_(200); }
 // Runs of a row's length in turn hold infinities, NaN, the largest and the smallest numbers, equal
 // scores and nothing but -inf; where the softmax runs over another dimension they cross it.
 void fill_with_edges(const at::Tensor& tensor) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool half = tensor.scalar_type() == at::kHalf;
-  const double largest = half ? 65504 : 3e38;
+  const double largest = half ? 65504 : 3e38, smallest = half ? 6e-8 : 1e-38;
+  const struct {
+    bool throughout;  // else in one element
+    double value;
+  } edges[] = {{false, kInfinity}, {false, -kInfinity}, {false, kNan},    {true, -kInfinity},
+               {false, largest},   {true, -largest},    {true, smallest}, {true, 1.5}};
   tensor.normal_();
   const at::Tensor rows = tensor.view({-1, tensor.size(-1)});
   for (int64_t i = 0; i < rows.size(0); i += std::max<int64_t>(1, rows.size(0) / 64)) {
+    const auto& [throughout, value] = edges[i % 8];
     const at::Tensor row = rows[i];
-    const at::Tensor element = row[i % row.size(0)];
-    switch (i % 8) {
-      case 0:
-        element.fill_(kInfinity);
-        break;
-      case 1:
-        element.fill_(-kInfinity);
-        break;
-      case 2:
-        element.fill_(std::numeric_limits<double>::quiet_NaN());
-        break;
-      case 3:
-        row.fill_(-kInfinity);
-        break;
-      case 4:
-        element.fill_(largest);
-        break;
-      case 5:
-        row.fill_(-largest);
-        break;
-      case 6:
-        row.fill_(half ? 6e-8 : 1e-38);
-        break;
-      default:
-        row.fill_(1.5);
-    }
+    (throughout ? row : row[i % row.size(0)]).fill_(value);
   }
 }
 
 // Infinities and NaN in some rows, for operators that add up what a row holds.
 void fill_with_infinities(const at::Tensor& tensor) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double special[] = {kInfinity, std::numeric_limits<double>::quiet_NaN(), -kInfinity};
+  const double special[] = {kInfinity, kNan, -kInfinity};
   tensor.normal_();
   const at::Tensor rows = tensor.view({-1, tensor.size(-1)});
   for (int64_t i = 1; i < rows.size(0); i += 2) {

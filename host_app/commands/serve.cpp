@@ -3,7 +3,6 @@
 
 #include "commands/commands.h"
 #include "runtime/files.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/threads.h"
 #include "serve/server.h"
@@ -98,21 +97,18 @@ ExitCode run_serve(const Arguments& arguments) {
       .timeout = std::chrono::seconds(arguments.integer("timeout-s", 1, 86'400))};
   const std::filesystem::path folder = arguments.text("model");
   const Bundle bundle = read_bundle(folder);
+  const std::string name = std::filesystem::canonical(folder).filename().string();
 
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in the threads of libtorch, too
   choose_threads(arguments.threads(), /*watched=*/true);
   const Tokenizer tokenizer = Tokenizer::load(folder);
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"),
-                                       {bundle}, {"warpfuse::sample_tokens"});
+  const Session session = open_session(arguments, {bundle}, {"warpfuse::sample_tokens"});
   CompletionServer server(options);
   const LanguageModel model = load_language_model(bundle, session.device, arguments.has("rewrite"));
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   DecodeLoop loop(model,
-                  {.rows = rows,
-                   .sampling = {},
-                   .top_logprobs = std::min(kMaxServedLogprobs, model.spec().vocab_size),
-                   .mixed = true},
+                  {.rows = rows, .sampling = {}, .top_logprobs = kMaxServedLogprobs, .mixed = true},
                   runtime.get());
   // Before graphs are captured: it counts the softmax calls in them.
   Scheduler scheduler(model, tokenizer, end_tokens_of(model.spec(), tokenizer), loop, rows, queue);
@@ -122,7 +118,6 @@ ExitCode run_serve(const Arguments& arguments) {
 
   // Before there are threads, which an exception beside them would end the process with. Clients
   // can connect already.
-  const std::string name = std::filesystem::canonical(folder).filename().string();
   print("warpfuse: {} on {}\n", name, options.access.url(server.port()));
   flush_output();
   std::atomic<bool> ended = false;
@@ -135,13 +130,20 @@ ExitCode run_serve(const Arguments& arguments) {
     }
     ended = true;
   });
-  std::thread http_thread([&] { server.listen(scheduler, name, model.spec(), tokenizer); });
+  bool listened = false;
+  std::thread http_thread([&] {
+    listened = server.listen(scheduler, name, model.spec(), tokenizer);
+    scheduler.drain();  // also where nobody has asked for the end
+  });
   watch(scheduler, ended, options.timeout);
   server.stop();
   model_thread.join();
   http_thread.join();
   if (failure) {
     std::rethrow_exception(failure);
+  }
+  if (!listened) {
+    fail(ExitCode::check_failed, "serve: no more connections can be accepted");
   }
   return ExitCode::ok;
 }

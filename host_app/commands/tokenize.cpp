@@ -52,8 +52,9 @@ std::string parse_json_text(const std::string& line) {
 
 std::vector<int64_t> parse_json_ids(const std::string& line) {
   return parse_json<std::vector<int64_t>>(line, "a JSON array of token ids", [](const json& value) {
-    return value.is_array() &&
-           std::ranges::all_of(value, [](const json& id) { return id.is_number_integer(); });
+    return value.is_array() && std::ranges::all_of(value, [](const json& id) {
+             return is_integer_within(id, INT64_MIN, INT64_MAX);
+           });
   });
 }
 

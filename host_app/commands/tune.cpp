@@ -10,7 +10,6 @@
 #include "rowwise/tuning.h"
 #include "runtime/decode/cuda_runtime.h"
 #include "runtime/files.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
 #include "runtime/threads.h"
@@ -57,9 +56,7 @@ std::vector<tune::Function> functions_of(const std::string& list) {
       fail(ExitCode::usage, "--functions: expected a list of {}, got '{}'",
            fmt::join(tune::kFunctionNames | std::views::values, ", "), name);
     }
-    if (std::ranges::find(functions, *function) == functions.end()) {
-      functions.push_back(*function);
-    }
+    bench::add_once(functions, *function);
   }
   return functions;
 }
@@ -198,8 +195,7 @@ ExitCode run_tune(const Arguments& arguments) {
   const InterruptGuard guard;
   choose_threads({}, /*watched=*/false);
   const c10::InferenceMode inference;
-  const Session session = open_session(arguments.plugin_options(), arguments.text("device"), {},
-                                       {"warpfuse::build_info"});
+  const Session session = open_session(arguments, {}, {"warpfuse::build_info"});
   const std::unique_ptr<CudaRuntime> runtime = open_cuda_runtime(session.device);
   if (!runtime) {
     fail(ExitCode::device, "tune: needs a GPU");

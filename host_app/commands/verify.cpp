@@ -2,7 +2,6 @@
 
 #include "commands/commands.h"
 #include "commands/inputs.h"
-#include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/text/prompts.h"
 #include "runtime/threads.h"
@@ -170,12 +169,12 @@ ExitCode run_verify(const Arguments& arguments) {
   const auto seed = static_cast<uint64_t>(arguments.integer("seed", 0));
   const std::vector<Prompt> prompts = verified_prompts(arguments);
   const bool rewritten = arguments.has("rewrite");
-  const auto tolerance_of = [&](double by_default) {
-    return arguments.has("tolerance") ? arguments.number("tolerance", 0.0) : by_default;
-  };
+  const bool has_tolerance = arguments.has("tolerance");
+  const double asked = has_tolerance ? arguments.number("tolerance", 0.0) : 0;
+  const auto tolerance_of = [&](double by_default) { return has_tolerance ? asked : by_default; };
 
   const Session session = open_session(
-      arguments.plugin_options(), arguments.text("device"), bundles_of({model, reference}),
+      arguments, bundles_of({model, reference}),
       rewritten ? std::vector<std::string>{"warpfuse::softmax"} : std::vector<std::string>());
   const auto print_heading = [&] {
     print("model      {}\nreference  {}\ndevice     {}\n", heading_of(model, rewritten),

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <new>
 
 namespace warpfuse::host {
@@ -21,8 +22,10 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
-// libtorch reports a lack of CPU memory in an exception of no type of its own.
+// libtorch reports a lack of CPU memory, and a size that no memory has, in exceptions of no type of
+// their own.
 constexpr std::string_view kCpuMemory = "DefaultCPUAllocator: ";
+constexpr std::string_view kNoSize = "Storage size calculation overflowed";
 
 }  // namespace
 
@@ -34,7 +37,8 @@ bool is_out_of_memory(const std::exception_ptr& exception) {
   } catch (const std::bad_alloc&) {
     return true;
   } catch (const std::exception& error) {
-    return std::string_view(error.what()).find(kCpuMemory) != std::string_view::npos;
+    const std::string_view message = error.what();
+    return message.find(kCpuMemory) != std::string_view::npos || message.starts_with(kNoSize);
   } catch (...) {
     return false;
   }
@@ -55,6 +59,9 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
     if (const size_t at = line.find(kCpuMemory); at != std::string::npos) {
       return Failure{ExitCode::device, "out of memory: " + line.substr(at + kCpuMemory.size())};
     }
+    if (line.starts_with(kNoSize)) {
+      return Failure{ExitCode::device, "out of memory: " + line};
+    }
     // TorchScript's interpreter turns every exception into std::runtime_error, so its text is what
     // is left to go by.
     const ExitCode code = line.starts_with("CUDA ") ? ExitCode::device : otherwise;
@@ -63,7 +70,9 @@ Failure describe(const std::exception_ptr& exception, ExitCode otherwise) {
   try {
     std::rethrow_exception(exception);
   } catch (const Error& error) {
-    return {error.code(), one_line(error.what())};
+    std::string whole = error.what();  // a name in it may have a line break
+    std::ranges::replace_if(whole, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    return {error.code(), std::move(whole)};
   } catch (const c10::OutOfMemoryError& error) {
     return {ExitCode::device, one_line(error.what_without_backtrace())};
   } catch (const c10::Error& error) {

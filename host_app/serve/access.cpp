@@ -29,7 +29,8 @@ std::string Access::url(int port) const {
 }
 
 bool Access::is_loopback() const {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  const bool is_number = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "::1" || (is_number && host.starts_with("127."));
 }
 
 void Access::require_same_site(const std::string& host_header, const std::string& origin) const {

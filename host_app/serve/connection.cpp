@@ -51,6 +51,9 @@ void prepare(Connection& connection, httplib::Request& request) {
   }
   // Answers are made anew each time, and a thousand ranges would send one a thousand times.
   request.ranges.clear();
+  // A body is JSON, whatever its type says: httplib takes 8 KiB of a form, which curl -d says it
+  // is.
+  request.headers.erase("Content-Type");
 }
 
 }  // namespace
@@ -138,6 +141,19 @@ void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
 
 void Connection::get_local_ip_and_port(std::string& ip, int& port) const {
   get_remote_ip_and_port(ip, port);
+}
+
+bool BoundedServer::run() {
+  const bool ended = listen_after_bind();
+  svr_sock_ = INVALID_SOCKET;  // it is closed by now
+  return ended;
+}
+
+void BoundedServer::end() {
+  if (const socket_t socket = svr_sock_.exchange(INVALID_SOCKET); socket != INVALID_SOCKET) {
+    shutdown(socket, SHUT_RDWR);
+    close(socket);
+  }
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {

@@ -59,6 +59,10 @@ class BoundedServer : public httplib::Server {
   // Once bound. httplib lets five connections wait for its one accept(): of more that come at once
   // the kernel drops packets, and clients send them again after 0.2 to 3 s.
   bool let_many_connect() { return ::listen(svr_sock_, SOMAXCONN) == 0; }
+  // Serves until end(), which may come first: httplib's own stop() would be forgotten then. False:
+  // no more connections can be accepted.
+  bool run();
+  void end();
 
  private:
   bool process_and_close_socket(socket_t socket) override;

@@ -165,6 +165,11 @@ void CompletionServer::route_fixed(Scheduler& scheduler, const std::string& mode
       if (request.path != "/health" && request.path != "/") {
         access_.require_key(request.get_header_value("Authorization"));
       }
+      // httplib would unpack a body of any size.
+      if (request.has_header("Content-Encoding") &&
+          request.get_header_value("Content-Encoding") != "identity") {
+        throw ApiError(415, "a body with a Content-Encoding is not served");
+      }
       return httplib::Server::HandlerResponse::Unhandled;
     } catch (const ApiError& error) {
       answer(response, error);
@@ -216,7 +221,7 @@ void CompletionServer::handle_errors() {
   });
 }
 
-void CompletionServer::listen(Scheduler& scheduler, const std::string& model_name,
+bool CompletionServer::listen(Scheduler& scheduler, const std::string& model_name,
                               const LanguageModelSpec& spec, const Tokenizer& tokenizer) {
   route_fixed(scheduler, model_name);
   handle_errors();
@@ -243,7 +248,7 @@ void CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
           }
         });
   });
-  server_.listen_after_bind();
+  return server_.run();
 }
 
 }  // namespace warpfuse::host

@@ -21,12 +21,12 @@ class CompletionServer {
 
   int port() const { return port_; }
 
-  // Answers requests until stop().
-  void listen(Scheduler& scheduler, const std::string& model_name, const LanguageModelSpec& spec,
+  // Answers requests until stop(); false: no more connections can be accepted.
+  bool listen(Scheduler& scheduler, const std::string& model_name, const LanguageModelSpec& spec,
               const Tokenizer& tokenizer);
 
   // No new connections; those that there are end with their request.
-  void stop() { server_.stop(); }
+  void stop() { server_.end(); }
 
  private:
   void route_fixed(Scheduler& scheduler, const std::string& model_name);

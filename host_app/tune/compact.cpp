@@ -148,9 +148,7 @@ class Compaction {
       if (takes == Takes::none || !rows_[rows].lie_in(lines_[i])) {
         continue;
       }
-      if (std::ranges::find(runs, run) == runs.end()) {
-        runs.push_back(run);
-      }
+      bench::add_once(runs, run);
       if (takes == Takes::all) {
         break;
       }

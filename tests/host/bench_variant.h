@@ -1,6 +1,6 @@
 #pragma once
 
-// ATen's variants of a row, and their checks.
+// Rows, ATen's variants of them, and their checks.
 
 #include <ATen/TensorOperators.h>
 
@@ -8,11 +8,16 @@
 #include <functional>
 #include <limits>
 
-#include "bench_row.h"
+#include "bench/benchmark.h"
 
 namespace warpfuse::host::bench {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+inline Case bench_row(const char* op, Direction direction, const char* shape, c10::ScalarType dtype,
+                      Mask mask = Mask::none) {
+  return {find_benchmark(op), direction, parse_shape(shape).value(), dtype, mask};
+}
 
 inline Variant variant(const Case& c, const char* name, const Setup& setup = {.device = at::kCPU}) {
   const std::vector<Variant> all = c.op->variants(c, setup);

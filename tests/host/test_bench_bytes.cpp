@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "bench/suites/attention_inputs.h"
-#include "bench_row.h"
+#include "bench_variant.h"
 #include "support/catch.h"
 
 using namespace warpfuse::host::bench;

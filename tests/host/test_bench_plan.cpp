@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "bench/algorithms.h"
 #include "bench/plan.h"
 #include "failure_of.h"
 #include "support/catch.h"

@@ -94,6 +94,19 @@ TEST_CASE("a baseline without a common row is refused before anything runs", "[b
   CHECK(check("2x3@0").starts_with("2: --baseline old.json: expected a row of this run"));
 }
 
+TEST_CASE("a variant of a baseline that is none has no figure", "[bench]") {
+  Json old = {{"rows", Json::array({row("2x3", 0.5)})}};
+  for (const auto& [key, value] : {std::pair("name", Json(5)), std::pair("status", Json()),
+                                   std::pair("copy_ratio", Json("fast"))}) {
+    Json odd = old;
+    for (Json& variant : odd["rows"][0]["variants"]) {
+      variant[key] = value;
+    }
+    CHECK(compare_with(odd, old["rows"]).rows.empty());
+  }
+  CHECK(compare_with(old, old["rows"]).rows.size() == 1);
+}
+
 TEST_CASE("results are on disk after each row, whole", "[bench]") {
   const TemporaryFolder folder;
   const std::string json_path = folder.path() / "results.json";

@@ -121,6 +121,9 @@ class Verification(HostTestCase):
         text = self.assert_check_fails(run_with_plugin("verify", perturbed, baseline, "-n", "4"))
         self.assertRegex(text, r"(?m)^DIFFER: largest difference 0\.5, [\d.]+ relative to a row,")
         self.assert_ok(run_with_plugin("verify", perturbed, baseline, "-n", "4", "--tolerance", "1"))
+        result = run_with_plugin("verify", perturbed, baseline, "--tolerance", "nan")
+        self.assert_fails(result, USAGE, "--tolerance")
+        self.assertEqual(result.stdout, b"")  # it is read before anything runs
 
     def test_small_outputs_are_compared_too(self):
         """A softmax over 60,000 columns, and half as much again."""
@@ -215,6 +218,7 @@ class Tokenizing(HostTestCase):
             (b'"a"\n{\n', "--json"): "stdin line 2: expected a JSON string",
             (b"[1]\n", "--json"): "stdin line 1: expected a JSON string",
             (b'[65]\n["a"]\n', "--json", "--decode"): "stdin line 2: expected a JSON array",
+            (b"[18446744073709551615]\n", "--json", "--decode"): "stdin line 1: expected a JSON array",
         })  # fmt: skip
 
 

@@ -94,6 +94,7 @@ class Models(HostTestCase):
     def test_missing_folder(self):
         self.assert_fails(generate(folder / "none"), MODEL, "none/bundle.json: cannot be read", "traced_models/export.py")
         self.assert_fails(run_with_plugin("verify", folder / "none", baseline), MODEL, "bundle.json")
+        self.assert_fails(generate("two\nlines"), MODEL, "two lines/bundle.json: cannot be read")
 
     def test_truncated_and_foreign_models(self):
         bundle = copy_of(baseline, "truncated")

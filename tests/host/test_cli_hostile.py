@@ -117,6 +117,13 @@ class Files(HostTestCase):
                     self.assertEqual(len(result.stderr.decode().splitlines()), 1, result.stderr)
         self.assertGreater(failures, 0)
 
+    def test_sizes_that_no_memory_has(self):
+        result = run_with_plugin("verify", module / "model.pt", module / "model.pt", "--input", ",".join(["1000000000"] * 3))
+        self.assert_fails(result, DEVICE_ERROR, "out of memory: ")
+        bundle = copy_of(baseline, "endless", **dict.fromkeys(("layers", "heads", "head_dim"), 2**31))
+        result = run_with_plugin("generate", "-m", bundle, "-p", "x", "-n", "2", "--device", "cpu")
+        self.assert_fails(result, DEVICE_ERROR, "out of memory: the keys and values of 1 sequences of 3 tokens take 2305843009.214 GB each")
+
     def test_a_row_that_fits_nowhere_is_skipped(self):
         result = run_with_plugin("bench", "softmax", "--shapes", "100000000x100000,4x4", "--quick", "--device", "cpu")
         self.assert_fails(result, DEVICE_ERROR, "1 of 2 rows do not fit into memory")

@@ -222,6 +222,14 @@ TEST_CASE("a model writes to copies of its arguments", "[decode]") {
   }
 }
 
+TEST_CASE("no more of the most probable tokens are counted than there are", "[decode]") {
+  load_plugin_under_test();
+  DecodeLoop loop(counting_model(kVocabulary, 64), {.rows = 1, .sampling = {}, .top_logprobs = 100},
+                  nullptr);
+  const auto sampled = loop.start({{.name = 0, .ids = kPrompt, .tokens = 1}});
+  CHECK(sampled.at(0).choice.top_logprobs.size() == kVocabulary);
+}
+
 TEST_CASE("logits of another shape are refused", "[decode]") {
   load_plugin_under_test();
   for (const auto& [decode, found] : std::vector<std::pair<std::string, std::string>>{

@@ -1,6 +1,7 @@
 // The small parts: error texts, cache buckets, differences, plugin versions.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
@@ -78,6 +79,9 @@ TEST_CASE("exceptions map to exit codes", "[errors]") {
   CHECK(code_of(std::runtime_error("odd")) == ExitCode::model);
   CHECK(code_of(std::runtime_error("CUDA error: out of memory")) == ExitCode::device);
   CHECK(code_of(Error(ExitCode::plugin, "p")) == ExitCode::plugin);
+  CHECK(failure_of([] {
+          translating_errors(ExitCode::model, "m", [] { at::empty({int64_t{1} << 62, 1 << 20}); });
+        }).starts_with("5: m: out of memory: "));
   const auto expected_dimension = [] { TORCH_CHECK(false, "expected 2 dimensions"); };
   const auto translated = [&] {
     translating_errors(ExitCode::model, "model.pt", expected_dimension);

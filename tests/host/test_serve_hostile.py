@@ -68,6 +68,7 @@ class Bodies(ServeTestCase):
     def test_a_body_that_nobody_read_is_no_request(self):
         asked = json.dumps({"prompt": "x", "max_tokens": 2}).encode()
         hidden = self.request_of("POST /v1/completions", "", asked)
+        answered = self.server.metric('requests_total{outcome="ok"}')
         for line, headers in (
             ("POST /v1/completions", "Origin: http://evil.example\r\n"), ("POST /v1/completions", "Host: evil.example\r\n"),
             ("GET /health", ""), ("OPTIONS /", ""), ("POST /v1/completions", "Content-Length: 3\r\n"), ("POST /v1/completions", "Content-Length: 3x\r\n"), ("POST /v1/completions", "Transfer-Encoding: identity\r\n"),
@@ -76,7 +77,7 @@ class Bodies(ServeTestCase):
             with self.subTest(line=line, headers=headers):
                 received = read_all(self.server.send(self.request_of(line, headers, hidden)))
                 self.assertNotIn(b"text_completion", received)
-        self.assertEqual(self.server.metric('requests_total{outcome="ok"}'), 0)
+        self.assertEqual(self.server.metric('requests_total{outcome="ok"}'), answered)
 
     def test_connections_are_used_again(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
@@ -98,6 +99,22 @@ class Bodies(ServeTestCase):
         start = time.monotonic()
         self.assertIn(b"400 Bad Request", read_all(connection))
         self.assertLess(time.monotonic() - start, 5)
+
+    def test_a_body_is_json_whatever_its_type_says(self):
+        asked = {"prompt": "x", "max_tokens": 2, "user": "y" * 9000}
+        for kind in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", ""):
+            response, data = self.server.request("POST", "/v1/completions", asked, {"Content-Type": kind})
+            self.assertEqual(response.status, 200, (kind, data))
+
+    def test_a_packed_body_is_not_unpacked(self):
+        """A request of 20 KB would take 20 MB, and so on."""
+        packed = gzip.compress(json.dumps({"prompt": "x", "user": "y" * 20_000_000}).encode())
+        for path in ("/v1/completions", "/nothing"):
+            response, data = self.server.request("POST", path, packed, {"Content-Encoding": "gzip"})
+            self.assertEqual(response.status, 415, data)
+            self.assertIn("Content-Encoding", json.loads(data)["error"]["message"])
+        body = json.dumps({"prompt": "x", "max_tokens": 2}).encode()
+        self.assertEqual(self.server.request("POST", "/v1/completions", body, {"Content-Encoding": "identity"})[0].status, 200)
 
     def test_ranges_repeat_nothing(self):
         whole = self.server.request("GET", "/")[1]

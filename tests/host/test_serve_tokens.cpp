@@ -92,6 +92,19 @@ TEST_CASE("generate names an id that no token has", "[generate]") {
   CHECK(failure_of([&] { output.on_token(0, choice, /*is_end=*/true); }) == "nothing");
 }
 
+TEST_CASE("what begins as a loopback address and is a name is none", "[serve]") {
+  const auto is_loopback = [](const char* host) {
+    return Access{.host = host, .api_key = {}}.is_loopback();
+  };
+  for (const char* own : {"localhost", "127.0.0.1", "127.1.2.3", "127.1", "::1"}) {
+    CHECK(is_loopback(own));
+  }
+  for (const char* other :
+       {"127.0.0.1.example.org", "127.example", "0.0.0.0", "::", "example", ""}) {
+    CHECK_FALSE(is_loopback(other));
+  }
+}
+
 TEST_CASE("the server's address as clients write it", "[serve]") {
   const auto url = [](const char* host) { return Access{.host = host, .api_key = {}}.url(8080); };
   CHECK(url("127.0.0.1") == "http://127.0.0.1:8080");

@@ -76,7 +76,7 @@ std::vector<std::string> operators(const Case& c) {
 }
 
 constexpr Benchmark kBenchmark{.name = "scaled_masked_softmax",
-                               .shapes = "2 to 4 sizes, and no other dim than the last,",
+                               .shapes = kAttentionShapes,
                                .takes = is_attention,
                                .masks = kAttentionMasks,
                                .operators = operators,
@@ -215,7 +215,7 @@ Bytes bytes(const Case& c) {
 
 constexpr Benchmark kBenchmark{.name = "scaled_masked_softmax_dropout",
                                .family = "scaled_masked_softmax",
-                               .shapes = "2 to 4 sizes, and no other dim than the last,",
+                               .shapes = kAttentionShapes,
                                .takes = is_attention,
                                .masks = kAttentionMasks,
                                .operators = operators,

@@ -31,7 +31,8 @@ struct AttentionSet : DropoutSet {
   at::Tensor hidden;
 };
 
-// 2 to 4 sizes, a softmax over the last.
+inline constexpr std::string_view kAttentionShapes =
+    "2 to 4 sizes, and no other dim than the last,";
 bool is_attention(const Shape& shape);
 
 const char* causal_of(const Case& c);

@@ -105,21 +105,16 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs) {
   return error_beside(outputs.result, c.dtype, {value, size});
 }
 
-// How far the chosen output is below the largest one. ATen chooses a NaN, where the plugin says -1.
+// How far the chosen output is below the largest one.
 double token_error(const Case& c, const Set& in, const Outputs& outputs, bool of_aten) {
   const auto [value, size] = expected_sums(c, in);
-  const at::Tensor& tokens = outputs.result;
-  if (tokens.dim() != 1 || tokens.size(0) != value.size(0) || tokens.scalar_type() != at::kLong ||
-      tokens.lt(-1).logical_or_(tokens.ge(value.size(1))).any().item<bool>()) {
+  if (!are_tokens(outputs.result, value.sizes().slice(0, 1), value.size(1))) {
     return kInfinity;
   }
-  const at::Tensor index = tokens.clamp_min(0).unsqueeze(1);
+  const at::Tensor index = outputs.result.clamp_min(0).unsqueeze(1);
   const at::Tensor below =
       (value.amax(1) - value.gather(1, index).squeeze(1)) / size.gather(1, index).squeeze(1);
-  const at::Tensor none = at::isnan(value).any(1);
-  const at::Tensor right = of_aten ? none : none.logical_and(tokens.lt(0));
-  const at::Tensor wrong = tokens.lt(0).logical_xor(none).logical_and(right.logical_not());
-  return below.masked_fill(right, 0.0).masked_fill(wrong, kInfinity).max().item<double>();
+  return token_errors(below, outputs.result, at::isnan(value).any(1), of_aten).max().item<double>();
 }
 
 // --- the benchmarks ---------------------------------------------------------------------------
@@ -169,8 +164,8 @@ Bytes bytes(const Case& c) {
 
 constexpr Benchmark benchmark(std::string_view name) {
   return {.name = name,
-          .shapes = "3 sizes, rows x in x out, and no other dim than the last,",
-          .takes = [](const Shape& shape) { return shape.sizes.size() == 3 && shape.dim == -1; },
+          .shapes = kLinearShapes,
+          .takes = is_linear,
           .directions = kForward,
           .float64 = false,
           .operators = operators,

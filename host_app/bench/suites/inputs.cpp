@@ -41,6 +41,22 @@ at::TensorOptions options_of(const Case& c, const Setup& setup) {
   return at::TensorOptions().device(setup.device).dtype(c.dtype);
 }
 
+bool has_rows(const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; }
+
+bool is_linear(const Shape& shape) { return shape.sizes.size() == 3 && shape.dim == -1; }
+
+bool are_tokens(const at::Tensor& result, at::IntArrayRef rows, int64_t columns) {
+  return result.sizes() == rows && result.scalar_type() == at::kLong &&
+         !result.lt(-1).logical_or_(result.ge(columns)).any().item<bool>();
+}
+
+at::Tensor token_errors(const at::Tensor& errors, const at::Tensor& tokens, const at::Tensor& none,
+                        bool of_aten) {
+  const at::Tensor is_none = tokens.lt(0);
+  return errors.masked_fill(is_none.logical_xor(none), kInfinity)
+      .masked_fill(of_aten ? none : none.logical_and(is_none), 0.0);
+}
+
 at::Tensor kept_by(const at::Tensor& like, const at::Tensor& rng) {
   static const auto op =
       detail::find_operator<at::Tensor(const at::Tensor&, double, const at::Tensor&)>(

@@ -93,6 +93,13 @@ std::function<double(const Outputs&)> against_pieces(const Sets<Set>& sets, cons
   });
 }
 
+// Shapes that several operators take, and what a message says of them.
+inline constexpr std::string_view kRowShapes = "at least 2 sizes, and no other dim than the last,";
+bool has_rows(const Shape& shape);
+inline constexpr std::string_view kLinearShapes =
+    "3 sizes, rows x in x out, and no other dim than the last,";
+bool is_linear(const Shape& shape);
+
 // A linear layer of rows x in x out.
 struct LinearSizes {
   int64_t rows, in, out;
@@ -111,6 +118,13 @@ void add_linear(std::vector<Set>& sets, const LinearSizes& sizes, const at::Tens
               [spread](const at::Tensor& weight) { weight.normal_(0, spread); });
   add_tensors(sets, &Set::bias, {sizes.out}, options);
 }
+
+// Whether a result is a token below `columns`, or -1, of each of rows of these sizes.
+bool are_tokens(const at::Tensor& result, at::IntArrayRef rows, int64_t columns);
+// The errors of such tokens, which are `errors` but where a row has no right one (`none`): there
+// the plugin says -1, and ATen chooses a NaN.
+at::Tensor token_errors(const at::Tensor& errors, const at::Tensor& tokens, const at::Tensor& none,
+                        bool of_aten);
 
 // Parts of the benchmarks with dropout: in training, with this probability.
 inline constexpr double kDropoutP = 0.2;

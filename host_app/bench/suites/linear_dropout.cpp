@@ -240,15 +240,14 @@ Bytes bytes(const Case& c) {
           .inputs = forward.inputs + pass};
 }
 
-constexpr Benchmark kBenchmark{
-    .name = "linear_dropout_softmax",
-    .shapes = "3 sizes, rows x in x out, and no other dim than the last,",
-    .takes = [](const Shape& shape) { return shape.sizes.size() == 3 && shape.dim == -1; },
-    .directions = kDirections,
-    .tf32 = true,
-    .operators = operators,
-    .bytes = bytes,
-    .variants = variants};
+constexpr Benchmark kBenchmark{.name = "linear_dropout_softmax",
+                               .shapes = kLinearShapes,
+                               .takes = is_linear,
+                               .directions = kDirections,
+                               .tf32 = true,
+                               .operators = operators,
+                               .bytes = bytes,
+                               .variants = variants};
 
 }  // namespace
 }  // namespace linear_dropout_suite

@@ -280,8 +280,8 @@ Bytes bytes(const Case& c) {
 constexpr Benchmark benchmark(std::string_view name) {
   return {.name = name,
           .family = "fused_logprob",
-          .shapes = "at least 2 sizes, and no other dim than the last,",
-          .takes = [](const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; },
+          .shapes = kRowShapes,
+          .takes = has_rows,
           .directions = kDirections,
           .operators = operators,
           .bytes = bytes,

@@ -45,12 +45,10 @@ Outputs aten_sample(const Set& in) {
 }
 
 // How far a token's logit is below the smallest that top_k keeps, or the probability of larger ones
-// above top_p. A row that holds NaN, or nothing but -inf, has none, which is -1 for the plugin.
+// above top_p. A row that holds NaN, or nothing but -inf, has none.
 double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_aten) {
   const at::Tensor& tokens = outputs.result;
-  if (tokens.sizes() != in.logits.sizes().slice(0, in.logits.dim() - 1) ||
-      tokens.scalar_type() != at::kLong ||
-      tokens.lt(-1).logical_or_(tokens.ge(c.shape.columns())).any().item<bool>()) {
+  if (!are_tokens(tokens, in.logits.sizes().slice(0, in.logits.dim() - 1), c.shape.columns())) {
     return kInfinity;
   }
   double worst = 0;
@@ -62,13 +60,9 @@ double error_of(const Case& c, const Set& in, const Outputs& outputs, bool of_at
     // All that equal the least are kept.
     const at::Tensor p = at::softmax(x.masked_fill(x.lt(least), -kInfinity) / kTemperature, -1);
     const at::Tensor above = (p * x.gt(logit)).sum(-1, true) - kTopP;
-    const at::Tensor none = p.isnan().any(-1, true);
-    const at::Tensor right = of_aten ? none : none.logical_and(token.lt(0));
-    const at::Tensor error = at::maximum(below, above)
-                                 .clamp_min(0)
-                                 .masked_fill(token.lt(0).logical_xor(none), kInfinity)
-                                 .masked_fill(right, 0.0);
-    worst = worse(worst, error.max().item<double>());
+    const at::Tensor errors = token_errors(at::maximum(below, above).clamp_min(0), token,
+                                           p.isnan().any(-1, true), of_aten);
+    worst = worse(worst, errors.max().item<double>());
   });
   return worst;
 }
@@ -101,8 +95,8 @@ Bytes bytes(const Case& c) {
 
 constexpr Benchmark kBenchmark{
     .name = "sample_tokens",
-    .shapes = "at least 2 sizes, and no other dim than the last,",
-    .takes = [](const Shape& shape) { return shape.sizes.size() >= 2 && shape.dim == -1; },
+    .shapes = kRowShapes,
+    .takes = has_rows,
     .directions = kForward,
     .operators = [](const Case&) { return std::vector<std::string>{"warpfuse::sample_tokens"}; },
     .bytes = bytes,

@@ -1,6 +1,5 @@
 #include "runtime/decode/decode_steps.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -46,20 +45,13 @@ void require_memory(const LanguageModel& model, const DecodeOptions& options, in
   }
 }
 
-std::vector<Choice> choices_of(const std::vector<int64_t>& ids) {
-  std::vector<Choice> choices(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    choices[i].id = ids[i];
-  }
-  return choices;
-}
-
 }  // namespace
 
 DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& options,
                          CudaRuntime* runtime)
     : model_(model),
       options_(options),
+      top_logprobs_(std::min(options.top_logprobs.value_or(0), model.spec().vocab_size)),
       runtime_(runtime),
       graphs_(options.graphs ? runtime : nullptr),
       memory_(options.rows, model.device(), runtime, /*steps_vary=*/options.mixed),
@@ -70,7 +62,7 @@ DecodeSteps::DecodeSteps(const LanguageModel& model, const DecodeOptions& option
     require_memory(model, options, slots, *runtime_);
   }
   cache_ = model.make_cache(options.rows, slots);
-  scores_ = at::zeros({options.rows, score_columns(options.top_logprobs.value_or(0))},
+  scores_ = at::zeros({options.rows, score_columns(top_logprobs_)},
                       at::TensorOptions(at::kFloat).device(model.device()));
   no_draws_ = at::zeros({1}, at::TensorOptions(at::kLong).device(model.device()));
   rules_.resize(options.rows);
@@ -108,11 +100,10 @@ at::Tensor DecodeSteps::prefill(int64_t row, const std::vector<Sequence>& sequen
   at::Tensor logits;
   for (int64_t begin = 0; begin < length; begin += chunk) {
     const int64_t taken = std::min(chunk, length - begin);
-    const at::Tensor positions =
-        at::arange(begin, begin + taken, ids.options()).expand({count, taken});
-    logits = model_.prefill(ids.narrow(1, begin, taken), positions,
-                            at::full({count}, taken - 1, ids.options()),
-                            cache_.rows(row, count).slots(model_.slots_for(begin + taken)));
+    const at::Tensor part = ids.narrow(1, begin, taken);
+    logits =
+        model_.prefill(part, positions_of(part, begin), at::full({count}, taken - 1, ids.options()),
+                       cache_.rows(row, count).slots(model_.slots_for(begin + taken)));
   }
   return logits;
 }
@@ -147,7 +138,7 @@ at::Tensor DecodeSteps::activate(const std::vector<int64_t>& rows,
                  .published = publish});
   if (how.scored()) {
     const at::Tensor scores = at::zeros({count, scores_.size(1)}, scores_.options());
-    how.score(logits, tokens, options_.top_logprobs.value_or(0), scores);
+    how.score(logits, tokens, top_logprobs_, scores);
     scores_.index_copy_(0, columns.narrow(0, 0, count), scores);
   }
   return tokens;
@@ -161,8 +152,8 @@ std::vector<Choice> DecodeSteps::start(int64_t row, const std::vector<Sequence>&
       activate(rows, sequences, prefill(row, sequences), /*publish=*/false).to(at::kCPU);
   const auto* first = tokens.const_data_ptr<int64_t>();
   const std::vector<int64_t> ids(first, first + tokens.numel());
-  return draws().scored() ? read_choices(scores_.narrow(0, row, tokens.numel()), ids)
-                          : choices_of(ids);
+  return read_choices(ids,
+                      draws().scored() ? scores_.narrow(0, row, tokens.numel()) : at::Tensor());
 }
 
 std::vector<PromptPieces::Prompt> DecodeSteps::launch_piece() {
@@ -223,7 +214,7 @@ at::Tensor DecodeSteps::decode(int64_t slots, int64_t rows) const {
 at::Tensor DecodeSteps::draw(const RowDraws& how, const at::Tensor& logits) {
   const int64_t rows = logits.size(0);
   at::Tensor tokens = how.tokens(logits, memory_.draws(rows), memory_.names(rows));
-  how.score(logits, tokens, options_.top_logprobs.value_or(0), scores_);
+  how.score(logits, tokens, top_logprobs_, scores_);
   return tokens;
 }
 
@@ -295,7 +286,7 @@ DecodeSteps::Result DecodeSteps::read() {
   const std::vector<int64_t> ids = memory_.read();
   const Unread unread = std::move(unread_.front());
   unread_.pop_front();
-  Result result{.choices = unread.scored ? read_choices(scores_, ids) : choices_of(ids)};
+  Result result{.choices = read_choices(ids, unread.scored ? scores_ : at::Tensor())};
   if (unread.prompt_scores.defined()) {
     const auto* scores = unread.prompt_scores.const_data_ptr<float>();
     result.prompt_logprobs.assign(scores, scores + unread.prompt_scores.numel());

@@ -91,6 +91,7 @@ class DecodeSteps {
 
   LanguageModel model_;
   DecodeOptions options_;
+  int64_t top_logprobs_;  // that are counted of each token; no more than there are
   CudaRuntime* runtime_;
   GraphCache graphs_;
   std::unique_ptr<PromptPieces> pieces_;  // where sequences are mixed

@@ -1,5 +1,6 @@
 #include "runtime/decode/language_model.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -98,8 +99,12 @@ LanguageModel::LanguageModel(const Bundle& bundle, torch::jit::Module module, c1
 }
 
 int64_t LanguageModel::cache_bytes(int64_t rows, int64_t slots) const {
-  return 2 * spec_.layers * rows * spec_.heads * slots * spec_.head_dim *
-         static_cast<int64_t>(c10::elementSize(dtype_));
+  constexpr int64_t kTooMany = INT64_MAX / 4;  // a damaged bundle's, which can be added up
+  int64_t bytes = 2 * static_cast<int64_t>(c10::elementSize(dtype_));
+  for (const int64_t size : {spec_.layers, rows, spec_.heads, slots, spec_.head_dim}) {
+    bytes = size > 0 && bytes > kTooMany / size ? kTooMany : bytes * size;
+  }
+  return bytes;
 }
 
 Cache LanguageModel::make_cache(int64_t rows, int64_t slots) const {
@@ -182,6 +187,10 @@ void LanguageModel::require_fits(int64_t tokens, const std::string& source) cons
     fail(ExitCode::model, "{}{}the prompt has {} tokens, the model's context is {}", source,
          source.empty() ? "" : ": ", tokens, spec_.context);
   }
+}
+
+at::Tensor positions_of(const at::Tensor& ids, int64_t before) {
+  return at::arange(before, before + ids.size(1), ids.options()).expand(ids.sizes());
 }
 
 void apply_passes(torch::jit::Module& module, c10::Device device) {

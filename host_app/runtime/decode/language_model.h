@@ -31,6 +31,7 @@ class LanguageModel {
 
   const LanguageModelSpec& spec() const { return spec_; }
   c10::Device device() const { return device_; }
+  c10::ScalarType dtype() const { return dtype_; }
   // As in the file.
   int64_t weight_bytes() const { return weight_bytes_; }
 
@@ -73,6 +74,9 @@ class LanguageModel {
   c10::Device device_;
   int64_t weight_bytes_ = 0;
 };
+
+// The positions of tokens [B, T] whose sequences have `before` others already.
+at::Tensor positions_of(const at::Tensor& ids, int64_t before = 0);
 
 // Applies the passes of graph_passes.h that a device needs.
 void apply_passes(torch::jit::Module& module, c10::Device device);

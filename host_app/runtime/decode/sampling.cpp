@@ -33,20 +33,24 @@ at::Tensor score_choices(const at::Tensor& logits, const at::Tensor& tokens, int
   return at::cat({logprob, best.to(at::kFloat) - target_logits + logprob, ids.to(at::kFloat)}, 1);
 }
 
-std::vector<Choice> read_choices(const at::Tensor& scores, const std::vector<int64_t>& tokens) {
+std::vector<Choice> read_choices(const std::vector<int64_t>& tokens, const at::Tensor& scores) {
+  std::vector<Choice> choices(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    choices[i].id = tokens[i];
+  }
+  if (!scores.defined()) {
+    return choices;
+  }
   const at::Tensor values = scores.to(at::kCPU).contiguous();
   const int64_t columns = values.size(1);
   const int64_t count = (columns - 1) / 2;
   const auto* row = values.const_data_ptr<float>();
-  std::vector<Choice> choices;
-  choices.reserve(tokens.size());
-  for (const int64_t token : tokens) {
-    Choice choice{.id = token, .logprob = row[0], .top_logprobs = {}};
+  for (Choice& choice : choices) {
+    choice.logprob = row[0];
     for (int64_t i = 1; i <= count; ++i) {
       choice.top_logprobs.push_back(
           {.id = static_cast<int64_t>(row[i + count]), .logprob = row[i]});
     }
-    choices.push_back(std::move(choice));
     row += columns;
   }
   return choices;

@@ -41,8 +41,8 @@ struct Choice {
 at::Tensor score_choices(const at::Tensor& logits, const at::Tensor& tokens, int64_t count);
 constexpr int64_t score_columns(int64_t count) { return 1 + 2 * count; }
 
-// Unpacks rows of score_choices, on the CPU, for their tokens.
-std::vector<Choice> read_choices(const at::Tensor& scores, const std::vector<int64_t>& tokens);
+// The choices of sampled tokens, with their rows of score_choices where `scores` is defined.
+std::vector<Choice> read_choices(const std::vector<int64_t>& tokens, const at::Tensor& scores);
 
 // Integers on a device. A GPU fetches them when it has done what was launched before; nobody waits,
 // and libtorch keeps the pinned memory for so long.

@@ -1,6 +1,5 @@
 #include "runtime/load/graph_passes.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/constants.h>
@@ -14,6 +13,7 @@
 #include <unordered_map>
 
 #include "runtime/load/bundle.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 namespace {
@@ -50,8 +50,6 @@ void keep_arguments_of(const std::shared_ptr<jit::Graph>& graph) {
     copy->destroy();
   }
 }
-
-namespace jit = torch::jit;
 
 // A layer of [B, T] tokens is a matmul of their rows, seen as [B, T] again.
 constexpr const char* kGelu = R"(
@@ -128,8 +126,7 @@ void fuse_epilogues(jit::Module& module) {
   jit::SubgraphRewriter gelus, residuals;
   gelus.RegisterRewritePattern(kGelu, kFusedGelu);
   residuals.RegisterRewritePattern(kResidual, kFusedResidual);
-  const bool fuses_residuals =
-      c10::Dispatcher::singleton().findSchema({"warpfuse_host::linear_add", ""}).has_value();
+  const bool fuses_residuals = is_registered("warpfuse_host::linear_add");
   change_methods(module, [&](std::shared_ptr<jit::Graph> graph) {
     gelus.runOnGraph(graph, is_tanh_form);
     if (fuses_residuals) {

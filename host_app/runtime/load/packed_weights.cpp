@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/load/graph_passes.h"
+#include "runtime/load/plugin.h"
 
 namespace warpfuse::host {
 namespace {
@@ -186,9 +187,8 @@ class Packer {
 };
 
 bool has_onednn() {
-  return at::hasMKLDNN() && at::globalContext().userEnabledMkldnn() &&
-         c10::Dispatcher::singleton().findSchema({kReorder, ""}) &&
-         c10::Dispatcher::singleton().findSchema({kLinear, ""});
+  return at::hasMKLDNN() && at::globalContext().userEnabledMkldnn() && is_registered(kReorder) &&
+         is_registered(kLinear);
 }
 
 }  // namespace

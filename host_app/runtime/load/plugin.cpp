@@ -24,10 +24,6 @@ using nlohmann::json;
 constexpr const char* kFileName = "libwarpfuse.so";
 constexpr const char* kMarkerSymbol = "warpfuse_build_info";  // exported by every libwarpfuse.so
 
-bool is_registered(const std::string& name) {
-  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
-}
-
 // A value from libtorch's own list of "KEY=value, KEY=value" build settings.
 std::optional<std::string> libtorch_setting(const std::string& key) {
   const std::string config = at::show_config();
@@ -218,6 +214,10 @@ void check_libtorch(const Plugin& plugin) {
     fail(ExitCode::plugin, "plugin {}: built for libtorch {}, but libtorch {} is running",
          plugin.path, plugin.libtorch, running);
   }
+}
+
+bool is_registered(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
 }
 
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by) {

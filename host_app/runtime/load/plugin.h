@@ -60,6 +60,9 @@ std::optional<std::string> libtorch_cuda();
 // The version part that binaries depend on: "2.11" of "2.11.0+cu130".
 std::string major_minor(const std::string& version);
 
+// Whether a library has registered the operator, "namespace::name".
+bool is_registered(const std::string& name);
+
 // Throws Error(plugin) naming the first of the operators ("namespace::name") that no library
 // registered.
 void require_operators(const std::vector<std::string>& operators, const std::string& wanted_by);

@@ -1,7 +1,6 @@
 #include "runtime/load/session.h"
 
 #include <ATen/Context.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 #include <warpfuse/info.h>
@@ -16,9 +15,7 @@ namespace {
 
 int64_t gpu_count() { return at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0; }
 
-bool has_device_info() {
-  return c10::Dispatcher::singleton().findSchema({"warpfuse::device_info", ""}).has_value();
-}
+bool has_device_info() { return is_registered("warpfuse::device_info"); }
 
 c10::Device cuda_device(int64_t index) {
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)};

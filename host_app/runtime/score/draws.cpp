@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -104,7 +103,7 @@ Forward forward_of(const LanguageModel& model) {
     const at::Tensor& ids = inputs.front();
     const int64_t batch = ids.size(0), length = ids.size(1);
     model.require_fits(length);
-    const at::Tensor positions = at::arange(length, ids.options()).expand({batch, length});
+    const at::Tensor positions = positions_of(ids);
     const at::Tensor last = at::full({batch}, length - 1, ids.options());
     const Cache cache = model.make_cache(batch, model.slots_for(length));
     return std::vector{model.forward(ids, positions, cache),

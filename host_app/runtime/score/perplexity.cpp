@@ -1,6 +1,5 @@
 #include "runtime/score/perplexity.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <warpfuse/fused_logprob.h>
@@ -31,12 +30,9 @@ std::span<const ScoringWindow> next_batch(std::span<const ScoringWindow> windows
 // Log-probabilities of targets [B, T] after the tokens [B, T], both on the CPU.
 at::Tensor log_probs(const LanguageModel& model, const Cache& cache, const at::Tensor& tokens,
                      const at::Tensor& targets) {
-  const int64_t batch = tokens.size(0);
-  const int64_t length = tokens.size(1);
-  const at::Tensor positions =
-      at::arange(length, tokens.options().device(model.device())).expand({batch, length});
+  const at::Tensor ids = tokens.to(model.device());
   const at::Tensor logits =
-      model.forward(tokens.to(model.device()), positions, cache.rows(0, batch).slots(length));
+      model.forward(ids, positions_of(ids), cache.rows(0, ids.size(0)).slots(ids.size(1)));
   return translating_errors(ExitCode::model, "fused_logprob", [&] {
     return fused_logprob(logits, targets.to(model.device()), kUnscored).to(at::kCPU, at::kDouble);
   });

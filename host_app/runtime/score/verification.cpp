@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -20,7 +19,7 @@ namespace {
 // Elements that are compared at a time, since they take several times as much memory as doubles.
 constexpr int64_t kBlock = 16'777'216;
 
-// std::max would drop a NaN on one side.
+// The larger; NaN if either is, which std::max would drop on one side.
 double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
 double smallest_normal(c10::ScalarType dtype) {
@@ -50,8 +49,9 @@ class Decoder {
 
   // Starts a new sequence. Logits [V] of its last position.
   at::Tensor prefill(const std::vector<int64_t>& ids) {
-    start(ids);
-    return model_.prefill(row(ids), positions(), row({length_ - 1}).squeeze(0), cache()).squeeze(0);
+    const at::Tensor tokens = start(ids);
+    return model_.prefill(tokens, positions_of(tokens), row({length_ - 1}).squeeze(0), cache())
+        .squeeze(0);
   }
   // Appends one token. Logits [V].
   at::Tensor decode(int64_t id) {
@@ -65,22 +65,20 @@ class Decoder {
   }
   // Starts a new sequence. Logits [T, V] of all positions.
   at::Tensor forward(const std::vector<int64_t>& ids) {
-    start(ids);
-    return model_.forward(row(ids), positions(), cache()).squeeze(0);
+    const at::Tensor tokens = start(ids);
+    return model_.forward(tokens, positions_of(tokens), cache()).squeeze(0);
   }
   bool is_full() const { return length_ == model_.spec().context; }
 
  private:
-  void start(const std::vector<int64_t>& ids) {
+  at::Tensor start(const std::vector<int64_t>& ids) {
     length_ = static_cast<int64_t>(ids.size());
     model_.require_fits(length_);
     model_.require_known(ids);
+    return row(ids);
   }
   at::Tensor row(const std::vector<int64_t>& values) const {
     return at::tensor(values, at::kLong).unsqueeze(0).to(model_.device());
-  }
-  at::Tensor positions() const {
-    return at::arange(length_, at::TensorOptions(at::kLong).device(model_.device())).unsqueeze(0);
   }
   Cache cache() const { return cache_.slots(model_.slots_for(length_)); }
 
@@ -126,8 +124,8 @@ std::string step_name(int64_t step) {
 }  // namespace
 
 void Difference::include(const Difference& other) {
-  largest = std::isnan(largest) ? largest : worse(largest, other.largest);
-  relative = std::isnan(relative) ? relative : worse(relative, other.relative);
+  largest = worse(largest, other.largest);
+  relative = worse(relative, other.relative);
 }
 
 Difference difference_between(const at::Tensor& value, const at::Tensor& reference) {

@@ -21,7 +21,7 @@ json read_object(const fs::path& file) {
 }
 
 AddedToken token_of(const std::string& text, const json& id, const std::string& file) {
-  if (text.empty() || !id.is_number_integer() || id < 0) {
+  if (text.empty() || !is_integer_within(id, 0, INT64_MAX)) {
     fail(ExitCode::model, "{}: added token {}: expected a text and an id of at least 0, got {}",
          file, json(text).dump(), id.dump());
   }

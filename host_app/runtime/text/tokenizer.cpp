@@ -89,7 +89,7 @@ void Tokenizer::read_vocabulary(const fs::path& file) {
     fail(ExitCode::model, "{}: expected a JSON object of token -> id", file.string());
   }
   for (const auto& [written, value] : vocabulary.items()) {
-    if (!value.is_number_integer() || value < 0 || value > kLargestId) {
+    if (!is_integer_within(value, 0, kLargestId)) {
       fail(ExitCode::model, "{}: id of token {}: expected an integer of 0..{}, got {}",
            file.string(), json(written).dump(), kLargestId, value.dump());
     }
