@@ -44,7 +44,7 @@ std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& te
 void print_text(const Score& score, double bits_per_byte) {
   print(
       "perplexity: {:.4f}\nmean negative log-likelihood: {:.6f} nats per token\n"
-      "bits a byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
+      "bits per byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
       score.perplexity(), score.mean(), bits_per_byte, score.tokens, score.tokens_per_second());
 }
 
