@@ -15,9 +15,9 @@ constexpr int64_t kMaxBatch = 65'536;
 
 constexpr Option kPerplexityOptions[] = {
     {"m,model", "DIR", "bundle folder"},
-    {"text", "FILE", "file to score; its bytes as they are, UTF-8 or not"},
+    {"text", "FILE", "file to score, byte by byte, UTF-8 or not"},
     {"window", "N", "tokens that the model sees at once (default: the model's context)"},
-    {"stride", "N", "tokens from window to window (default: half a window)"},
+    {"stride", "N", "tokens from one window to the next (default: half a window)"},
     {"batch", "N", "windows in one call of the model; more take more memory", "4"},
     {"json", kSwitch, "the result as one JSON object"},
     kRewriteSwitch,

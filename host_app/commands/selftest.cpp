@@ -16,7 +16,7 @@ namespace {
 
 constexpr Option kSelftestOptions[] = {
     {"device", "D", "cpu, cuda or cuda:N (default: the CPU, and the GPU where there is one)"},
-    {"operators", "NAMES", "these alone, separated by commas"},
+    {"operators", "NAMES", "only these, separated by commas"},
     kThreadsOption,
 };
 
@@ -293,7 +293,7 @@ Command selftest_command() {
               "edges and\n"
               "gradients in every dtype, on the CPU and on the GPU. For use after an upgrade of "
               "libtorch,\n"
-              "the driver or the GPU; it takes about a minute. Exit code 0: all are right, 1: a "
+              "the driver or the GPU; it takes about a minute. Exit code 0: all are right; 1: a "
               "line for\n"
               "each that is not.\n",
           .examples =
