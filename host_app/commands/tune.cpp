@@ -23,11 +23,10 @@ namespace {
 using tune::RowClass;
 
 constexpr const char* kTuneHelp =
-    "Measures which compiled kernel is the fastest for rows of each size on this GPU, and writes "
-    "a\n"
-    "table for WARPFUSE_TUNING or --tuning. Results are checked, and a line is kept only if it\n"
-    "wins by more than noise. Exit code 1: a result was wrong, and its line is left out; 130:\n"
-    "interrupted (the table has what was found so far).\n";
+    "Measures which compiled kernel is fastest for rows of each size on this GPU, and writes\n"
+    "a table for WARPFUSE_TUNING or --tuning. Results are checked, and a line is kept only if\n"
+    "it wins by more than noise. Exit code 1: a result was wrong, and its line is left out;\n"
+    "130: interrupted (the table has what was found so far).\n";
 
 constexpr Option kTuneOptions[] = {
     {"out", "F", "file to write the table to (default: stdout)"},
