@@ -270,9 +270,9 @@ Command rewrite_command() {
   return {.name = "rewrite",
           .summary = "route a TorchScript file's softmax calls to the plugin",
           .help =
-              "Routes the softmax calls and grid_sample chains of a TorchScript "
-              "model to the plugin, and reports what happened to each.\n"
-              "Anything that is not proved stays as it is.\n",
+              "Routes the softmax calls and grid_sample chains of a TorchScript model to the\n"
+              "plugin, and reports what happened to each. Anything that is not proved stays as "
+              "it is.\n",
           .examples =
               "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
               "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"
