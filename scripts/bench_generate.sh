@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_generate.sh [--preset NAME] [--text F --tokenizer DIR] [--quick|--decode] [--peers] [--json-only]
-# Measures what docs/benchmarks/<device>.md shows of generation: `warpfuse bench generate` for distilgpt2 and
-# gpt2 with random weights and for the shipped model, on a machine without a GPU for distilgpt2 in
-# float32, and in float16 its variant steps, alone. Writes docs/benchmarks/<gpu>-generate.json or cpu-generate.json, and from them the
-# tables and the plot (scripts/report.py). Bundles that build/<preset>/bundles lacks are exported.
-# Prompts are random tokens, or of a text: the published tables have WikiText-2's (docs/bench.md says
+# Measures the generation part of docs/benchmarks/<device>.md: `warpfuse bench generate` for distilgpt2 and
+# gpt2 with random weights and for the shipped model. Without a GPU it measures only distilgpt2 in
+# float32, and its variant steps in float16. Writes docs/benchmarks/<gpu>-generate.json or cpu-generate.json, and from them the
+# tables and the plot (scripts/report.py). Exports bundles that build/<preset>/bundles lacks.
+# Prompts are random tokens or come from a text: the published tables use WikiText-2's (docs/bench.md says
 # where it and GPT-2's tokenizer are). Exit code 1: a variant's
 # logits were too far from the baseline's; the report names it.
-#   --text F, --tokenizer DIR  prompts from this text, by a folder with GPT-2's vocab.json and merges.txt
+#   --text F, --tokenizer DIR  take prompts from this text, with GPT-2's vocab.json and merges.txt in this folder
 #   --quick      fewer batches, models and tokens, and one minute for --peers
-#   --decode     what docs/operators/decode.md shows alone, as docs/benchmarks/<gpu>-steps.json; with
-#                --peers Hugging Face's compiled loop beside it
+#   --decode     only the part that docs/operators/decode.md shows, as docs/benchmarks/<gpu>-steps.json; with
+#                --peers, Hugging Face's compiled loop too
 #   --peers      then Hugging Face's GPT-2 on the same prompts (scripts/generate_peers.py)
-#   --json-only  measure, and leave tables and plot alone
+#   --json-only  measure, and leave the tables and the plot unchanged
 
 . "$(dirname "$0")/common.sh"
 FLAGS="--quick|--decode|--peers|--json-only" VALUES="--text|--tokenizer"

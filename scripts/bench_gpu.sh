@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_gpu.sh [--preset NAME] [--quick] [--json-only]
-# Measures everything that docs/benchmarks/<gpu>.md shows, on a machine with one: the presets
-# table, basic, sweep, odd, logprob and dropout of `warpfuse bench`, decode's draws of tokens and, where Nsight Compute (ncu)
-# works, memory traffic; then other implementations beside ours (scripts/bench_peers.py), where that finds what it needs.
+# Measures everything in docs/benchmarks/<gpu>.md, on a machine with a GPU: the presets
+# table, basic, sweep, odd, logprob and dropout of `warpfuse bench`, decode's draws of tokens and, if Nsight Compute (ncu)
+# works, memory traffic; then other implementations and ours together (scripts/bench_peers.py), if they are installed.
 # Writes docs/benchmarks/<gpu>.json and <gpu>-peers.json, and from them the tables and plots
-# (scripts/report.py). Uses the build that came along in build/<preset>, else one that it makes; the
-# torch is that of WARPFUSE_PYTHON, else python3's. Exit code 1: a kernel's result was wrong; the
+# (scripts/report.py). Uses an existing build in build/<preset>, else makes one. The
+# torch is WARPFUSE_PYTHON's, else python3's. Exit code 1: a kernel's result was wrong; the
 # report names it.
 #   --quick      fewer samples
-#   --json-only  measure, and leave tables and plots alone
+#   --json-only  measure, and leave the tables and plots unchanged
 
 . "$(dirname "$0")/common.sh"
 FLAGS="--quick|--json-only"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # usage: scripts/bench_serve.sh [--preset NAME] [--variant NAME] [--json-only] [options of bench_serve.py]
-# Measures what docs/serve.md shows of the server's speed, beside `warpfuse bench generate` at the same batch: distilgpt2 with
+# Measures the server's speed for docs/serve.md, and `warpfuse bench generate` at the same batch: distilgpt2 with
 # random weights, in float16 on a GPU, else in float32. Writes docs/benchmarks/<gpu>-serve.json or cpu-serve.json, and
-# from it the tables and the plot. The load is wrk's (Debian's package, or WRK=path), on other cores than the server's
-# where there are four or more.
-#   --variant NAME  of the bundle (steps)
-#   --json-only     measure, and leave tables and plot alone
+# from it the tables and the plot. wrk makes the load (Debian's package, or WRK=path), on other cores than the server's
+# if there are four or more.
+#   --variant NAME  variant of the bundle (default: steps)
+#   --json-only     measure, and leave the tables and the plot unchanged
 
 . "$(dirname "$0")/common.sh"
 FLAGS="--json-only" VALUES="--variant"

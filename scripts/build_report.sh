@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: scripts/build_report.sh [--gpu]
-# Measures what this commit costs to build, and writes its part of docs/build_report.md. Without a GPU, in
+# Measures the cost of building this commit, and writes its part of docs/build_report.md. Without a GPU, in
 # a clone in build/report and without ccache: the demo and the test command, the CUDA library for 9.0a by
-# object, its kernels and sizes, files and lines. It takes half an hour on two cores.
-#   --gpu   the other part, on a machine with a GPU: the build with tests on all cores, the host's time of
-#           a call, the time to the first kernel
+# object, its kernels and sizes, files and lines. This takes half an hour on two cores.
+#   --gpu   the other part, on a machine with a GPU: the build with tests on all cores, the host's time per
+#           call, the time to the first kernel
 
 . "$(dirname "$0")/common.sh"
 FLAGS="--gpu"

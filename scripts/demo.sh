@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: scripts/demo.sh [--torch VERSION] [--preset NAME] [arguments of warpfuse generate]
 #        scripts/demo.sh [--torch VERSION] [--preset NAME] --rewrite
-# Sets up, builds, exports the small GPT-2 and generates text: on the GPU where there is one, else on
-# the CPU, without CUDA kernels. Says how many softmax calls of the model the plugin served.
-# With --rewrite: two models that do not know the plugin, a GPT-2 of Hugging Face traced as it is with
-# random weights and the small one's baseline, are rewritten, compared with themselves, and generate.
+# Sets up, builds, exports the small GPT-2 and generates text, on the GPU if there is one, else on
+# the CPU, without CUDA kernels. Reports how many softmax calls of the model ran in the plugin.
+# With --rewrite, two models that do not use the plugin are rewritten, compared with themselves, and
+# generate: a Hugging Face GPT-2 with random weights, traced as it is, and the small GPT-2's baseline.
 
 . "$(dirname "$0")/common.sh"
 

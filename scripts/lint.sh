@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/lint.sh [--all] [--fix] [--preset NAME]
-# clang-format on all C++ and CUDA files; words that were replaced; clang-tidy on the files that differ from the base (the
-# environment variable LINT_BASE, else the commit before HEAD), or on all with --all.
+# Runs clang-format on all C++ and CUDA files, a check for words that were replaced, and clang-tidy on the files that differ from
+# the base (the environment variable LINT_BASE, else the commit before HEAD), or on all files with --all.
 #   --fix   let clang-format rewrite the files
 
 . "$(dirname "$0")/common.sh"

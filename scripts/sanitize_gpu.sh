@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # usage: scripts/sanitize_gpu.sh [--preset NAME] [memcheck|racecheck|initcheck|synccheck ...]
-# Runs every kernel, small, under compute-sanitizer: memcheck for accesses outside of what was
-# allocated, racecheck for shared memory that threads touch without a barrier between, initcheck for
-# memory that is read and was never written, synccheck for barriers that not all threads reach. First,
-# as a check on the check, kernels that are broken on purpose (tests/sanitizer), which must be caught,
-# and a sound one, which must not; and a call of the library with a tensor that says it is longer than
-# its memory.
-# exit code: 0 all as it should be, 1 not, 77 there is no compute-sanitizer, or it cannot watch this
+# Runs every kernel, on small inputs, under compute-sanitizer: memcheck for accesses outside allocated
+# memory, racecheck for shared memory that threads touch without a barrier in between, initcheck for
+# memory that is read but was never written, synccheck for barriers that not all threads reach. First
+# it checks the tools: they must report kernels that are broken on purpose (tests/sanitizer) and a call
+# of the library with a tensor that claims to be longer than its memory, and must not report a correct
+# kernel.
+# exit code: 0 all as expected, 1 not, 77 compute-sanitizer is missing or does not support this
 # GPU.
 
 . "$(dirname "$0")/common.sh"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # usage: scripts/test.sh [--torch VERSION] [--preset NAME] [ctest arguments]
-# Sets up, builds and runs every test with ctest; tests that need a GPU or the data folder say that
-# they were skipped where it is missing. Without a GPU, CUDA kernels and their tests are left out of
+# Sets up, builds and runs every test with ctest. Tests that need a GPU or the data folder are reported as
+# skipped if it is missing. Without a GPU, CUDA kernels and their tests are left out of
 # the build. Examples:
 #   scripts/test.sh                       everything
 #   scripts/test.sh -L smoke              the quick tests
 #   scripts/test.sh --preset asan         CPU code under the sanitizers
-#   scripts/test.sh --preset release      with CUDA kernels and their tests, compiled at least
+#   scripts/test.sh --preset release      with CUDA kernels and their tests, which at least compile
 #   scripts/test.sh --torch 2.15.0        against another release of libtorch
-#   WARPFUSE_TEST_THREADS=16              the operators' tests with so many threads, whatever cores there are
+#   WARPFUSE_TEST_THREADS=16              the operators' tests with 16 threads, whatever cores there are
 
 . "$(dirname "$0")/common.sh"
 parse_options "$@"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # usage: scripts/test_gpu.sh [--preset NAME] [--report FILE] [--resume] [--only REGEX] [--ptx80]
-# Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md: with the build that came
-# along in build/<preset>, else with one that it makes. The torch is that of WARPFUSE_PYTHON, else
-# python3's. Groups of entries run beside each other; what measures has a GPU of its own, or runs
-# last. The report is written anew after each entry.
+# Runs all GPU tests on a machine with a GPU and writes docs/gpu_report.md. Uses an existing build in
+# build/<preset>, else makes one. The torch is WARPFUSE_PYTHON's, else
+# python3's. Groups of entries run in parallel; entries that measure have a GPU of their own, or run
+# last. The report is rewritten after each entry.
 #   --report FILE   another place for the report
-#   --resume        goes on where a run was cut off: keeps what the report says of this commit, but for
-#                   entries that failed or were skipped
-#   --only REGEX    runs the entries whose names match, and keeps the rest of a report of this
-#                   commit as it is
-#   --ptx80         builds a second library in build/ptx80 whose kernels are the PTX for 8.0 alone,
-#                   translated for this GPU, and tests that too; a build that is there is tested anyway
+#   --resume        continues an interrupted run: keeps the entries in the report of this commit, except
+#                   those that failed or were skipped
+#   --only REGEX    runs only the entries whose names match, and keeps the rest of a report of this
+#                   commit
+#   --ptx80         builds a second library in build/ptx80 whose kernels are only the PTX for 8.0,
+#                   translated for this GPU, and tests that too; an existing build is always tested
 
 . "$(dirname "$0")/common.sh"
 FLAGS="--ptx80|--resume" VALUES="--report|--only"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/test_serve.sh [--preset NAME]
-# Tests `warpfuse serve` under full load, of which ctest runs a tenth: 64 clients x 50 requests while others vanish, 10,000 requests
-# that may not cost memory, 2,000 malformed ones; then a tenth with the shipped model, and the server's own threads under
-# ThreadSanitizer. Takes about five minutes on two cores.
+# Tests `warpfuse serve` under full load; ctest runs a tenth of it. The load is 64 clients x 50 requests while others
+# disconnect, 10,000 requests that must not cost memory, and 2,000 malformed requests. Then a tenth of it runs with the shipped model,
+# and the server's own threads run under ThreadSanitizer. Takes about five minutes on two cores.
 #   --preset asan   the load under AddressSanitizer and UndefinedBehaviorSanitizer
 
 . "$(dirname "$0")/common.sh"

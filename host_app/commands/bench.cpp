@@ -27,8 +27,8 @@ std::string help_text() {
       "Times the plugin's operators against ATen and a copy of the same bytes; `bench generate\n"
       "--help` is about whole models, `bench module --help` about TorchScript modules, `bench\n"
       "overhead --help` about the host's time. Every result is checked before it is timed. Exit\n"
-      "code 0; 1: a wrong result, or a row below the baseline; 130: interrupted (what was\n"
-      "measured is kept).\n\nOperators:\n";
+      "code 0; 1: a wrong result, or a row below the baseline; 5: a row did not fit into memory;\n"
+      "130: interrupted (what was measured is kept).\n\nOperators:\n";
   for (const Benchmark* op : benchmarks()) {
     text += fmt::format("  {}\n", op->name);
   }
@@ -51,19 +51,19 @@ constexpr Option kBenchOptions[] = {
      "(default: the preset's, else float32)"},
     {"mask", "LIST",
      "none, causal, padding, boolean, additive, positions (default: the preset's, else none)"},
-    {"backward", kSwitch, "the backward passes too"},
+    {"backward", kSwitch, "also the backward passes"},
     {"algorithms", "LIST",
-     "by name: all, none or a list (default: the plugin's for softmax, on 1024x8192 alone); "
+     "by name: all, none or a list (default: the plugin's for softmax, only on 1024x8192); "
      "ms_deform_attn takes those of a library that --op-library opens"},
     {"warm", kSwitch, "the same inputs in every call, instead of more than the caches hold"},
     {"quick", kSwitch, "fewer samples"},
-    {"json", "F", "write the results as JSON, anew after each row"},
+    {"json", "F", "write the results as JSON, again after each row"},
     {"csv", "F", "the same as CSV"},
     {"baseline", "F", "compare with the JSON of an earlier run, by the ratio to the copy"},
-    {"fail-under", "X", "the least ratio of now to the baseline", "0.95"},
+    {"fail-under", "X", "the lowest ratio to the baseline that passes", "0.95"},
     {"tuning", "F", "a tuning table for the plugin"},
     {"profile", "VARIANT",
-     "run this variant once a row between profiler marks, and print the rows' keys"},
+     "run this variant once per row between profiler marks, and print the rows' keys"},
 };
 
 Request request_of(const Arguments& arguments) {

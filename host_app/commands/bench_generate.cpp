@@ -23,16 +23,16 @@ constexpr Option kBenchGenerateOptions[] = {
     {"n,tokens", "N", "tokens to generate", "224"},
     {"graph", "LIST", "CUDA graphs: on, off or both", "both"},
     {"prefill", "LIST", "batches of prompts to time to their first tokens, such as 8x1024"},
-    {"dtype", "LIST", "default: all that there are"},
+    {"dtype", "LIST", "default: all of them"},
     {"rounds", "N", "timed runs of each row", "5"},
     {"prompts", "F",
      "take prompts from this file, one per line, as text or as JSON (default: random tokens)"},
     {"text", "F", "or from eight places of this text, such as WikiText-2's test.txt"},
-    {"tokenizer", "DIR", "tokenizer of the prompts (default: that of the first bundle)"},
+    {"tokenizer", "DIR", "tokenizer of the prompts (default: the first bundle's)"},
     {"prompt-ids", "F", "or from this JSON list of lists of token ids"},
     {"rewrite", kSwitch,
      "one more variant, rewritten: the baseline, its softmax calls routed to the plugin"},
-    {"json", "F", "write the results as JSON, anew after each row"},
+    {"json", "F", "write the results as JSON, again after each row"},
 };
 
 GenerationRequest generation_request(const Arguments& arguments) {
@@ -217,8 +217,8 @@ Command bench_generate_command() {
       .name = "bench generate",
       .help =
           "Times greedy generation by all variants of a model, in turn. -m names a folder of\n"
-          "bundles, one for each variant and dtype. Without CUDA graphs the smallest batch is\n"
-          "measured alone. Exit code 1: a variant's logits are too far from the baseline's.\n",
+          "bundles, one for each variant and dtype. Without CUDA graphs only the smallest batch\n"
+          "is measured. Exit code 1: a variant's logits are too far from the baseline's.\n",
       .examples =
           "  warpfuse bench generate -m bundles/wikitext-small\n"
           "  warpfuse bench generate -m bundles/gpt2 --batch 1,32 --prompt 32,512 --prefill 8x1024 "

@@ -17,9 +17,9 @@ using namespace bench;
 
 constexpr Option kBenchModuleOptions[] = {
     {"models", "MODEL...", "bundle folders, or TorchScript files", nullptr, true},
-    {"rewrite", kSwitch, "also the first, its softmax calls routed to the plugin"},
-    {"rounds", "N", "samples of each", "15"},
-    {"json", "F", "write the results as JSON, anew after each row"},
+    {"rewrite", kSwitch, "also the first model with its softmax calls routed to the plugin"},
+    {"rounds", "N", "samples of each model", "15"},
+    {"json", "F", "write the results as JSON, again after each row"},
 };
 
 std::vector<ModelPath> timed_models(const Arguments& arguments) {
@@ -164,7 +164,7 @@ Command bench_module_command() {
       .name = "bench module",
       .help =
           "Times forward of TorchScript modules, in turn, on the same random inputs, without CUDA\n"
-          "graphs. The speed-up is that over the first. Results are not compared: see verify.\n",
+          "graphs. The speed-up is over the first model. Results are not compared: see verify.\n",
       .examples =
           "  warpfuse bench module gpt2.pt --rewrite --input B,T:int64:0..50257 --batch 1,8 "
           "--lengths "

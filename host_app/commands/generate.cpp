@@ -18,29 +18,29 @@ constexpr Option kGenerateOptions[] = {
     {"m,model", "MODEL", "bundle folder; or a TorchScript file, which has no cache and is slow"},
     {"tokenizer", "DIR", "folder with vocab.json and merges.txt (default: the bundle)"},
     {"p,prompt", "TEXT", "text to continue, - for stdin; an empty one starts from <|endoftext|>"},
-    {"prompt-file", "F", "read the prompt from a file, less one newline at its end"},
+    {"prompt-file", "F", "read the prompt from a file, without the newline at its end"},
     {"prompts", "F", "file with one prompt per line, as text or as JSON; - for stdin"},
     {"batch", "N", "prompts that are continued at the same time", "8"},
-    {"n,tokens", "N", "tokens to generate at most, for each prompt", "128"},
+    {"n,tokens", "N", "maximum number of tokens to generate for each prompt", "128"},
     {"stop", "TEXT",
      "end before this text, in which \\n, \\t, \\r, \\\\, \\\", \\' and \\xHH are escapes; may be "
      "repeated",
      nullptr, true},
     {"ignore-eos", kSwitch, "do not end at the model's end tokens"},
-    {"truncate", kSwitch, "take the end of a prompt that is too long for the context"},
+    {"truncate", kSwitch, "keep only the end of a prompt that is too long for the context"},
 };
 constexpr Option kSamplingOptions[] = {
-    {"temperature", "T", "0 takes the most probable token, greater values vary more", "0"},
+    {"temperature", "T", "0 takes the most probable token; higher values vary more", "0"},
     {"top-k", "K", "sample from the K most probable tokens only; 0: from all", "0"},
-    {"top-p", "P", "from the most probable that make up this probability", "1"},
-    {"min-p", "P", "from those with this share of the most probable one's probability", "0"},
+    {"top-p", "P", "sample from the most probable tokens that make up this probability", "1"},
+    {"min-p", "P", "sample from tokens with this share of the highest probability", "0"},
     {"seed", "SEED", "the same seed gives the same text", "0"},
 };
 constexpr Option kOutputOptions[] = {
     {"no-display-prompt", kSwitch, "print the continuation only"},
     {"json", kSwitch, "print a line of JSON for each prompt"},
     {"logprobs", "N",
-     "with --json: log-probabilities of the tokens, and the N most probable each time"},
+     "with --json: log-probabilities of the tokens and of the N most probable at each step"},
 };
 constexpr Option kExecutionOptions[] = {{"no-graph", kSwitch, "on a GPU: no CUDA graphs"},
                                         kRewriteSwitch};

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr Option kInfoOptions[] = {
     {"json", kSwitch, "as one JSON object"},
-    {"tuning", kSwitch, "the plugin's table of tiers alone, as text"},
+    {"tuning", kSwitch, "only the plugin's table of tiers, as text"},
 };
 
 // The dispatch keys that the operator has a kernel for.

@@ -14,9 +14,9 @@ constexpr int64_t kMaxBatch = 65'536;
 
 constexpr Option kPerplexityOptions[] = {
     {"m,model", "DIR", "bundle folder"},
-    {"text", "FILE", "file to score; its bytes as they are, UTF-8 or not"},
+    {"text", "FILE", "file to score, byte by byte, UTF-8 or not"},
     {"window", "N", "tokens that the model sees at once (default: the model's context)"},
-    {"stride", "N", "tokens from window to window (default: half a window)"},
+    {"stride", "N", "tokens from one window to the next (default: half a window)"},
     {"batch", "N", "windows in one call of the model; more take more memory", "4"},
     {"json", kSwitch, "the result as one JSON object"},
     kRewriteSwitch,
@@ -43,7 +43,7 @@ std::vector<int64_t> tokens_of(const Tokenizer& tokenizer, const std::string& te
 void print_text(const Score& score, double bits_per_byte) {
   print(
       "perplexity: {:.4f}\nmean negative log-likelihood: {:.6f} nats per token\n"
-      "bits a byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
+      "bits per byte: {:.4f}\nscored: {} tokens, {:.1f} tokens/s\n",
       score.perplexity(), score.mean(), bits_per_byte, score.tokens, score.tokens_per_second());
 }
 

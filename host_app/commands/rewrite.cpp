@@ -18,16 +18,15 @@ using nlohmann::ordered_json;
 
 constexpr Option kRewriteOptions[] = {
     {"in", "IN", "TorchScript file, or bundle folder"},
-    {"out", "OUT", "file or folder to write; a bundle comes out as one"},
+    {"out", "OUT", "file or folder to write; a bundle is written as a bundle"},
     {"report", "FORM", "table or json", "table"},
-    {"require", "N", "exit with code 1, and write nothing, if fewer calls were routed", "0"},
+    {"require", "N", "exit with code 1 and write nothing if fewer calls were routed", "0"},
     {"input", "SIZES[:DTYPE]",
-     "an argument of forward, in order: sizes as numbers, or as names of which equal ones are "
-     "equal "
-     "sizes, and its dtype; more is proved with it",
+     "an argument of forward, in order: sizes as numbers or names (equal names mean equal sizes), "
+     "and its dtype; this proves more",
      nullptr, true},
     {"device", "DEVICE", "replaces the device literals of the trace: cpu or cuda"},
-    {"keep-nan", kSwitch, "leave masks to ATen that may hide a row throughout, which is NaN there"},
+    {"keep-nan", kSwitch, "leave masks that may hide a whole row to ATen, which gives NaN"},
     {"freeze", kSwitch, "make the parameters constants of the graphs, as torch.jit.freeze does"},
     {"dry-run", kSwitch, "report, and write nothing"},
     {"force", kSwitch, "replace OUT where it exists"},
@@ -271,9 +270,9 @@ Command rewrite_command() {
   return {.name = "rewrite",
           .summary = "route a TorchScript file's softmax calls to the plugin",
           .help =
-              "Routes the softmax calls and grid_sample chains of a TorchScript "
-              "model to the plugin, and says what became of each.\n"
-              "What is not proved stays as it is.\n",
+              "Routes the softmax calls and grid_sample chains of a TorchScript model to the\n"
+              "plugin, and reports what happened to each. Anything that is not proved stays as "
+              "it is.\n",
           .examples =
               "  warpfuse rewrite gpt2.pt gpt2-fused.pt --require 12\n"
               "  warpfuse rewrite bundles/wikitext-small/baseline-float32 rewritten\n"

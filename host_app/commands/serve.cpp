@@ -18,13 +18,13 @@ constexpr long kSignalPollNanoseconds = 100'000'000;
 
 constexpr Option kServeOptions[] = {
     {"m,model", "BUNDLE", "bundle folder"},
-    {"host", "ADDRESS", "listen there; one that is not loopback needs --api-key-file", "127.0.0.1"},
-    {"port", "PORT", "0: any that is free", "8080"},
+    {"host", "ADDRESS", "address to listen on; needs --api-key-file unless it is loopback",
+     "127.0.0.1"},
+    {"port", "PORT", "port to listen on; 0: any free port", "8080"},
     {"batch", "N", "sequences that are continued at the same time", "32"},
     {"queue", "N", "requests that may wait; more are answered 429", "256"},
-    {"api-key-file", "F", "requests must bring the key in the first line of this file"},
-    {"timeout-s", "S", "for a client to send its request, and for requests to end at SIGTERM",
-     "60"},
+    {"api-key-file", "F", "requests must send the key in the first line of this file"},
+    {"timeout-s", "S", "how long a client may take to send, and requests to end at SIGTERM", "60"},
     kRewriteSwitch,
 };
 
@@ -153,7 +153,7 @@ ExitCode run_serve(const Arguments& arguments) {
 Command serve_command() {
   return {.name = "serve",
           .summary = "answer requests of OpenAI's completions protocol",
-          .help = "Serves a model by OpenAI's completions protocol.\n",
+          .help = "Serves a model over OpenAI's completions protocol.\n",
           .examples =
               "  warpfuse serve -m bundles/wikitext-small/fused-float32\n"
               "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The river\"}'\n",

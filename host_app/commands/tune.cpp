@@ -22,19 +22,18 @@ namespace {
 using tune::RowClass;
 
 constexpr const char* kTuneHelp =
-    "Measures which compiled kernels the GPU that is there runs rows of which size fastest by, "
-    "and\n"
-    "writes a table for WARPFUSE_TUNING or --tuning. Results are checked, and a line is kept only\n"
-    "where it wins beyond noise. Exit code 1: a wrong result, whose line is left out; 130:\n"
-    "interrupted (the table has what was found until then).\n";
+    "Measures which compiled kernel is fastest for rows of each size on this GPU, and writes\n"
+    "a table for WARPFUSE_TUNING or --tuning. Results are checked, and a line is kept only if\n"
+    "it wins by more than noise. Exit code 1: a result was wrong, and its line is left out;\n"
+    "130: interrupted (the table has what was found so far).\n";
 
 constexpr Option kTuneOptions[] = {
-    {"out", "F", "write the table there (default: to stdout)"},
+    {"out", "F", "file to write the table to (default: stdout)"},
     {"quick", kSwitch, "shorter samples, and 2 minutes at most"},
-    {"minutes", "X", "the most time to take (default: 8)"},
+    {"minutes", "X", "the most minutes to take (default: 8)"},
     {"functions", "LIST", "softmax, attention, masks, dropout, dropout_first, columns",
      "softmax,attention,masks,dropout,dropout_first,columns"},
-    {"tuning", "F", "the table to begin with (default: the plugin's)"},
+    {"tuning", "F", "the table to start from (default: the plugin's)"},
     {"device", "DEVICE", "cuda or cuda:<index>", "cuda"},
 };
 

@@ -22,13 +22,13 @@ constexpr std::array<const char*, 5> kDefaultPrompts{
 
 constexpr Option kVerifyOptions[] = {
     {"model", "MODEL", "bundle folder, or TorchScript file"},
-    {"reference", "REFERENCE", "the same"},
+    {"reference", "REFERENCE", "the model to compare with, in the same form"},
     {"prompts", "F",
-     "file with one prompt per line, as text or as JSON (default: 5 prompts that are built in)"},
+     "file with one prompt per line, as text or as JSON (default: 5 built-in prompts)"},
     {"n,steps", "N", "steps for each prompt, or draws of inputs of fixed sizes", "16"},
     {"tolerance", "X",
-     "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; the coarser of both models"},
-    {"seed", "SEED", "of random inputs", "0"},
+     "default: 5e-5 for float32, 1e-2 float16, 8e-2 bfloat16; for two dtypes the coarser"},
+    {"seed", "SEED", "seed of random inputs", "0"},
     kRewriteSwitch,
 };
 
@@ -211,11 +211,11 @@ Command verify_command() {
       .name = "verify",
       .summary = "compare the outputs of two models on the same inputs",
       .help =
-          "Runs two models on the same inputs and compares what they give, step by step.\n"
-          "A step passes when each row's largest difference is at most tolerance x the row's\n"
+          "Runs two models on the same inputs and compares their outputs, step by step.\n"
+          "A step passes if each row's largest difference is at most tolerance x the row's\n"
           "largest |reference output|, and both pick the same greedy tokens or the reference's\n"
           "lead is within that too. NaN is a difference. Inputs that both models refuse agree.\n"
-          "Exit code 0: all steps pass, 1: not.\n",
+          "Exit code 0: all steps pass; 1: a step does not.\n",
       .examples =
           "  warpfuse verify bundles/wikitext-small/fused-float32 "
           "bundles/wikitext-small/baseline-float32\n"

@@ -81,7 +81,7 @@ class Figures(HostTestCase):
         self.assertRegex(
             result.stdout.decode(),
             r"\Aperplexity: [\d.]+\nmean negative log-likelihood: [\d.]+ nats per token\n"
-            rf"bits a byte: [\d.]+\nscored: {len(TEXT) - 1} tokens, [\d.]+ tokens/s\n\Z",
+            rf"bits per byte: [\d.]+\nscored: {len(TEXT) - 1} tokens, [\d.]+ tokens/s\n\Z",
         )
         self.assertEqual(result.stderr, b"")  # progress is for terminals
         self.assertTrue(self.score(baseline, write("text", TEXT))["complete"])

@@ -33,6 +33,7 @@ class SelfTest(HostTestCase):
 
     def test_what_is_refused(self):
         self.assert_fails(run_with_plugin("selftest", "--operators", "softmax,soft"), USAGE, "--operators", "'soft'")
+        self.assert_fails(run_with_plugin("selftest", "--operators", "gpt2_step"), USAGE, "except gpt2_step")
         missing = run("selftest", "--operators", "fused_logprob", "--plugin", BAD_PLUGIN)
         self.assert_fails(missing, PLUGIN_ERROR, "warpfuse::fused_logprob")
 

@@ -5,17 +5,17 @@
 
 namespace warpfuse::detail {
 
-/// The operator `name`, "warpfuse::...", as a typed handle. Throws c10::Error when libwarpfuse.so
-/// is not loaded. A program compiles against these headers and needs no link to the library: it may
-/// be linked, dlopened or preloaded, as long as it is there before the first call.
+/// The operator `name`, "warpfuse::...", as a typed handle. Throws c10::Error if libwarpfuse.so is
+/// not loaded. A program compiles against these headers without linking the library: the library
+/// may be linked, dlopened or preloaded, as long as it is loaded before the first call.
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
   const auto found = c10::Dispatcher::singleton().findSchema({name, ""});
   TORCH_CHECK(
       found, name,
       ": no such operator; is libwarpfuse.so loaded? Open it with dlopen, preload it, or link "
-      "it with -Wl,--no-as-needed -lwarpfuse: a linker drops a library of which it needs no "
-      "symbol");
+      "it with -Wl,--no-as-needed -lwarpfuse: otherwise the linker drops the library, because it "
+      "needs none of its symbols");
   return found->typed<Signature>();
 }
 

@@ -9,25 +9,24 @@
 namespace warpfuse {
 
 /// The index of the largest element of norm(input) weight^T + bias for each row: greedy decoding
-/// without logits in memory. Equal to sample_tokens(norm_linear(...), step, 0, 0.0) but for the
+/// without logits in memory. Equal to sample_tokens(norm_linear(...), step, 0, 0.0), except for the
 /// order of sums.
 ///
 /// input        [.., in]: float32, float16 or bfloat16; any strides
-/// weight       [out, in], like all tensors behind it of the input's dtype and device; out at
-///              least 1. It may be a part of the rows of a larger tensor
+/// weight       [out, in]; this and all following tensors have the input's dtype and device; out
+///              is at least 1. It may be a part of the rows of a larger tensor
 /// bias         [out] or none
 /// norm_weight  [in], or none for no norm
-/// norm_bias    [in] or none; none without a norm_weight and for "rms"
+/// norm_bias    [in] or none; must be none without a norm_weight and for "rms"
 /// norm         "layer" or "rms" (warpfuse/norm_linear.h)
 /// eps          not negative
 ///
 /// Returns [..], int64: the lowest index among the largest outputs after rounding to the input's
-/// dtype, or -1 for a row whose outputs hold a NaN or are all -inf. It has no gradient.
+/// dtype, or -1 for a row whose outputs contain a NaN or are all -inf. It has no gradient.
 /// Autocast gives all tensors its dtype.
 ///
-/// Which rows are one kernel, and when a chain in a CUDA graph reads its weights:
-/// warpfuse/norm_linear.h. For rows that go to ATen, out is at most 2^20
-/// (warpfuse/sample_tokens.h).
+/// warpfuse/norm_linear.h says which rows are one kernel, and when a chain in a CUDA graph reads
+/// its weights. For rows that go to ATen, out is at most 2^20 (warpfuse/sample_tokens.h).
 ///
 /// Throws c10::Error for another dtype, shape or device, and for another norm or eps.
 inline at::Tensor linear_argmax(const at::Tensor& input, const at::Tensor& weight,

@@ -7,18 +7,18 @@
 
 namespace warpfuse {
 
-/// residual + input weight^T + bias: a linear layer and the residual connection behind it.
+/// residual + input weight^T + bias: a linear layer and the residual connection after it.
 ///
 /// input     [.., in]: float32, float16 or bfloat16; any strides
-/// weight    [out, in], like all tensors behind it of the input's dtype and device
+/// weight    [out, in]; this and all following tensors have the input's dtype and device
 /// bias      [out] or none
 /// residual  [.., out]; it is only read
 ///
-/// Returns [.., out], contiguous. It has no gradient: to differentiate it is an error. Autocast
+/// Returns [.., out], contiguous. It has no gradient: differentiating it is an error. Autocast
 /// gives all tensors its dtype.
 ///
-/// Which rows are one kernel with one rounding, and when a chain in a CUDA graph reads its weights:
-/// warpfuse/norm_linear.h.
+/// warpfuse/norm_linear.h says which rows are one kernel with one rounding, and when a chain in a
+/// CUDA graph reads its weights.
 ///
 /// Throws c10::Error for another dtype, shape or device.
 inline at::Tensor linear_residual(const at::Tensor& input, const at::Tensor& weight,

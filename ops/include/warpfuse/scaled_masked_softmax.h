@@ -12,26 +12,26 @@ namespace warpfuse {
 ///
 /// scores           [B, H, Tq, Tk], [B, Tq, Tk] or [Tq, Tk] (B = 1); float64, float32, float16 or
 ///                  bfloat16; dim 0 is the batch; any strides
-/// attn_mask        broadcast to the scores, aligned at the right; bool (true = visible, as
-///                  scaled_dot_product_attention's) or additive (the scores' dtype or float32; the
+/// attn_mask        broadcast to the scores, aligned at the right; bool (true = visible, as in
+///                  scaled_dot_product_attention) or additive (the scores' dtype or float32; the
 ///                  only mask with a gradient)
 /// causal           "none"; "upper_left": query i sees keys j <= i; "lower_right": the last query
 ///                  sees the last key, j <= i + Tk - Tq
 /// query_positions  [B, Tq], int32 or int64: key j is visible when j <= position
 /// key_lengths      [B], int32 or int64: key j is visible when j < length
-/// window           w > 0: the query's own key and the w - 1 before it; its own key is its position
-///                  where query_positions is given, else the diagonal of `causal` ("none" has
-///                  that of "upper_left"); 0: no window
-/// masked_value     a key hidden by the boolean mask takes this score in place of being hidden, as
-///                  masked_fill does after the scaling
+/// window           w > 0: the query's own key and the w - 1 keys before it; its own key is at its
+///                  position if query_positions is given, else on the diagonal of `causal` ("none"
+///                  uses the diagonal of "upper_left"); 0: no window
+/// masked_value     a key that the boolean mask excludes takes this score instead of being hidden,
+///                  as masked_fill does after the scaling
 ///
 /// Positions and lengths are clamped, never checked: a negative one sees nothing, one past Tk sees
 /// all. Keys hidden by a rule or the boolean mask give exact zeros, forward and backward, whatever
-/// their scores hold. A row is zero, whatever its scores hold, when no key is left in it: each one
-/// is hidden, or has -inf in the additive mask. Everything else is as ATen's chain of mul, add or
-/// masked_fill, and softmax, rounded once: visible scores that are all -inf give NaN, and so does a
-/// NaN or +inf at a key that has -inf in the additive mask beside a key that has not. Returns a
-/// contiguous tensor of the scores' shape and dtype.
+/// their scores are. A row is zero, whatever its scores are, if each of its keys is hidden or has
+/// -inf in the additive mask. Everything else is as in ATen's chain of mul, add or masked_fill, and
+/// softmax, rounded once. So visible scores that are all -inf give NaN. A NaN or +inf at a key
+/// with -inf in the additive mask also gives NaN, if another key of the row has no -inf there.
+/// Returns a contiguous tensor of the scores' shape and dtype.
 inline at::Tensor scaled_masked_softmax(
     const at::Tensor& scores, double scale = 1.0,
     const std::optional<at::Tensor>& attn_mask = std::nullopt, std::string_view causal = "none",

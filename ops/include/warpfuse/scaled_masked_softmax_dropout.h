@@ -9,11 +9,11 @@
 namespace warpfuse {
 
 /// dropout(scaled_masked_softmax(scores, ...)): attention in training, in one pass. The first eight
-/// arguments and what they mean are those of scaled_masked_softmax; dropout_p, training and the
-/// random numbers are those of softmax_dropout. It is an operator of its own, so that attention
-/// without dropout has nothing to do with random state.
+/// arguments mean the same as in scaled_masked_softmax; dropout_p, training and the random numbers
+/// the same as in softmax_dropout. This is a separate operator, so attention without dropout has
+/// nothing to do with random state.
 ///
-/// Keys that are hidden stay exact zeros, forward and backward.
+/// Hidden keys stay exact zeros, forward and backward.
 inline at::Tensor scaled_masked_softmax_dropout(
     const at::Tensor& scores, double scale = 1.0,
     const std::optional<at::Tensor>& attn_mask = std::nullopt, std::string_view causal = "none",
