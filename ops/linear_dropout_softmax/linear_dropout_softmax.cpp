@@ -1,12 +1,12 @@
 #include "linear_dropout_softmax/linear_dropout_softmax.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/linear.h>
 
 #include <tuple>
 
 #include "common/check.h"
 #include "common/random.h"
+#include "common/tf32.h"
 #include "core/calls.h"
 #include "core/operator.h"
 #include "dropout_softmax/dropout_softmax.h"  // the kernel behind at::linear
@@ -105,14 +105,6 @@ struct LinearDropoutSoftmax
 
 #ifdef WARPFUSE_WITH_CUDA
  private:
-  // Whether matrix products of float32 round their operands to TF32, as libtorch's do by the same
-  // settings. (Context::allowTF32CuBLAS() throws where only the newer of them were made.)
-  static bool matmul_rounds_to_tf32() {
-    return !at::NoTF32Guard::should_disable_tf32() &&
-           at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
-               at::Float32Precision::TF32;
-  }
-
   // The arguments of the kernel that does all, as far as fits_linear_dropout_softmax_cuda() reads
   // them, where there is one.
   static std::optional<LinearDropoutSoftmaxArguments> fused_arguments(const at::Tensor& input,
