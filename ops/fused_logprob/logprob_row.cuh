@@ -46,7 +46,7 @@ struct LogprobPartial {
   __device__ static C exp_base(C max) { return isinf(max) ? C(0) : max; }
 
   /// The exponent as a weight. Clamped where 2^d is 0: 0 * -inf would be NaN.
-  __device__ static C clamped(C exponent) { return fmax(exponent, C(-1e30)); }
+  __device__ static C clamped(C exponent) { return fmax(exponent, C(-1e4)); }
 
   __device__ static LogprobPartial merge(const LogprobPartial& a, const LogprobPartial& b,
                                          C scale) {
