@@ -101,7 +101,8 @@ linear_dropout_softmax        128x16384x16384 float32,tf32,bfloat16,float16 none
            "softmax "
            "16x2x1048576@1,1000000x4x8@1,524288x8x8@1,262144x8x16@1,8x19x262144@1,8x21x263169@1,"
            "65536x32x16@1,512x64x1024@1,512x64x1000@1,1024x100x336@1,128x256x1024@1,"
-           "64x512x1024@1,64x1000x576@1,64x4096x128@1 float32,bfloat16 none forward,backward"},
+           "64x512x1024@1,64x1000x576@1,64x4096x128@1,2000000x8x2@1,200000x50x4@1,200000x100x2@1,"
+           "40000x100x8@1 float32,bfloat16 none forward,backward"},
     // Deformable-DETR's encoder for one image and eight, its decoder, DINO's, an encoder of five
     // scales, BEVFormer's cameras, and many queries of one head.
     Preset{"msda", "ms_deform_attn in detectors' encoders and decoders, for a GPU", R"(

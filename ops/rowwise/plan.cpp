@@ -109,6 +109,31 @@ bool plan_entry(const TuningEntry& entry, const RowShape& shape, const KernelSet
   return false;
 }
 
+// Rows whose threads are lanes of one warp, so that warps exchange nothing; false where what a warp
+// reads at once would be scattered too much.
+bool plan_lanes(const TuningEntry& entry, const ColumnShape& shape, ColumnPlan* plan) {
+  constexpr int64_t kRunBytes = 64;  // two sectors of memory
+  if (entry.lane_packs == 0 || entry.ahead || entry.blocks > 1) {
+    return false;
+  }
+  const int64_t column_bytes = shape.inner * shape.element_bytes;
+  auto depths = static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(ceil_divide(shape.columns, entry.lane_packs))));
+  // Columns that are short follow one another: more lanes per row read neighbouring ones.
+  while (depths < 32 && column_bytes * depths < kRunBytes && 8 * depths <= shape.columns) {
+    depths *= 2;
+  }
+  const int64_t lanes = 32 / depths;
+  if (lanes == 0 ||
+      (column_bytes > kRunBytes && lanes * plan->vector * shape.element_bytes < kRunBytes)) {
+    return false;
+  }
+  plan->lanes = static_cast<int>(lanes);
+  plan->width = entry.threads / 32 * plan->lanes;
+  plan->tiles = ceil_divide(shape.outer * ceil_divide(shape.inner, plan->vector), plan->width);
+  return true;
+}
+
 }  // namespace
 
 RowLimits lower(const RowLimits& limits, const Tuning& tuning) {
@@ -186,7 +211,7 @@ bool plan_tier(Tier tier, const RowShape& shape, const RowLimits& limits, const 
 }
 
 ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const Tuning& tuning) {
-  constexpr int kWidestBytes = 128;  // side by side: a line of the cache
+  constexpr int kWidestBytes = 128;
   const RowLimits lowered = lower(limits, tuning);
   ColumnPlan plan{};
   for (const TuningEntry& entry : tuning.lines(shape.direction, shape.element_bytes)) {
@@ -196,30 +221,42 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
     }
     const bool packs = entry.takes_packs();
     const size_t staged = size_t{16} * entry.threads * kColumnAheadPacks + kColumnExchangeBytes;
-    if ((packs && shape.vector == 1) || (entry.ahead && staged > lowered.shared_bytes)) {
+    if ((packs && shape.vector * shape.element_bytes < 16) ||
+        (entry.ahead && staged > lowered.shared_bytes)) {
       continue;
     }
-    plan = {entry.threads,
-            entry.lane_packs,
-            entry.blocks,
-            packs ? shape.vector : 1,
-            32,
-            entry.ahead,
-            0};
-    if (!entry.ahead && entry.blocks == 1 && shape.columns <= entry.lane_packs) {
-      plan.width = entry.threads;
-      plan.tiles = ceil_divide(shape.outer * ceil_divide(shape.inner, plan.vector), plan.width);
+    const int vector = packs ? shape.vector
+                       : entry.lane_packs > 0 && shape.element_bytes == 2
+                           ? std::min(shape.vector, 2)
+                           : 1;
+    plan = {entry.threads, entry.lane_packs, entry.blocks, vector, 32, 0, entry.ahead, 0};
+    if (plan_lanes(entry, shape, &plan)) {
       return plan;
     }
-    if (entry.lane_packs > 0) {
-      // The widest tile whose columns the threads can hold.
-      const int64_t held = int64_t{entry.threads} * entry.lane_packs * entry.blocks;
-      plan.width = std::min(kWidestBytes / (plan.vector * shape.element_bytes), 32);
-      while (plan.width > 1 && held / plan.width < shape.columns) {
+    // The widest tile, up to a line of the cache, that has rows for its threads and whose columns
+    // they can hold.
+    const int widest = std::min(kWidestBytes / (plan.vector * shape.element_bytes), 32);
+    plan.width = widest;
+    while (plan.width > 1 && int64_t{plan.width / 2} * plan.vector >= shape.inner) {
+      plan.width /= 2;
+    }
+    const bool narrow = plan.width < widest;
+    if (plan.lane_packs > 0) {
+      const auto fits = [&](int threads, int blocks) {
+        return int64_t{threads} * plan.lane_packs * blocks / plan.width >= shape.columns;
+      };
+      while (plan.width > 1 && !fits(plan.threads, plan.blocks)) {
         plan.width /= 2;
       }
-      if (held / plan.width < shape.columns) {
+      if (!fits(plan.threads, plan.blocks)) {
         continue;
+      }
+      // Few rows need fewer threads than the line has.
+      while (narrow && plan.blocks > 1 && fits(plan.threads, plan.blocks / 2)) {
+        plan.blocks /= 2;
+      }
+      while (narrow && plan.threads % 64 == 0 && fits(plan.threads / 2, plan.blocks)) {
+        plan.threads /= 2;
       }
     }
     break;

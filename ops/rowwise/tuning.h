@@ -29,7 +29,8 @@ enum class Tier {
 const char* to_string(Tier tier);
 
 /// Columns in the registers of a thread, in the tier column: packs of neighbouring rows, or
-/// elements of one row, as many as 128 registers hold.
+/// elements of one row (of two in half precision, where rows lie in pairs), as many as 128
+/// registers hold.
 inline constexpr int kColumnPacks = 8;
 constexpr int column_elements(Direction direction, int element_bytes) {
   return direction == Direction::backward && element_bytes == 8 ? 16 : 32;
@@ -231,7 +232,8 @@ struct ColumnPlan {
   int lane_packs;  // columns in the registers of a thread; 0: each element is read twice
   int blocks;      // that share a tile
   int vector;      // elements that a thread reads at once
-  int width;       // threads side by side; all of the block where each has whole rows
+  int width;       // threads side by side
+  int lanes;       // of a warp, side by side, where the threads of a row are in one warp; else 0
   bool ahead;      // the blocks stay for many tiles
   int64_t tiles;
 

@@ -89,11 +89,17 @@ inline std::string fault(const warpfuse::ColumnPlan& plan, const warpfuse::Colum
   if (plan.threads < 32 || plan.threads > 512 || plan.threads % 32 != 0) {
     return "threads";
   }
-  const bool whole_rows = plan.width == plan.threads && plan.blocks == 1;
-  if (!whole_rows && (!std::has_single_bit(unsigned(plan.width)) || plan.width > 32 || rows > 64)) {
+  const bool shared = plan.lanes == 0;  // by the warps of a tile
+  const int64_t most = plan.vector > 1 ? 128 / shape.element_bytes : 32;
+  if (shared && (!std::has_single_bit(unsigned(plan.width)) || rows > most)) {
     return "width";
   }
-  if (plan.vector != shape.vector && plan.vector != 1) {
+  if (!shared && (!std::has_single_bit(unsigned(plan.lanes)) || plan.lanes > 32 ||
+                  plan.width != plan.threads / 32 * plan.lanes || plan.blocks > 1 || plan.ahead)) {
+    return "lanes";
+  }
+  const bool word = plan.vector == 2 && shape.element_bytes == 2 && shape.vector > 2;
+  if (plan.vector != shape.vector && plan.vector != 1 && !word) {
     return "elements at once";
   }
   if (plan.tiles * rows < shape.outer * shape.inner) {
@@ -106,9 +112,10 @@ inline std::string fault(const warpfuse::ColumnPlan& plan, const warpfuse::Colum
     return plan.blocks == 1 ? "" : "blocks for what is read twice";
   }
   const size_t copied = plan.ahead ? size_t{16} * plan.threads * warpfuse::kColumnAheadPacks : 0;
-  return copied > limits.shared_bytes     ? "more shared memory than there is"
-         : plan.ahead && plan.vector == 1 ? "elements cannot be copied ahead"
-         : int64_t{plan.threads} / plan.width * plan.lane_packs * plan.blocks < shape.columns
-             ? "the columns do not fit"
-             : "";
+  const int64_t depths =
+      shared ? int64_t{plan.threads} / plan.width * plan.blocks : 32 / plan.lanes;
+  return copied > limits.shared_bytes                ? "more shared memory than there is"
+         : plan.ahead && plan.vector != shape.vector ? "elements cannot be copied ahead"
+         : depths * plan.lane_packs < shape.columns  ? "the columns do not fit"
+                                                     : "";
 }

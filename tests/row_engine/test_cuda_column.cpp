@@ -21,13 +21,15 @@ using warpfuse::Direction;
 using warpfuse::Tier;
 using warpfuse::TuningEntry;
 
-/// The plans that ran: packs a lane, blocks, elements at once, width, ahead.
-using Plans = std::set<std::vector<int>>;
+struct Ran {
+  int element_bytes;
+  ColumnPlan plan;
+};
 
 /// Forward and backward over the middle dimension of [outer, columns, inner], tensors `offset`
 /// elements off.
 void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at::Device& device,
-           Plans* ran = nullptr) {
+           std::vector<Ran>* ran = nullptr) {
   const at::Tensor x = random_at(offset, shape, dtype, device);
   const at::Tensor grad = random_at(offset, shape, dtype, device);
   for (const bool log : {false, true}) {
@@ -51,7 +53,7 @@ void check(at::IntArrayRef shape, at::ScalarType dtype, int64_t offset, const at
       INFO(launch.dump());
       CHECK(is_launch_of(launch, plan));
       if (ran != nullptr) {
-        ran->insert({plan.lane_packs, plan.blocks, plan.vector, plan.width, plan.ahead ? 1 : 0});
+        ran->push_back({static_cast<int>(x.element_size()), plan});
       }
     }
   }
@@ -73,7 +75,7 @@ WARPFUSE_GPU_TEST("inner sizes of all kinds", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t inner : {2, 3, 5, 8, 16, 31, 32, 33, 64, 65, 129, 264}) {
       for (const int64_t outer : {1, 3}) {
-        for (const int64_t columns : {1, 2, 7, 19, 33, 257}) {
+        for (const int64_t columns : {1, 2, 7, 19, 33, 100, 257}) {
           check({outer, columns, inner}, dtype, 0, device);
           check({outer, columns, inner}, dtype, 1, device);
         }
@@ -106,7 +108,7 @@ WARPFUSE_GPU_TEST("columns around every threshold of the tiles", "[column][porta
 }
 
 WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
-  Plans ran;
+  std::vector<Ran> ran;
   std::vector<int> sizes = {1};
   for (int blocks = 2; blocks <= row_limits().cluster_blocks; blocks *= 2) {
     sizes.push_back(blocks);
@@ -125,7 +127,9 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
           if (ahead) {
             columns.insert(2 * held);  // that the forward holds
           } else if (blocks == 1) {
-            columns.insert({1, slots - 1, slots});  // a thread has whole rows
+            // A row is in 1 to 32 lanes.
+            columns.insert(
+                {1, slots - 1, slots, 2 * slots, 4 * slots, 8 * slots, 16 * slots, 32 * slots - 1});
           }
           for (const int64_t n : columns) {
             check({2, n, 24}, dtype, 0, device, &ran);
@@ -141,25 +145,32 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
     }
   }
   for (const int blocks : sizes) {
-    const auto some = [&](int lane_packs, bool vectors, int ahead) {
-      return std::ranges::any_of(ran, [&](const std::vector<int>& plan) {
-        return plan[0] == lane_packs && plan[1] == blocks && (plan[2] > 1) == vectors &&
-               plan[4] == ahead;
+    const auto some = [&](int element_bytes, int vector, int lane_packs, bool ahead) {
+      return std::ranges::any_of(ran, [&](const Ran& run) {
+        return run.element_bytes == element_bytes && run.plan.vector == vector &&
+               run.plan.lane_packs == lane_packs && run.plan.blocks == blocks &&
+               run.plan.ahead == ahead;
       });
     };
-    INFO(blocks << " blocks");
-    CHECK(some(32, false, 0));
-    CHECK(some(16, false, 0));
-    CHECK(some(8, true, 0));
-    CHECK(some(16, true, 1));  // forward
-    CHECK(some(8, true, 1));   // backward
-    CHECK((blocks > 1 || some(0, false, 0)));
+    for (const int bytes : {2, 4, 8}) {
+      INFO(blocks << " blocks, " << bytes << " bytes per element");
+      const int pack = 16 / bytes;
+      CHECK((blocks > 1 || some(bytes, 1, 0, false)));
+      CHECK(some(bytes, 1, 32, false));
+      CHECK(some(bytes, pack, 8, false));
+      CHECK(some(bytes, pack, 16, true));  // forward
+      CHECK(some(bytes, pack, 8, true));   // backward
+    }
+    CHECK(some(2, 2, 32, false));
+    CHECK(some(8, 1, 16, false));  // backward
   }
-  std::set<int> widths;
-  for (const std::vector<int>& plan : ran) {
-    widths.insert(plan[3]);
+  std::set<int> widths, lanes;
+  for (const Ran& run : ran) {
+    (run.plan.lanes > 0 ? lanes : widths)
+        .insert(run.plan.lanes > 0 ? run.plan.lanes : run.plan.width);
   }
-  CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32, 128, 256, 512});
+  CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
+  CHECK(lanes == std::set<int>{1, 2, 4, 8, 16, 32});
 }
 
 WARPFUSE_GPU_TEST("softmax_dropout rounds once in each kernel", "[column][dropout][portable]") {
@@ -213,32 +224,36 @@ WARPFUSE_GPU_TEST("blocks and clusters that stay for many tiles", "[column][port
   }
 }
 
-WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN in tiles that stay",
-                  "[column][portable]") {
-  for (const int blocks : {1, 2}) {
-    if (blocks > row_limits().cluster_blocks) {
-      continue;
+WARPFUSE_GPU_TEST("rows and parts of rows of -infinity, infinity and NaN", "[column][portable]") {
+  const auto check_extremes = [&](int64_t columns, int64_t inner, at::ScalarType dtype) {
+    const at::Tensor x = random_at(0, {2, columns, inner}, dtype, device);
+    x.select(2, 1).fill_(-kInf);                            // a row
+    x.select(2, 2).narrow(1, 1, columns - 1).fill_(-kInf);  // all but its first element
+    x.select(2, 3).narrow(1, 0, columns - 1).fill_(-kInf);  // all but its last
+    x.select(2, 4).narrow(1, columns / 2, 1).fill_(kInf);
+    x.select(2, 5).narrow(1, columns / 2, 1).fill_(kNaN);
+    x.select(2, 6).narrow(1, columns / 3, columns / 3).fill_(-kInf);
+    x.select(2, 7).fill_(kNaN);
+    for (const SoftmaxOperator& op : kSoftmaxOperators) {
+      const at::Tensor output = op(x, 1);
+      for (int64_t row = 0; row < inner; ++row) {
+        INFO(op.name << ", " << toString(dtype) << ", row " << row << " of " << inner << ", "
+                     << columns << " columns");
+        CHECK(mismatch(output.select(2, row), op.expected(x.select(2, row), 1)) == "");
+      }
     }
-    const TuningInUse tuning(ahead_tuning("128 ", blocks));
-    for (const at::ScalarType dtype : kDtypes) {
-      const int64_t columns = int64_t{1000} * blocks;
-      const at::Tensor x = random_at(0, {2, columns, 16}, dtype, device);
-      x.select(2, 1).fill_(-kInf);                            // a row
-      x.select(2, 2).narrow(1, 1, columns - 1).fill_(-kInf);  // all but its first element
-      x.select(2, 3).narrow(1, 0, columns - 1).fill_(-kInf);  // all but its last
-      x.select(2, 4).narrow(1, columns / 2, 1).fill_(kInf);
-      x.select(2, 5).narrow(1, columns / 2, 1).fill_(kNaN);
-      x.select(2, 6).narrow(1, columns / 3, columns / 3).fill_(-kInf);
-      x.select(2, 7).fill_(kNaN);
-      REQUIRE(column_plan_of(Direction::forward, {x}).ahead);
-      for (const SoftmaxOperator& op : kSoftmaxOperators) {
-        const at::Tensor output = op(x, 1);
-        for (int64_t row = 0; row < 16; ++row) {
-          INFO(op.name << ", " << toString(dtype) << ", row " << row << ", " << blocks
-                       << " blocks");
-          const at::Tensor one = x.select(2, row);
-          CHECK(mismatch(output.select(2, row), op.expected(one, 1)) == "");
-        }
+    return column_plan_of(Direction::forward, {x});
+  };
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t inner : {16, 10, 9}) {  // packs, words, elements
+      CHECK(check_extremes(9, inner, dtype).lanes > 0);
+      CHECK(check_extremes(50, inner, dtype).lanes > 0);
+      CHECK(check_extremes(40'000, inner, dtype).lanes == 0);
+    }
+    for (const int blocks : {1, 2}) {
+      if (blocks <= row_limits().cluster_blocks) {
+        const TuningInUse tuning(ahead_tuning("128 ", blocks));
+        CHECK(check_extremes(int64_t{1000} * blocks, 16, dtype).ahead);
       }
     }
   }

@@ -139,13 +139,16 @@ warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
                                     const std::vector<at::Tensor>& tensors) {
   const at::Tensor& first = tensors.front();
   const int bytes = static_cast<int>(first.element_size()), pack = 16 / bytes;
-  const bool vectors =
-      first.size(2) % pack == 0 && std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
-        return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
-      });
+  const auto aligned = [&](int vector) {
+    return first.size(2) % vector == 0 &&
+           std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
+             return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (vector * bytes) == 0;
+           });
+  };
+  const int vector = aligned(pack) ? pack : bytes == 2 && aligned(2) ? 2 : 1;
   return warpfuse::plan_columns(
-      {direction, bytes, first.size(1), first.size(0), first.size(2), vectors ? pack : 1},
-      device_row_limits(), parsed_tuning());
+      {direction, bytes, first.size(1), first.size(0), first.size(2), vector}, device_row_limits(),
+      parsed_tuning());
 }
 
 int launches_of(const warpfuse::RowPlan& plan) {

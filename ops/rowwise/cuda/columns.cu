@@ -10,15 +10,18 @@
 namespace warpfuse::cuda {
 namespace {
 
-// The plan for the rows of `layout`, whose tensors may be read 16 bytes at once where all of
+// The plan for the rows of `layout`, whose tensors may be read by packs or words where all of
 // `pointers` are aligned.
 template <typename T, typename... Pointers>
 ColumnPlan column_plan(Direction direction, const RowLayout& layout, const Pointers*... pointers) {
-  const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-  const bool vectors = aligned && layout.inner % kPack<T> == 0;
-  return plan_columns({direction, static_cast<int>(sizeof(T)), layout.columns, layout.outer,
-                       layout.inner, vectors ? kPack<T> : 1},
-                      device_limits().rows, tuning());
+  const auto aligned = [&](int vector) {
+    return layout.inner % vector == 0 &&
+           ((reinterpret_cast<uintptr_t>(pointers) % (vector * sizeof(T)) == 0) && ...);
+  };
+  const int vector = aligned(kPack<T>) ? kPack<T> : sizeof(T) == 2 && aligned(2) ? 2 : 1;
+  return plan_columns(
+      {direction, static_cast<int>(sizeof(T)), layout.columns, layout.outer, layout.inner, vector},
+      device_limits().rows, tuning());
 }
 
 LaunchShape launch_shape(const ColumnPlan& plan) {
@@ -32,18 +35,22 @@ cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t
                    const Make& make) {
   constexpr std::integral_constant<int, 1> kElement{};
   LaunchShape shape = launch_shape(plan);
+  const auto one_shot = [&](auto vector) {
+    const auto function = make(vector, std::true_type());
+    using Function = std::remove_const_t<decltype(function)>;
+    constexpr int kSlots =
+        Function::Vector::kIsPack ? kColumnPacks : column_elements(Function::kDirection, sizeof(T));
+    return launch_kernel(strided_kernel<Function, kSlots>, shape, stream, function, layout,
+                         plan.width, plan.lanes, plan.blocks);
+  };
   if (plan.lane_packs == 0) {
     const auto function = make(kElement, std::false_type());
     return launch_kernel(strided_two_pass_kernel<std::remove_const_t<decltype(function)>>, shape,
                          stream, function, layout, plan.width);
   }
-  if (plan.vector > 1) {
+  if (plan.ahead) {
     const auto function = make(std::integral_constant<int, kPack<T>>(), std::true_type());
     using Function = std::remove_const_t<decltype(function)>;
-    if (!plan.ahead) {
-      return launch_kernel(strided_kernel<Function, kColumnPacks>, shape, stream, function, layout,
-                           plan.width, plan.blocks);
-    }
     const auto kernel = strided_persistent_kernel<Function, kColumnAheadPacks / Function::kInputs>;
     shape.shared_bytes = size_t{16} * kColumnAheadPacks * static_cast<size_t>(plan.threads);
     const int64_t clusters = max_active_clusters(kernel, shape);
@@ -51,10 +58,15 @@ cudaError_t launch(const ColumnPlan& plan, const RowLayout& layout, cudaStream_t
     return launch_kernel(kernel, shape, stream, function, layout, plan.width, plan.blocks,
                          plan.tiles);
   }
-  const auto elements = make(kElement, std::true_type());
-  using Elements = std::remove_const_t<decltype(elements)>;
-  return launch_kernel(strided_kernel<Elements, column_elements(Elements::kDirection, sizeof(T))>,
-                       shape, stream, elements, layout, plan.width, plan.blocks);
+  if (plan.vector == kPack<T>) {
+    return one_shot(std::integral_constant<int, kPack<T>>());
+  }
+  if constexpr (sizeof(T) == 2) {
+    if (plan.vector == 2) {
+      return one_shot(std::integral_constant<int, 2>());
+    }
+  }
+  return one_shot(kElement);
 }
 
 template <typename T, bool kLog>

@@ -13,7 +13,7 @@ namespace warpfuse::cuda {
 /// of the last step.
 template <typename Function, int kSlots, typename Visit>
 __device__ __forceinline__ void each_slot(int count, const Visit& visit) {
-  constexpr int kStep = kSlots == kColumnPacks ? 2 : Function::kVector == 1 ? 8 : kSlots;
+  constexpr int kStep = !Function::Vector::kIsPack ? 4 : kSlots == kColumnPacks ? 2 : kSlots;
 #pragma unroll
   for (int i = 0; i < kSlots; ++i) {
     if (i > 0 && i % kStep == 0 && i >= count) {
@@ -25,59 +25,66 @@ __device__ __forceinline__ void each_slot(int count, const Visit& visit) {
   }
 }
 
-/// Reduces the elements of a tile that a thread holds in x. kHasMax: lane.max is done, and threads
-/// share rows.
-template <bool kHasMax, typename Function, int kSlots>
+/// Reduces the elements of a tile that a thread holds in x; lane.max is known.
+template <typename Function, int kSlots>
 __device__ __forceinline__ typename Function::Partial reduce_tile(
     const Function& function, StridedTileGroup& group, int count,
     typename Function::Vector (&x)[kSlots][Function::kInputs], typename Function::Partial lane) {
-  const bool whole_rows = !kHasMax && group.whole_rows();
   if constexpr (Function::kMax) {
-    if constexpr (!kHasMax) {
-      each_slot<Function, kSlots>(count, [&](int i) { Function::update_max(x[i], lane); });
-    }
-    if (!whole_rows) {
-      group.warp_max(lane.max);
-    }
+    group.warp_max(lane.max);
   }
   each_slot<Function, kSlots>(count, [&](int i) { Function::add(x[i], lane); });
-  if (whole_rows) {
-    auto total = lane;
-    function.finish(lane, total);
-    return total;
-  }
   group.warp_sum(lane.sum);
-  auto total = group.template total<Function::kMax>(lane);
+  auto total = group.lanes_of_warp() > 0 ? lane : group.template total<Function::kMax>(lane);
   function.finish(lane, total);
   return total;
 }
 
 /// One-shot: a block or a cluster holds one tile in registers, kSlots columns a thread.
 template <typename Function, int kSlots>
-__global__ void __launch_bounds__(512)
-    strided_kernel(Function function, RowLayout layout, int width, int blocks) {
+__global__ void __launch_bounds__(512, Function::kMinBlocks)
+    strided_kernel(Function function, RowLayout layout, int width, int lanes, int blocks) {
+  using T = typename Function::T;
+  using Vector = typename Function::Vector;
+  constexpr int kInputs = Function::kInputs;
   wait_for_previous_kernel();
-  StridedTileGroup group(width, blocks);
-  const auto tile = group.whole_rows()
-                        ? StridedTile::of_rows(layout, group.index(), Function::kVector, group)
+  StridedTileGroup group(width, lanes, blocks);
+  const auto tile = lanes > 0
+                        ? StridedTile::of_warps(layout, group.index(), Function::kVector, group)
                         : StridedTile(layout, group.index(), Function::kVector, group);
   const int64_t apart = group.depths() * layout.inner;
-  typename Function::Vector x[kSlots][Function::kInputs];
+  Vector x[kSlots][kInputs];
+  const T* from[kInputs];
+#pragma unroll
+  for (int input = 0; input < kInputs; ++input) {
+    from[input] = function.inputs[input] + tile.first;
+  }
   each_slot<Function, kSlots>(tile.count, [&](int i) {
 #pragma unroll
-    for (int input = 0; input < Function::kInputs; ++input) {
-      if (i < tile.count) {
-        x[i][input].load(function.inputs[input] + tile.first + i * apart);
-      } else if constexpr (!Function::kSkips) {
+    for (int input = 0; input < kInputs; ++input) {
+      if constexpr (!Function::kSkips) {
         x[i][input] = Function::neutral();
       }
+      if (i < tile.count) {
+        x[i][input].load(from[input]);
+      }
+      from[input] += apart;
     }
   });
-  const auto total = reduce_tile<false>(function, group, tile.count, x, Function::Partial::none());
+  auto lane = Function::Partial::none();
+  if constexpr (Function::kMax) {
+    Vector max = Vector::lowest();
+    each_slot<Function, kSlots>(tile.count, [&](int i) { max.raise(x[i][0]); });
+    max.get(lane.max);
+  }
+  const auto total = reduce_tile(function, group, tile.count, x, lane);
+  T* to = function.output + tile.first;
   each_slot<Function, kSlots>(tile.count, [&](int i) {
+    const Vector result = function.result(x[i], total);
     if (i < tile.count) {
-      function.write(x[i], total, tile.first + i * apart);
+      result.store(to);
     }
+    to += apart;
   });
 }
 
@@ -85,14 +92,15 @@ __global__ void __launch_bounds__(512)
 /// memory. As slots of a tile are written, those of the next tile take their registers, and the
 /// copies of the tile after that start.
 template <typename Function, int kSlots>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, 1)
     strided_persistent_kernel(Function function, RowLayout layout, int width, int blocks,
                               int64_t tiles) {
+  using Vector = typename Function::Vector;
   constexpr int kInputs = Function::kInputs;
   constexpr int kGroup = kSlots / kCopyGroups;
   extern __shared__ __align__(128) uint4 memory[];
   wait_for_previous_kernel();
-  StridedTileGroup group(width, blocks);
+  StridedTileGroup group(width, /*lanes=*/0, blocks);
   const Staging staging(memory, kSlots);
   const int64_t stride = group.groups();
   const int64_t apart = group.depths() * layout.inner;
@@ -110,8 +118,8 @@ __global__ void __launch_bounds__(512)
     }
   };
 
-  auto lane = Function::Partial::none();
-  typename Function::Vector x[kSlots][kInputs];
+  Vector max = Vector::lowest();
+  Vector x[kSlots][kInputs];
   // Moves a copy group of `tile` to registers and starts the copies of the next tile.
   const auto load_next = [&](int first, const StridedTile& tile, const StridedTile& next) {
     wait_for_copies<kCopyGroups - 1>();
@@ -130,7 +138,7 @@ __global__ void __launch_bounds__(512)
       }
       if constexpr (Function::kMax) {
         if (!Function::kSkips || i < tile.count) {
-          Function::update_max(x[i], lane);
+          max.raise(x[i][0]);
         }
       }
       start_copy(next, i);
@@ -152,18 +160,22 @@ __global__ void __launch_bounds__(512)
     load_next(first, tile, next);
   }
   while (true) {
-    const auto total = reduce_tile<true>(function, group, tile.count, x, lane);
+    auto lane = Function::Partial::none();
+    if constexpr (Function::kMax) {
+      max.get(lane.max);
+      max = Vector::lowest();
+    }
+    const auto total = reduce_tile(function, group, tile.count, x, lane);
     const StridedTile written = tile;
     tile = next;
     index += stride;
     next = tile_at(index + stride);
-    lane = Function::Partial::none();
 #pragma unroll
     for (int first = 0; first < kSlots; first += kGroup) {
 #pragma unroll
       for (int i = first; i < first + kGroup; ++i) {
         if (i < written.count) {
-          function.write(x[i], total, written.first + i * apart);
+          function.result(x[i], total).store(function.output + written.first + i * apart);
         }
       }
       load_next(first, tile, next);
@@ -176,12 +188,12 @@ __global__ void __launch_bounds__(512)
 
 /// Two passes, for more columns than registers hold: each element is read twice.
 template <typename Function>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, 1)
     strided_two_pass_kernel(Function function, RowLayout layout, int width) {
   static_assert(Function::kVector == 1);
   using T = typename Function::T;
   wait_for_previous_kernel();
-  StridedTileGroup group(width, 1);
+  StridedTileGroup group(width, /*lanes=*/0, 1);
   const StridedTile tile(layout, group.index(), 1, group);
   const int64_t apart = group.depths() * layout.inner;
   typename Function::Vector x[Function::kInputs];
@@ -197,7 +209,9 @@ __global__ void __launch_bounds__(512)
     load(i);
     if constexpr (Function::kMax) {
       const auto before = lane.max[0];
-      Function::update_max(x, lane);
+      typename Function::C value[1];
+      x[0].get(value);
+      lane.max[0] = larger(before, value[0]);
       if (lane.max[0] > before) {
         sum.scale(rescale_factor<T>(before - lane.max[0]));
       }
@@ -217,7 +231,7 @@ __global__ void __launch_bounds__(512)
   function.finish(warp, total);
   for (int i = 0; i < tile.count; ++i) {
     load(i);
-    function.write(x, total, tile.first + i * apart);
+    function.result(x, total).store(function.output + tile.first + i * apart);
   }
 }
 

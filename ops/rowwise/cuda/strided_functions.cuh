@@ -20,9 +20,12 @@ struct StridedForward {
   using Partial = StridedPartial<T, kVector>;
   /// There is a maximum.
   static constexpr bool kMax = true;
-  /// Slots without an element are skipped. The cheap exponentials of packs of half precision cost
-  /// less than the branch, so such slots hold -inf.
-  static constexpr bool kSkips = sizeof(T) >= 4 || kVector == 1;
+  /// Slots without an element are skipped. The cheap exponentials of half precision cost less than
+  /// the branch, so such slots hold -inf.
+  static constexpr bool kSkips = sizeof(T) >= 4;
+  /// Of 512 threads per multiprocessor: all but packs of half precision and float64 fit 64
+  /// registers.
+  static constexpr int kMinBlocks = sizeof(T) == 8 || (Vector::kIsPack && sizeof(T) == 2) ? 1 : 2;
   /// Exponentials replace the scores where they fit; else they are computed twice.
   static constexpr bool kKeeps = kHeld && !kLog && sizeof(T) >= 4;
 
@@ -30,24 +33,8 @@ struct StridedForward {
   T* output;
   C scale;
 
-  __device__ static Vector neutral() {
-    C values[kVector];
-    for (C& value : values) {
-      value = negative_infinity<C>();
-    }
-    Vector vector;
-    vector.set(values);
-    return vector;
-  }
+  __device__ static Vector neutral() { return Vector::lowest(); }
 
-  __device__ static void update_max(const Vector (&x)[1], Partial& partial) {
-    C values[kVector];
-    x[0].get(values);
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      partial.max[v] = larger(partial.max[v], values[v]);
-    }
-  }
   __device__ static void add(Vector (&x)[1], Partial& partial) {
     C values[kVector];
     x[0].get(values);
@@ -66,11 +53,17 @@ struct StridedForward {
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
       const C kept = kKeeps ? rescale_factor<T>(warp.max[v] - total.max[v]) : C(1);
-      total.sum[v] =
-          kLog ? logarithm(total.sum[v] / kExponentialUnit<T>) : scale * kept / total.sum[v];
+      const C sum = total.sum[v];
+      if constexpr (kLog) {
+        total.sum[v] = logarithm(sum / kExponentialUnit<T>);
+      } else if constexpr (sizeof(T) == 2) {
+        total.sum[v] = scale * reciprocal<T>(sum);
+      } else {
+        total.sum[v] = scale * kept / sum;
+      }
     }
   }
-  __device__ void write(const Vector (&x)[1], const Partial& total, int64_t at) const {
+  __device__ Vector result(const Vector (&x)[1], const Partial& total) const {
     C values[kVector];
     x[0].get(values);
 #pragma unroll
@@ -79,9 +72,9 @@ struct StridedForward {
                   : kLog ? (values[v] - total.max[v]) - total.sum[v]
                          : exponential<T>(values[v] - total.max[v]) * total.sum[v];
     }
-    Vector result;
-    result.set(values);
-    result.store(output + at);
+    Vector vector;
+    vector.set(values);
+    return vector;
   }
 };
 
@@ -96,10 +89,11 @@ struct StridedBackward {
   using Vector = RowVector<T, kVector>;
   using Partial = StridedPartial<T, kVector>;
   static constexpr bool kMax = false;
-  static constexpr bool kSkips = kVector == 1;
+  static constexpr bool kSkips = false;
+  static constexpr int kMinBlocks = 1;
 
   const T* inputs[2];  // the gradient of the output, and the output
-  T* grad_input;
+  T* output;           // the gradient of the input
 
   __device__ static Vector neutral() { return {}; }
 
@@ -118,7 +112,7 @@ struct StridedBackward {
       total.sum[v] /= kLog ? kExponentialUnit<T> : 1;
     }
   }
-  __device__ void write(const Vector (&x)[2], const Partial& total, int64_t at) const {
+  __device__ Vector result(const Vector (&x)[2], const Partial& total) const {
     C grads[kVector], outputs[kVector];
     x[0].get(grads);
     x[1].get(outputs);
@@ -127,9 +121,9 @@ struct StridedBackward {
       grads[v] = kLog ? grads[v] - exponential<T>(outputs[v]) * total.sum[v]
                       : outputs[v] * (grads[v] - total.sum[v]);
     }
-    Vector result;
-    result.set(grads);
-    result.store(grad_input + at);
+    Vector vector;
+    vector.set(grads);
+    return vector;
   }
 };
 

@@ -10,42 +10,82 @@ namespace warpfuse::cuda {
 
 // The tile of the tier column: kVector * width neighbouring rows of a dimension that is not the
 // last. `width` threads read its elements of one column; the other threads of the block, and the
-// other blocks of the cluster, read other columns. Where there are no others, each thread has whole
-// rows, and tiles follow one another through all of them.
+// other blocks of the cluster, read other columns.
 
-/// kVector elements of neighbouring rows: a pack, or one element.
+/// kVector elements of neighbouring rows: a pack, a word of two half precision elements, or one
+/// element.
 template <typename T, int kVector>
 struct RowVector {
   using C = Compute<T>;
-  std::conditional_t<(kVector > 1), uint4, T> bits;
+  static constexpr bool kIsPack = kVector > 1 && kVector == kPack<T>;
+  static constexpr bool kIsWord = kVector > 1 && !kIsPack;
+  std::conditional_t<kIsPack, uint4, std::conditional_t<kIsWord, unsigned, T>> bits;
+
+  /// -inf in each element.
+  __device__ static RowVector lowest() {
+    C values[kVector];
+    for (C& value : values) {
+      value = negative_infinity<C>();
+    }
+    RowVector vector;
+    vector.set(values);
+    return vector;
+  }
 
   __device__ void load(const T* from) {
-    if constexpr (kVector > 1) {
+    if constexpr (kIsPack) {
       bits = load_16_bytes(from);
     } else {
-      bits = *from;
+      bits = *reinterpret_cast<const decltype(bits)*>(from);
     }
   }
   __device__ void store(T* to) const {
-    if constexpr (kVector > 1) {
+    if constexpr (kIsPack) {
       store_16_bytes(to, bits);
     } else {
-      *to = bits;
+      *reinterpret_cast<decltype(bits)*>(to) = bits;
     }
   }
   __device__ void get(C (&values)[kVector]) const {
-    if constexpr (kVector > 1) {
+    if constexpr (kIsPack) {
       unpack<T>(bits, values);
+    } else if constexpr (kIsWord) {
+      unpack_word(bits, values, T());
     } else {
       values[0] = to_compute(bits);
     }
   }
   __device__ void set(const C (&values)[kVector]) {
-    if constexpr (kVector > 1) {
+    if constexpr (kIsPack) {
       bits = pack_bits<T>(values);
+    } else if constexpr (kIsWord) {
+      bits = pack_word(values, T());
     } else {
       bits = from_compute<T>(values[0]);
     }
+  }
+  /// Each element becomes the larger one of its own and that of `other`.
+  __device__ void raise(const RowVector& other) {
+    if constexpr (kIsPack && sizeof(T) == 2) {
+      bits = {larger_pair(bits.x, other.bits.x), larger_pair(bits.y, other.bits.y),
+              larger_pair(bits.z, other.bits.z), larger_pair(bits.w, other.bits.w)};
+    } else if constexpr (kIsWord) {
+      bits = larger_pair(bits, other.bits);
+    } else {
+      C mine[kVector], others[kVector];
+      get(mine);
+      other.get(others);
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        mine[v] = larger(mine[v], others[v]);
+      }
+      set(mine);
+    }
+  }
+
+ private:
+  __device__ static unsigned larger_pair(unsigned a, unsigned b) {
+    return combine_pairs<T>(a, b, [](auto x, auto y) { return __hmax2(x, y); });
   }
 };
 
@@ -66,19 +106,21 @@ struct StridedPartial {
   }
 };
 
-/// All threads of a tile. Those that are `width` apart have the same rows.
+/// All threads of a tile. Those that are `width` apart have the same rows, but where `lanes` is not
+/// 0: there a warp has rows of its own, and its threads that are `lanes` apart have the same ones.
 class StridedTileGroup : public BlockGroup {
  public:
-  __device__ StridedTileGroup(int width, int blocks)
-      : BlockGroup(blocks, /*totals=*/false), width_(width) {}
+  __device__ StridedTileGroup(int width, int lanes, int blocks)
+      : BlockGroup(blocks, /*totals=*/false), width_(width), lanes_(lanes) {}
 
   __device__ int width() const { return width_; }
-
-  /// Nothing is exchanged.
-  __device__ bool whole_rows() const { return depths() == 1; }
+  __device__ int lanes_of_warp() const { return lanes_; }
 
   /// The columns that all threads of the tile read at once.
-  __device__ int depths() const { return static_cast<int>(blockDim.x) / width_ * blocks(); }
+  __device__ int depths() const {
+    return lanes_ > 0 ? 32 >> (__ffs(lanes_) - 1)
+                      : static_cast<int>(blockDim.x) / width_ * blocks();
+  }
 
   /// Maxima and sums over the lanes of a warp that have the same rows; each lane gets the results.
   template <int kVector, typename C>
@@ -115,18 +157,27 @@ class StridedTileGroup : public BlockGroup {
       wait_for_start();
     }
     __syncthreads();
-    // A warp reduces a row: lane i takes the partial of warp i, then sends the total to block i.
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    for (int row = thread / 32; row < width_ * kVector; row += warps) {
-      C sum = lane < warps ? warp_sums[lane][row] : C(0), max = negative_infinity<C>();
+    // Neighbouring lanes reduce a row: lane i takes the partial of warp i, then sends the total to
+    // block i.
+    const int warps = static_cast<int>(blockDim.x) / 32, rows = width_ * kVector;
+    int size = 1;
+    while (size < warps || size < blocks()) {
+      size *= 2;
+    }
+    const LaneGroup row_lanes(size);
+    const int warp_rows = 32 / size, rank = row_lanes.rank();
+    for (int first = thread / 32 * warp_rows; first < rows; first += warps * warp_rows) {
+      const int row = first + lane / size;
+      const bool mine = row < rows && rank < warps;
+      C sum = mine ? warp_sums[rank][row] : C(0), max = negative_infinity<C>();
       if constexpr (kMax) {
-        const C lane_max = lane < warps ? warp_maxima[lane][row] : negative_infinity<C>();
-        max = lanes().max(lane_max);
+        const C lane_max = mine ? warp_maxima[rank][row] : negative_infinity<C>();
+        max = row_lanes.max(lane_max);
         sum = rescale<T>(sum, lane_max, max);
       }
-      sum = lanes().sum(sum);
-      if (lane < blocks()) {
-        const auto send = [&](C* to, C value) { *(blocks() > 1 ? remote(to, lane) : to) = value; };
+      sum = row_lanes.sum(sum);
+      if (row < rows && rank < blocks()) {
+        const auto send = [&](C* to, C value) { *(blocks() > 1 ? remote(to, rank) : to) = value; };
         if constexpr (kMax) {
           send(&block_maxima[turn_][block()][row], max);
         }
@@ -157,7 +208,8 @@ class StridedTileGroup : public BlockGroup {
  private:
   template <int kVector, typename C, typename Combine>
   __device__ void reduce_warp(C (&values)[kVector], const Combine& combine) const {
-    for (int offset = 16; offset >= width_; offset /= 2) {
+    const int apart = lanes_ > 0 ? lanes_ : width_;
+    for (int offset = 16; offset >= apart; offset /= 2) {
 #pragma unroll
       for (int v = 0; v < kVector; ++v) {
         values[v] = combine(values[v], __shfl_xor_sync(0xffffffffu, values[v], offset));
@@ -165,7 +217,7 @@ class StridedTileGroup : public BlockGroup {
     }
   }
 
-  int width_;
+  int width_, lanes_;
   int turn_ = 0;
 };
 
@@ -176,14 +228,18 @@ struct StridedTile {
 
   StridedTile() = default;
 
-  /// Where each thread has whole rows.
-  __device__ static StridedTile of_rows(const RowLayout& layout, int64_t tile, int vector,
-                                        const StridedTileGroup& group) {
+  /// Where warps have rows of their own: tiles follow one another through all rows.
+  __device__ static StridedTile of_warps(const RowLayout& layout, int64_t tile, int vector,
+                                         const StridedTileGroup& group) {
+    const int lanes = group.lanes_of_warp(), shift = __ffs(lanes) - 1;  // a power of two
+    const int thread = static_cast<int>(threadIdx.x), depth = thread % 32 >> shift;
     const int64_t side = layout.inner / vector;
-    const int64_t row = tile * group.width() + static_cast<int64_t>(threadIdx.x);
+    const int64_t row = tile * group.width() + thread / 32 * lanes + (thread & (lanes - 1));
+    const int64_t outer = quotient(row, side);
     StridedTile rows;
-    rows.first = row / side * layout.columns * layout.inner + row % side * vector;
-    rows.count = row < layout.outer * side ? static_cast<int>(layout.columns) : 0;
+    rows.first = (outer * layout.columns + depth) * layout.inner + (row - outer * side) * vector;
+    rows.count = outer < layout.outer ? static_cast<int>(layout.columns) - depth : 0;
+    rows.count = (rows.count + group.depths() - 1) >> (5 - shift);
     return rows;
   }
 
@@ -198,6 +254,12 @@ struct StridedTile {
     first = tile / tiles * layout.columns * layout.inner + at + depth * layout.inner;
     const int64_t left = at < layout.inner ? layout.columns - depth : 0;
     count = left > 0 ? static_cast<int>((left + group.depths() - 1) / group.depths()) : 0;
+  }
+
+ private:
+  /// In 32 bits where both have no more: a division of 64 bits takes as long as a short row.
+  __device__ static int64_t quotient(int64_t a, int64_t b) {
+    return (a | b) >> 32 == 0 ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b) : a / b;
   }
 };
 
