@@ -200,6 +200,9 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 // OUT may be replaced, and IN stays as it is.
 void check_out(const fs::path& in, const fs::path& out, bool force) {
+  if (out.empty()) {
+    fail(ExitCode::usage, "OUT: expected a path, got ''");
+  }
   std::error_code error;
   const auto resolved = [](const fs::path& path) {
     const fs::path full = fs::weakly_canonical(path);
@@ -215,7 +218,7 @@ void check_out(const fs::path& in, const fs::path& out, bool force) {
            lies_in(from, to) ? "contains" : "lies in");
     }
   });
-  if (!fs::exists(out, error)) {
+  if (!fs::exists(fs::symlink_status(out, error))) {  // a link to nothing is something
     return;
   }
   if (!force) {

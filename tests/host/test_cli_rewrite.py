@@ -103,6 +103,14 @@ class Files(HostTestCase):
         self.assert_fails(rewrite(file, f"{file.parent}/./model.pt", "--force"), USAGE, "OUT is IN")
         self.assert_fails(rewrite(file, file.parent, "--force"), USAGE, "OUT contains IN")
         self.assertEqual(file.read_bytes(), self.model.read_bytes())
+        self.assert_fails(rewrite(self.model, ""), USAGE, "OUT: expected a path")
+
+    def test_a_link_to_nothing_is_not_replaced_unasked(self):
+        for name, source in (("file", self.model), ("folder", copy_of(baseline, "linked"))):
+            link = folder / f"link-to-no-{name}"
+            link.symlink_to(folder / f"no-{name}")
+            self.assert_fails(rewrite(source, link), USAGE, link, "--force")
+            self.assertTrue(link.is_symlink())
 
     def test_files_that_cannot_be_read_or_written(self):
         self.assert_fails(rewrite(write("text.pt", "text"), "--dry-run"), MODEL, "text.pt")
