@@ -128,7 +128,8 @@ bool is_sensible(const TuningEntry& run, const RowClass& c, const RowLimits& lim
       if (run.lane_packs == 0) {
         return run.threads >= 256 && packs >= kLongColumns;
       }
-      if (!run.ahead && run.blocks == 1 && packs <= (run.takes_packs() ? 8 : 2) * run.lane_packs) {
+      if (!run.ahead && run.blocks == 1 &&
+          packs <= int64_t{run.takes_packs() ? 8 : 2} * run.lane_packs) {
         return run.threads >= 64;  // a row in a warp
       }
       // Tiles of elements are 32 rows wide.

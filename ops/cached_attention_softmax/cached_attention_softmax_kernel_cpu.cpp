@@ -143,7 +143,7 @@ struct TokenGroup {
       const Floats x = Floats::loadu(scores + slot);
       largest = Floats::blendv(largest, x, x > largest);  // a NaN comes back through the sum
     }
-    const float max = at::vec::vec_reduce_all<float>(
+    const auto max = at::vec::vec_reduce_all<float>(
         [](const Floats& x, const Floats& y) { return Floats::blendv(x, y, y > x); }, largest);
     const Floats shift(max == kNegativeInfinity<float> ? 0.0f : max);
     for (int64_t slot = seen.first; slot < seen.last; slot += kFloats) {

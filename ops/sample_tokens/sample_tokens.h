@@ -26,7 +26,7 @@ struct SampleRule {
 };
 
 /// Tokens of a row at most.
-inline constexpr int64_t kMaxColumns = int64_t{1} << 20;
+inline constexpr int64_t kMaxColumns = 1'048'576;
 
 /// A token per row; -1 where the row has none to draw.
 struct SampleTokensArguments {
