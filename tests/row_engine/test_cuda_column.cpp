@@ -116,7 +116,7 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int blocks : sizes) {
       for (const std::string threads : {"128 ", "512 "}) {
-        for (const int slots : {0, 8, 16, 32}) {  // 16: elements of a backward in float64
+        for (const int64_t slots : {0, 8, 16, 32}) {  // 16: elements of a backward in float64
           const bool ahead = slots == 0;
           const TuningInUse tuning(
               ahead ? ahead_tuning(threads, blocks)

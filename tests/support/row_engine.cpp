@@ -139,10 +139,11 @@ warpfuse::ColumnPlan column_plan_of(warpfuse::Direction direction,
                                     const std::vector<at::Tensor>& tensors) {
   const at::Tensor& first = tensors.front();
   const int bytes = static_cast<int>(first.element_size()), pack = 16 / bytes;
-  const auto aligned = [&](int vector) {
+  const auto aligned = [&](int64_t vector) {
+    const auto step = static_cast<uintptr_t>(vector * bytes);
     return first.size(2) % vector == 0 &&
            std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
-             return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (vector * bytes) == 0;
+             return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % step == 0;
            });
   };
   const int vector = aligned(pack) ? pack : bytes == 2 && aligned(2) ? 2 : 1;
