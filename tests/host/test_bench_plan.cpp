@@ -178,7 +178,7 @@ TEST_CASE("presets hold the rows that their names promise", "[bench]") {
   CHECK(texts(request("fused_logprob_entropy", "logprob")).size() == 13);
   CHECK(texts(request("sample_tokens", "decode")).front() ==
         "sample_tokens forward 1x50257 float16 none");
-  CHECK(texts(request("all", "dims")).size() == 72);  // 14 x 2 x 2
+  CHECK(texts(request("all", "dims")).size() == 72);  // 18 x 2 x 2
   const std::vector<std::string> dropout = texts(request("all", "dropout"));
   CHECK(dropout.size() == 32);  // 2 x 2 + 2 x 2 + 2 x 2 + 2 x 2 + 4 x 2 + 4 x 2
   CHECK(dropout.front() == "dropout_softmax forward 128x16384 float32 none");
