@@ -1,4 +1,7 @@
-"""What the tests of this folder share; without transformers a test file is reported as skipped."""
+"""What the tests of this folder share; without transformers they are reported as skipped.
+
+test_support.py [NAMES] runs the test modules of these names in one process.
+"""
 
 import os
 import sys
@@ -42,9 +45,13 @@ def require_plugin() -> str:
     return plugin
 
 
-def main() -> None:
-    """Run the tests of the file; one case that skips itself marks the file as skipped."""
-    result = unittest.main(exit=False).result
+def main(module: str | None = "__main__") -> None:
+    """Run a file's tests, or those that are named; one case that skips itself marks all as skipped."""
+    result = unittest.main(module, exit=False).result
     for _, reason in result.skipped:
         print(f"skipped: {reason}")
     sys.exit(1 if not (result.wasSuccessful() and result.testsRun) else SKIPPED if result.skipped else 0)
+
+
+if __name__ == "__main__":
+    main(module=None)
