@@ -229,7 +229,7 @@ ColumnPlan plan_columns(const ColumnShape& shape, const RowLimits& limits, const
                        : entry.lane_packs > 0 && shape.element_bytes == 2
                            ? std::min(shape.vector, 2)
                            : 1;
-    plan = {entry.threads, entry.lane_packs, entry.blocks, vector, 32, 0, entry.ahead, 0};
+    plan = {entry.threads, entry.lane_packs, entry.blocks, vector, 0, 0, entry.ahead, 0};
     if (plan_lanes(entry, shape, &plan)) {
       return plan;
     }

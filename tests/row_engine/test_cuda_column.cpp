@@ -166,8 +166,11 @@ WARPFUSE_GPU_TEST("each kernel of the tier column", "[column][portable]") {
   }
   std::set<int> widths, lanes;
   for (const Ran& run : ran) {
-    (run.plan.lanes > 0 ? lanes : widths)
-        .insert(run.plan.lanes > 0 ? run.plan.lanes : run.plan.width);
+    if (run.plan.lanes > 0) {
+      lanes.insert(run.plan.lanes);
+    } else {
+      widths.insert(run.plan.width);
+    }
   }
   CHECK(widths == std::set<int>{1, 2, 4, 8, 16, 32});
   CHECK(lanes == std::set<int>{1, 2, 4, 8, 16, 32});

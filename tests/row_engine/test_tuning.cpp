@@ -2,9 +2,7 @@
 
 #include <rowwise/tuning.h>
 
-#include <atomic>
 #include <set>
-#include <thread>
 
 #include "row_engine/plan_faults.h"
 #include "support/pch.h"
@@ -261,41 +259,4 @@ TEST_CASE("a tier by name takes what one of its entries can hold", "[tuning]") {
       CHECK_FALSE(plan_tier(Tier::naive, shape, kHopper, tuning, &plan));
     }
   }
-}
-
-TEST_CASE("tables are replaced while other threads plan", "[tuning][threads]") {
-  const std::string first = std::string("forward 4 * * block 128 4 1 0\n") + kLastEntries;
-  const std::string second = std::string("forward 4 * * block 256 2 1 0\n") + kLastEntries;
-  const RowShape shape = shape_of(Direction::forward, 4, 500, 1000);
-  const RowPlan plans[] = {plan_rows(shape, kHopper, parse_tuning(first)),
-                           plan_rows(shape, kHopper, parse_tuning(second))};
-  REQUIRE_FALSE(plans[0] == plans[1]);
-  const Tuning& before = warpfuse::tuning();  // lives on
-  warpfuse::set_tuning(parse_tuning(first));
-  REQUIRE(current_plan(shape, kHopper) == plans[0]);
-  warpfuse::set_tuning(parse_tuning(second));
-  REQUIRE(current_plan(shape, kHopper) == plans[1]);
-  std::atomic<bool> done{false};
-  std::atomic<int64_t> planned[] = {0, 0}, torn{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      while (!done) {
-        const RowPlan plan = current_plan(shape, kHopper);
-        ++(plan == plans[0] ? planned[0] : plan == plans[1] ? planned[1] : torn);
-      }
-    });
-  }
-  std::set<const Tuning*> tables;
-  for (int i = 0; i < 20'000 || planned[0] == 0 || planned[1] == 0; ++i) {
-    warpfuse::set_tuning(parse_tuning(i % 2 == 0 ? second : first));
-    tables.insert(&warpfuse::tuning());
-  }
-  done = true;
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  warpfuse::set_tuning(before);
-  CHECK(torn == 0);
-  CHECK(tables.size() == 2);  // a table that comes back takes no memory
 }

@@ -1,4 +1,4 @@
-// The tuning table as text: printed, parsed, refused; and in the library, through its operators.
+// The tuning table as text: printed, parsed, refused.
 
 #include <rowwise/tuning.h>
 #include <unistd.h>
@@ -8,8 +8,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "support/devices.h"
-#include "support/errors.h"
 #include "support/pch.h"
 #include "support/row_engine.h"
 
@@ -197,30 +195,6 @@ TEST_CASE("a table that leaves shapes without an entry is refused", "[tuning]") 
     CHECK(parse_error(without + named +
                       (stream ? " * * stream 512 0 3 0" : " * * column 256 0 1 0")) == "no error");
   }
-}
-
-TEST_CASE("the library's table is read and replaced by operators", "[tuning]") {
-  const std::string before = library_tuning();
-  CHECK(parse_tuning(before).to_string() == before);
-  {
-    const TuningInUse other(std::string("limit shared_bytes 4096\n") + kLastEntries);
-    CHECK(parse_tuning(library_tuning()).shared_bytes == 4096);
-    CHECK(parse_tuning(library_tuning()).entries.size() == 12);
-    set_library_tuning("");  // that of this machine's GPU, or the default
-    const std::string shipped = library_tuning();
-    CHECK((has_gpu() || shipped == default_tuning().to_string()));
-    CHECK(std::ranges::any_of(warpfuse::shipped_tables(), [&](const auto& table) {
-      return table.tuning.to_string() == shipped;
-    }));
-    CHECK(library_tuning() == shipped);
-    // What is refused changes nothing.
-    CHECK(error_of([] { set_library_tuning("\nforward 4 256 * warp 512 8 1 0"); }) ==
-          "Error: warpfuse::_set_tuning: text: expected a tuning table as warpfuse::tuning() gives "
-          "it, got line 2, \"forward 4 256 * warp 512 8 1 0\": threads are a multiple of 32 up to "
-          "256");
-    CHECK(library_tuning() == shipped);
-  }
-  CHECK(library_tuning() == before);
 }
 
 TEST_CASE("WARPFUSE_TEST_TUNING is a file or limits", "[tuning]") {
