@@ -21,7 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants import ROOT, SEED, draw, run, write
+from mutants import ROOT, SEED, changed, draw, find, run, write
 
 COUNT, MOST_FILES, SECONDS = 8, 8, 60
 RESULTS = Path(__file__).with_name("cuda_mutants.json")
@@ -55,19 +55,12 @@ def kernel_files(name: str) -> int:
 
 def build_mutant(mutant: dict, copy: Path) -> bool:
     """Whether it builds in reasonable time; its library is then at the path."""
-    path = ROOT / mutant["file"]
-    if kernel_files(mutant["file"]) > MOST_FILES:
+    if not find(mutant) or kernel_files(mutant["file"]) > MOST_FILES:
         return False
-    text = path.read_text(encoding="utf-8")
-    lines = text.split("\n")
-    lines[mutant["line"] - 1] = mutant["to"]
-    try:
-        path.write_text("\n".join(lines), encoding="utf-8")
+    with changed(mutant):
         if run("cmake", "--build", BUILD, "--target", "warpfuse").returncode:
             return False
         return not run("strip", "-o", copy, LIBRARY).returncode
-    finally:
-        path.write_text(text, encoding="utf-8")
 
 
 def recorded() -> list[dict]:

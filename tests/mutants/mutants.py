@@ -17,11 +17,14 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("mutants.json")
 COUNT, SEED, TIMEOUT = 40, 20, 300
+NOT_COMPILED, GONE = "does not compile", "is no longer there"
 
 # The ctest entries of a folder; the first that fits.
 SUITES = (
@@ -85,20 +88,36 @@ def run(*command: object) -> subprocess.CompletedProcess:
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
 
 
-def outcome(mutant: dict, build: Path) -> str:
-    """killed by which entry, survived, or does not compile."""
+def find(mutant: dict) -> bool:
+    """Whether the mutant's line is still there; it may have moved: the nearest such line."""
     path = ROOT / mutant["file"]
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = text.split("\n")
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
     places = [number for number, line in enumerate(lines, 1) if line == mutant["from"]]
-    if not places:
-        return "is no longer there"
-    mutant["line"] = min(places, key=lambda number: abs(number - mutant["line"]))
+    mutant["line"] = min(places, key=lambda number: abs(number - mutant["line"]), default=mutant["line"])
+    return bool(places)
+
+
+@contextmanager
+def changed(mutant: dict) -> Iterator[None]:
+    """The mutant is in the sources meanwhile."""
+    path = ROOT / mutant["file"]
+    text = path.read_text(encoding="utf-8")
+    lines = text.split("\n")
     lines[mutant["line"] - 1] = mutant["to"]
-    path.write_text("\n".join(lines), encoding="utf-8")
     try:
+        path.write_text("\n".join(lines), encoding="utf-8")
+        yield
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def outcome(mutant: dict, build: Path) -> str:
+    """killed by which entry, survived, or why it could not be tried."""
+    if not find(mutant):
+        return GONE
+    with changed(mutant):
         if run("cmake", "--build", build, "--target", *TARGETS).returncode:
-            return "does not compile"
+            return NOT_COMPILED
         suite = next(entries for pattern, entries in SUITES if re.match(pattern, mutant["file"]))
         for which in ("-L", "-LE"):  # the quick ones first
             tested = run("ctest", "--test-dir", build, "-R", suite, which, "smoke", "-j2", "--stop-on-failure", "--timeout", TIMEOUT)
@@ -106,12 +125,12 @@ def outcome(mutant: dict, build: Path) -> str:
                 failed = re.search(r"Test +#\d+: (\S+) .*\*\*\*(?!Skipped)", tested.stdout)
                 return f"killed by {failed[1] if failed else 'ctest'}"
         return "survived"
-    finally:
-        path.write_text(text, encoding="utf-8")
 
 
 def write(path: Path, mutants: list[dict]) -> None:
-    """A line for each."""
+    """A line for each, where its line of the sources is now."""
+    for mutant in mutants:
+        find(mutant)
     lines = ",\n".join(json.dumps(mutant, ensure_ascii=False) for mutant in mutants)
     path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
@@ -137,14 +156,12 @@ def main() -> int:
         sys.exit("mutants.py: the unchanged sources do not build")
     compiled = []
     for number, mutant in enumerate(mutants, 1):
-        if len(compiled) == COUNT:
-            break
-        before = mutant.get("outcome", "")
-        if number in asked or not before or (arguments.again and before.startswith("killed")):
+        full, before = len(compiled) == COUNT, mutant.get("outcome", "")
+        if number in asked or not full and (not before or arguments.again and before.startswith("killed")):
             mutant["outcome"] = outcome(mutant, arguments.build)
             print(f"{number} {mutant['file']}:{mutant['line']}: {mutant['outcome']}", file=sys.stderr)
             write(RESULTS, mutants)
-        compiled += [mutant] * (mutant["outcome"] != "does not compile")
+        compiled += [mutant] * (not full and mutant["outcome"] not in (NOT_COMPILED, GONE))
     counts = {what: sum(what in mutant["outcome"] for mutant in compiled) for what in ("killed", "survived", "equivalent")}
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
     return 1 if counts["survived"] else 0
