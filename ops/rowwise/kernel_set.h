@@ -81,7 +81,7 @@ struct KernelSet {
   LanePacks persistent;      // tiers block and cluster, double-buffered
   bool shared = false;       // tiers block and cluster, rows in shared memory: 0 packs a lane
   bool cooperative = false;  // tier stream, all blocks resident
-  bool chunk = false;        // tier chunk; plain functions of half precision have words.cuh's too
+  bool chunk = false;        // tier chunk; plain functions have units.cuh's too
 
   /// Packs per lane of the tiers block and cluster.
   constexpr LanePacks block_packs(bool ahead) const {

@@ -8,13 +8,13 @@ Counter counters[] = {Counter("tier.warp"),   Counter("tier.chunk"),   Counter("
                       Counter("tier.block"),  Counter("tier.cluster"), Counter("tier.stream"),
                       Counter("tier.column"), Counter("tier.naive"),   Counter("tier.elements"),
                       Counter("tier.tile")};
-Counter words("chunk.words");
+Counter units("chunk.units");
 Counter draws_ahead("draws.ahead");
 
 }  // namespace
 
 Counter& tier_counter(Tier tier) { return counters[static_cast<int>(tier)]; }
-Counter& words_counter() { return words; }
+Counter& units_counter() { return units; }
 Counter& draws_ahead_counter() { return draws_ahead; }
 
 }  // namespace warpfuse

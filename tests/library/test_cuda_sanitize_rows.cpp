@@ -1,5 +1,7 @@
 // The kernels of the row engine, as test_cuda_sanitize.cpp has the others.
 
+#include <warpfuse/softmax.h>
+
 #include "support/compare.h"
 #include "support/devices.h"
 #include "support/dropout_checks.h"
@@ -85,6 +87,21 @@ WARPFUSE_GPU_TEST("rows in chunks", "[sanitize-bulk]") {
     check_functions(1, 37, 50, at::kHalf, device, {});  // in words
     check_rows_with_dropout(device);
   });
+}
+
+WARPFUSE_GPU_TEST("rows that lie apart, by units", "[sanitize]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    for (const int64_t keys : {13, 20, 50, 63, 100, 200, 301, 600}) {
+      const int64_t rows = 5, apart = keys + 4;  // the last row ends where the memory does
+      const at::Tensor memory = random_tensor({(rows - 1) * apart + keys}, dtype);
+      const auto rows_of = [&](const at::Tensor& of) {
+        return of.as_strided({rows, keys}, {apart, 1});
+      };
+      INFO(dtype << ", " << keys << " keys");
+      CHECK(mismatch(warpfuse::softmax(rows_of(memory.to(device)), -1),
+                     expected_softmax(rows_of(memory), -1)) == "");
+    }
+  }
 }
 
 WARPFUSE_GPU_TEST("attention whose queries fill no block", "[sanitize]") {

@@ -76,14 +76,14 @@ WARPFUSE_GPU_TEST("rows of half precision that begin at words, without chunks",
       const int64_t columns = x.size(1);
       const bool words = at_words && columns >= 42 && columns <= (op.log ? 50 : 46);
       const Poison poison;
-      const CounterDelta chunks("tier.chunk"), by_words("chunk.words");
+      const CounterDelta chunks("tier.chunk"), by_units("chunk.units");
       const at::Tensor y = op(x, 1);
       CHECK(mismatch(y, expected_softmax(x, 1, op.log)) == "");
-      CHECK(by_words() == static_cast<int>(words));
+      CHECK(by_units() == static_cast<int>(words));
       const at::Tensor dx =
           op.log ? log_softmax_backward(grad, y, 1) : softmax_backward(grad, y, 1);
       CHECK(mismatch(dx, expected_softmax_backward(grad, y, 1, op.log)) == "");
-      CHECK(by_words() == static_cast<int>(words) + static_cast<int>(backward_words));
+      CHECK(by_units() == static_cast<int>(words) + static_cast<int>(backward_words));
       CHECK(chunks() == 2);
     }
   };

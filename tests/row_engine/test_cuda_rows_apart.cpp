@@ -1,5 +1,5 @@
 // Inputs that are not contiguous: the tier chunk reads rows that lie apart, as a slice of longer
-// rows has them; others are copied to the output.
+// rows has them, by units or by chunks; others are copied to the output.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <rowwise/tuning.h>
@@ -103,20 +103,49 @@ WARPFUSE_GPU_TEST("rows that lie apart run by chunks, whatever the table says",
   }
 }
 
-WARPFUSE_GPU_TEST("chunks of rows that lie apart, whole and in part", "[apart][chunk][portable]") {
+WARPFUSE_GPU_TEST("rows that lie apart by units, and by chunks", "[apart][chunk][portable]") {
   const TuningInUse tuning(tuning_with("chunk 64 40 1 0"));
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    // The first and the last length of each form, and some between.
+    for (const int64_t keys : {1,  3,   8,   9,   13,  16,  17,  32,  33,  48,  64,  65,
+                               97, 128, 129, 160, 256, 257, 287, 288, 301, 512, 513, 1000}) {
+      const at::Tensor values = random_tensor({1, 1, 100'000 / keys, keys}, dtype, device);
+      const at::Tensor few = values.slice(2, 0, 60), one = values.slice(2, 0, 1);
+      for (const at::Tensor& x :
+           {apart(values, 0, 15), apart(values, 2, 16), apart(one, 0, 8), apart(few, 5, 1000),
+            apart(few, 1, warpfuse::kMaxGapStride - keys)}) {
+        INFO(describe(x) << " with strides " << x.strides());
+        const bool words = dtype == at::kFloat ||
+                           (keys % 2 == 0 && x.stride(2) % 2 == 0 && x.storage_offset() % 2 == 0);
+        const bool units = keys >= 9 && (keys <= 128 || words || keys >= 288);
+        for (const SoftmaxOperator& op : kSoftmaxOperators) {
+          const Poison poison;
+          const CounterDelta chunks("tier.chunk"), by_units("chunk.units");
+          const at::Tensor y = op(x, -1);
+          CHECK(chunks() == 1);
+          CHECK(by_units() == static_cast<int>(units));
+          CHECK(mismatch(y, op.expected(x, -1)) == "");
+          if (!units) {
+            CHECK(bit_mismatch(y, op(x.contiguous(), -1)) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
+WARPFUSE_GPU_TEST("chunks of rows that lie apart, whole and in part", "[apart][chunk][portable]") {
+  const MaskArguments causal{.causal = "lower_right"};
   for (const at::ScalarType dtype : kInferenceDtypes) {
     for (const int64_t keys : {1, 3, 13, 33, 49, 65, 129, 257, 577, 991}) {
       const at::Tensor values = random_tensor({1, 1, 100'000 / keys, keys}, dtype, device);
       const at::Tensor few = values.slice(2, 0, 60);
       for (const at::Tensor& x : {apart(values, 0, 15), apart(values, 5, 1000),
                                   apart(few, 1, warpfuse::kMaxGapStride - keys)}) {
-        INFO(describe(x) << " with strides " << x.strides());
-        at::Tensor y;
-        const nlohmann::json launches = launches_during([&] { y = kSoftmaxOperators[0](x, -1); });
-        CHECK(launches.size() == 1);
-        CHECK(launches.at(0).at("tier") == "chunk");
-        CHECK(bit_mismatch(y, kSoftmaxOperators[0](x.contiguous(), -1)) == "");
+        const CounterDelta chunks("tier.chunk"), by_units("chunk.units");
+        check_masked_softmax(x, causal);
+        CHECK(chunks() >= 1);
+        CHECK(by_units() == 0);
       }
     }
   }

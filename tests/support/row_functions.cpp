@@ -152,13 +152,13 @@ warpfuse::RowPlan plan_of(const RowFunction& function) {
 void check_row_function(const RowFunction& function, const warpfuse::RowPlan& plan) {
   INFO(function.name << " of " << describe(function.rows) << ", " << plan.to_string());
   const Poison poison;
-  const CounterDelta by_words("chunk.words");
+  const CounterDelta by_units("chunk.units");
   at::Tensor output;
   const nlohmann::json launches = launches_during([&] { output = function.run(); });
   CHECK(mismatch(output, function.expected()) == "");
   CHECK(static_cast<int>(launches.size()) == launches_of(plan));
   warpfuse::RowPlan launched = plan;
-  if (by_words() == 1) {
+  if (by_units() == 1) {
     launched.threads = 256;  // whatever the table's line says
   }
   for (const nlohmann::json& launch : launches) {

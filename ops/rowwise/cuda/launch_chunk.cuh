@@ -7,7 +7,7 @@
 #include "rowwise/cuda/device_limits.h"
 #include "rowwise/cuda/kernel_launch.h"
 #include "rowwise/cuda/row_kind.cuh"
-#include "rowwise/cuda/words.cuh"
+#include "rowwise/cuda/units.cuh"
 #include "rowwise/tier_counters.h"
 #include "rowwise/tuning.h"
 
@@ -15,23 +15,25 @@ namespace warpfuse::cuda {
 
 // Launches of the tier chunk.
 
-template <typename Function>
-cudaError_t launch_words(const Function& function, int64_t rows, const RowPlan& plan,
+template <int kElements, int kSlots, int kLanes, bool kGap, typename Function>
+cudaError_t launch_units(const Function& function, int64_t rows, int lanes, int gap,
                          cudaStream_t stream) {
-  const int64_t threads = rows * kWordRows<Function>.lanes;
-  words_counter().add();
-  return launch_kernel(
-      words_kernel<Function>,
-      {Tier::chunk, plan.lane_packs, (threads + kWordThreads - 1) / kWordThreads, kWordThreads},
-      stream, function, rows);
+  const int64_t threads = rows * lanes;
+  units_counter().add();
+  return launch_kernel(unit_kernel<kElements, kSlots, kLanes, kGap, Function>,
+                       {Tier::chunk, chunk_slots(kKind<Function>.direction),
+                        (threads + kUnitThreads - 1) / kUnitThreads, kUnitThreads},
+                       stream, function, rows, std::countr_zero(static_cast<unsigned>(lanes)), gap);
 }
 
 template <bool kGap = false, typename Function>
 cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, cudaStream_t stream,
                          int gap = 0) {
-  if constexpr (kTakesWords<Function> && !kGap) {
+  if constexpr (kTakesUnits<Function> && sizeof(typename Function::T) == 2 && !kGap) {
     if (takes_words(function)) {
-      return launch_words(function, rows, plan, stream);
+      constexpr WordRows kRows = kWordRows<Function>;
+      return launch_units<2, kRows.slots, kRows.lanes, false>(function, rows, kRows.lanes, 0,
+                                                              stream);
     }
   }
   constexpr int kBusyWarps = 16;  // of a multiprocessor
@@ -69,15 +71,40 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
                        mask, chunk_gap);
 }
 
-/// Runs a function whose rows have a gap of elements behind each, by the tier chunk: it alone reads
-/// such rows, of up to kMaxGapColumns columns.
+/// Runs rows with gaps by units of kElements elements.
+template <int kElements, size_t kForm = 0, typename Function>
+cudaError_t launch_gap_units(const Function& function, int64_t rows, int gap, cudaStream_t stream) {
+  if constexpr (kForm < kGapForms.size()) {
+    constexpr GapForm form = kGapForms[kForm];
+    constexpr int kLanes = form.lanes / kElements;
+    return function.columns > form.columns
+               ? launch_gap_units<kElements, kForm + 1>(function, rows, gap, stream)
+               : launch_units<kElements, form.slots, kLanes, true>(function, rows, kLanes, gap,
+                                                                   stream);
+  } else {
+    return launch_units<kElements, kManySlots / kElements, 0, true>(
+        function, rows, many_slots_lanes(function.columns), gap, stream);
+  }
+}
+
+/// Runs a function whose rows have a gap of elements behind each, of up to kMaxGapColumns columns:
+/// by units, or by the tier chunk.
 template <typename Function>
 cudaError_t launch_rows_with_gap(const Function& function, int64_t rows, int gap,
                                  cudaStream_t stream) {
+  using T = typename Function::T;
+  if constexpr (kTakesUnits<Function>) {
+    const bool words =
+        function.columns % kWord<T> == 0 && gap % kWord<T> == 0 && function.begins_at_words();
+    if (takes_gap_units(function.columns, words ? sizeof(unsigned) : sizeof(T))) {
+      return words ? launch_gap_units<kWord<T>>(function, rows, gap, stream)
+                   : launch_gap_units<1>(function, rows, gap, stream);
+    }
+  }
   if constexpr (kKernels<Function>.chunk) {
     constexpr int kSlots = chunk_slots(kKind<Function>);
     // A row may begin in the middle of a word.
-    const auto slots = static_cast<unsigned>(function.columns + kWord<typename Function::T> - 1);
+    const auto slots = static_cast<unsigned>(function.columns + kWord<T> - 1);
     const auto lanes = std::bit_ceil((slots + kSlots - 1) / kSlots);
     const RowPlan plan{Tier::chunk, static_cast<int>(lanes), kSlots, 64, 1, false, 0};
     return launch_chunk<true>(function, rows, plan, stream, gap);

@@ -64,27 +64,48 @@ __device__ __forceinline__ void load_8_bytes_if(bool wanted, const void* address
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
 }
 
-/// The same with four bytes.
-__device__ __forceinline__ void load_word_if(bool wanted, const void* address, unsigned& word) {
+/// The same with a unit of four or two bytes.
+__device__ __forceinline__ void load_unit_if(bool wanted, const void* address, unsigned& unit) {
   asm volatile(
       "{\n"
       ".reg .pred wanted;\n"
       "setp.ne.u32 wanted, %2, 0;\n"
       "@wanted ld.global.u32 %0, [%1];\n"
       "}"
-      : "+r"(word)
+      : "+r"(unit)
+      : "l"(address), "r"(static_cast<unsigned>(wanted)));
+}
+__device__ __forceinline__ void load_unit_if(bool wanted, const void* address,
+                                             unsigned short& unit) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %2, 0;\n"
+      "@wanted ld.global.u16 %0, [%1];\n"
+      "}"
+      : "+h"(unit)
       : "l"(address), "r"(static_cast<unsigned>(wanted)));
 }
 
-/// Stores a word where `wanted`.
-__device__ __forceinline__ void store_word_if(bool wanted, void* address, unsigned word) {
+/// Stores a unit where `wanted`.
+__device__ __forceinline__ void store_unit_if(bool wanted, void* address, unsigned unit) {
   asm volatile(
       "{\n"
       ".reg .pred wanted;\n"
       "setp.ne.u32 wanted, %2, 0;\n"
       "@wanted st.global.u32 [%0], %1;\n"
       "}" ::"l"(address),
-      "r"(word), "r"(static_cast<unsigned>(wanted))
+      "r"(unit), "r"(static_cast<unsigned>(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void store_unit_if(bool wanted, void* address, unsigned short unit) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %2, 0;\n"
+      "@wanted st.global.u16 [%0], %1;\n"
+      "}" ::"l"(address),
+      "h"(unit), "r"(static_cast<unsigned>(wanted))
       : "memory");
 }
 
