@@ -12,6 +12,9 @@ namespace {
 
 constexpr const char* kOp = "cached_attention_softmax";
 
+/// Kernels on a GPU count slots in 32 bits, some ahead of those that there are.
+constexpr int64_t kMaxGpuSlots = INT32_MAX - 1024;
+
 struct Inputs {
   const at::Tensor& query;      // [B, H, T, D]
   const at::Tensor& key;        // [B, Hkv, T, D]
@@ -87,6 +90,10 @@ struct CachedAttentionSoftmax {
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
+      if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
+        WARPFUSE_CHECK(cache.size(4) <= kMaxGpuSlots, kOp, "cache",
+                       c10::str("at most ", kMaxGpuSlots, " slots on a GPU"), cache.size(4));
+      }
       begin_writing(kOp, "cache", cache);
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);

@@ -12,6 +12,22 @@ using namespace cuda;
 
 // --- many tokens: the cache is written first --------------------------------------------------
 
+/// Whether a later token has the same slot: of several, the last one counts.
+__device__ __forceinline__ bool is_replaced(const CachedAttentionArguments& a, int64_t batch,
+                                            int64_t token, int64_t position) {
+  const Positions& positions = a.positions;
+  const auto is_in = [&](const auto* row) {
+    row += batch * positions.batch_stride;
+    bool found = false;
+    for (int64_t later = token + 1; later < a.tokens; ++later) {
+      found |= row[later * positions.token_stride] == position;
+    }
+    return found;
+  };
+  return positions.is_int64 ? is_in(static_cast<const int64_t*>(positions.data))
+                            : is_in(static_cast<const int32_t*>(positions.data));
+}
+
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(256)
     write_cache_kernel(const __grid_constant__ CachedAttentionArguments a, int lanes,
@@ -29,7 +45,7 @@ __global__ void __launch_bounds__(256)
     return;
   }
   const int64_t position = load_position(a.positions, batch, token);
-  if (position < 0 || position >= a.slots) {
+  if (position < 0 || position >= a.slots || is_replaced(a, batch, token, position)) {
     return;
   }
   const int elements = static_cast<int>(a.head_dim);

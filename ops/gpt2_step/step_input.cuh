@@ -93,12 +93,6 @@ class StepInput {
  private:
   static constexpr int kNormPacks = kMaxStepWidth / (32 * kPack<T>);  // of a row per lane
 
-  __device__ static void store(unsigned shared, const uint4& bits) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(bits.x), "r"(bits.y),
-                 "r"(bits.z), "r"(bits.w)
-                 : "memory");
-  }
-
   /// A thread takes the same pack of each row.
   __device__ __forceinline__ void copy(const StepProduct& product) const {
     const auto* const rows = static_cast<const uint4*>(product.input);
@@ -110,7 +104,7 @@ class StepInput {
 #pragma unroll
       for (int row = 0; row < kMaxStepRows; ++row) {
         if (row < a_.rows) {
-          store(at(row, pack), bits[row]);
+          store_shared_16_bytes(at(row, pack), bits[row]);
         }
       }
     }
@@ -164,7 +158,7 @@ class StepInput {
         x[i][j] = fmaf((x[i][j] - mean) * scale, weight[i][j], bias[i][j]);
       }
       if (has(i)) {
-        store(at(row, pack_of(i)), pack_bits<T>(x[i]));
+        store_shared_16_bytes(at(row, pack_of(i)), pack_bits<T>(x[i]));
       }
     }
   }

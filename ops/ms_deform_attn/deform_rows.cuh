@@ -48,7 +48,8 @@ struct DeformRows {
 
   /// Warps are numbered [batches, heads, groups of queries].
   __device__ DeformRows(const MsDeformAttnSizes& sizes, const DeformLanes& lanes) {
-    const unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    // Threads may be more than 2^32, warps are not.
+    const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const unsigned head_warps = lanes.head_warps(sizes), heads = sizes.heads;
     const unsigned batch_head = warp / head_warps;
     query = static_cast<int>((warp - batch_head * head_warps) * lanes.warp_rows());

@@ -89,6 +89,8 @@ void check_levels(const char* op, const at::Tensor& shapes, const at::Tensor& st
 }
 
 constexpr int64_t kMaxPixelElements = 134'217'728;  // 2^27
+/// Kernels on a GPU count a head's queries and a query's points in 32 bits, by whole warps.
+constexpr int64_t kMaxGpuCount = INT32_MAX - 32;
 
 template <typename Backend>
 void check_data(const char* op, const DeformTensors& in, bool check_shapes) {
@@ -97,6 +99,15 @@ void check_data(const char* op, const DeformTensors& in, bool check_shapes) {
     WARPFUSE_CHECK(in.value.size(2) < kMaxPixelElements && in.value.size(3) < kMaxPixelElements &&
                        in.value.size(2) * in.value.size(3) < kMaxPixelElements,
                    op, "value", "H * D below 2^27", in.value.sizes());
+    if (in.value.is_cuda()) {
+      const at::Tensor& weights = in.attention_weights;
+      const int64_t levels = weights.size(3), points = weights.size(4);
+      WARPFUSE_CHECK(weights.size(1) <= kMaxGpuCount, op, "sampling_locations",
+                     c10::str("at most ", kMaxGpuCount, " queries on a GPU"), weights.size(1));
+      WARPFUSE_CHECK(levels == 0 || points <= kMaxGpuCount / levels, op, "sampling_locations",
+                     c10::str("at most ", kMaxGpuCount, " points of a query and head on a GPU"),
+                     c10::str(levels, " levels of ", points));
+    }
     if (check_shapes || in.value.is_cpu()) {
       check_levels(op, in.spatial_shapes.cpu().contiguous(),
                    in.level_start_index.cpu().contiguous(), in.value.size(1));

@@ -56,6 +56,26 @@ WARPFUSE_DEVICE_TEST("a position past the cache", "[cached_attention][portable]"
   }
 }
 
+WARPFUSE_DEVICE_TEST("of several tokens at a slot the last one is written",
+                     "[cached_attention][portable]") {
+  for (const at::ScalarType dtype : kInferenceDtypes) {
+    for (const at::ScalarType index : {at::kLong, at::kInt}) {
+      for (const int64_t head_dim : {8, 121, 128}) {
+        AttentionCall call = random_attention({.batch = 16,
+                                               .heads = 8,
+                                               .key_heads = 8,
+                                               .tokens = 15,
+                                               .slots = 24,
+                                               .head_dim = head_dim},
+                                              dtype, device, 0);
+        call.positions.slice(1, 0, 15, 2).fill_(20);  // that of token 11
+        call.positions = call.positions.to(index);
+        check_attention(call);
+      }
+    }
+  }
+}
+
 WARPFUSE_DEVICE_TEST("position 0 has its own value", "[cached_attention][portable]") {
   for (const at::ScalarType dtype : kInferenceDtypes) {
     AttentionCall call = random_attention({.batch = 2, .slots = 24, .head_dim = 64}, dtype, device);

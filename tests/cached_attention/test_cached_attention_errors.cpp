@@ -102,6 +102,12 @@ WARPFUSE_DEVICE_TEST("what cached attention says about bad input", "[cached_atte
                           [](AttentionCall& call) { call.cache = call.cache.cpu(); });
     check_attention_error(device, "positions: expected a tensor on cuda:0, got cpu",
                           [](AttentionCall& call) { call.positions = call.positions.cpu(); });
+    constexpr int64_t kSlots = INT32_MAX - 1023;
+    check_attention_error(
+        device, "cache: expected at most 2147482623 slots on a GPU, got 2147482624",
+        [](AttentionCall& call) {
+          call.cache = call.cache.narrow(4, 0, 1).expand({-1, -1, -1, -1, kSlots, -1});
+        });
   }
 }
 

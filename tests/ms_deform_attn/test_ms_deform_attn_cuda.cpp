@@ -5,6 +5,8 @@
 #include "support/captured.h"
 #include "support/deform.h"
 #include "support/devices.h"
+#include "support/gpu_memory.h"
+#include "support/inputs.h"
 #include "support/operators.h"
 #include "support/pch.h"
 
@@ -52,6 +54,23 @@ WARPFUSE_GPU_TEST("deformable attention of many rows", "[ms_deform_attn]") {
   const DeformInputs in(shape, at::kHalf, device, at::kFloat, at::kFloat);
   CHECK(deform_mismatch(in.attend(), in) == "");
   CHECK(deform_mismatch(in.attend_softmax(), in, true) == "");
+}
+
+WARPFUSE_GPU_TEST("deformable attention of rows for more than 2^32 threads",
+                  "[ms_deform_attn][large][huge]") {
+  if (skip_below_32_gib()) {
+    return;
+  }
+  const int64_t rows = (int64_t{1} << 27) + 100;  // a warp each, for 17 channels
+  const auto options = at::TensorOptions(device).dtype(at::kHalf);
+  const at::Tensor value = at::full({1, 4, 1, 17}, 3, options),
+                   shapes = at::full({1, 2}, 2, options.dtype(at::kLong)),
+                   starts = at::zeros({1}, options.dtype(at::kLong)),
+                   locations = at::full({1, rows, 1, 1, 1, 2}, 0.5, options),
+                   weights = at::ones({1, rows, 1, 1, 1}, options);
+  at::full({rows, 17}, kNaN, options);  // what is in the output's memory before
+  const at::Tensor output = warpfuse::ms_deform_attn(value, shapes, starts, locations, weights);
+  CHECK(output.eq(3).all().item<bool>());
 }
 
 WARPFUSE_GPU_TEST("deformable attention in a CUDA graph and on two streams", "[ms_deform_attn]") {

@@ -46,6 +46,21 @@ WARPFUSE_DEVICE_TEST("arguments of deformable attention that do not fit", "[ms_d
   check_says([&] { in.attend_softmax(); }, "attention_logits: expected shape");
 }
 
+WARPFUSE_GPU_TEST("more queries or points than kernels on a GPU count", "[ms_deform_attn]") {
+  const DeformShape shape{.batches = 1, .queries = 1, .heads = 1, .points = 1, .levels = {{2, 2}}};
+  const DeformInputs good(shape, at::kHalf, device);
+  constexpr int64_t kMany = INT32_MAX - 31;
+  const std::string op =
+      "warpfuse::ms_deform_attn: sampling_locations: expected at most 2147483615 ";
+  DeformInputs in = good;
+  in.locations = good.locations.expand({1, kMany, 1, 1, 1, 2});
+  in.weights = good.weights.expand({1, kMany, 1, 1, 1});
+  check_error(in, op + "queries on a GPU, got 2147483616");
+  in.locations = good.locations.expand({1, 1, 1, 1, kMany, 2});
+  in.weights = good.weights.expand({1, 1, 1, 1, kMany});
+  check_error(in, op + "points of a query and head on a GPU, got 1 levels of 2147483616");
+}
+
 TEST_CASE("tensors of deformable attention that are undefined", "[ms_deform_attn]") {
   const DeformInputs good(DeformShape{}, at::kFloat, at::kCPU);
   const std::vector<std::pair<std::string, at::Tensor DeformInputs::*>> tensors = {

@@ -22,7 +22,8 @@ namespace warpfuse {
 ///            It may be a part of a larger cache
 /// layer      0 to L - 1
 /// positions  [B, T], int64 or int32, on the query's device; rows of the batch may differ. A
-///            negative position writes nothing, sees nothing and gives zeros
+///            negative position writes nothing, sees nothing and gives zeros. Of several tokens at
+///            a slot, the last one is written
 /// scale      usually 1 / sqrt(D)
 /// window     not negative; 0: none
 ///

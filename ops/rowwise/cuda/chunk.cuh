@@ -12,7 +12,7 @@ namespace warpfuse::cuda {
 inline constexpr int kMaxChunkWarps = 4;  // of a block
 
 /// Blocks of that size per multiprocessor, by measurements on an H200. They leave 64 to 96
-/// registers and at most 32 bytes of spills.
+/// registers and at most 48 bytes of spills.
 template <RowFunction F>
 constexpr int kChunkBlocks = [] {
   constexpr bool kHalf = sizeof(typename F::T) == 2, kRules = kHasRules<F>;

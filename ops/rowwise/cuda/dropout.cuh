@@ -10,13 +10,9 @@ namespace warpfuse::cuda {
 /// Makes warp-uniform values visible as such, so that Philox's round keys live in uniform
 /// registers. All lanes of the warp call it with equal values.
 __device__ __forceinline__ uint64_t uniform(uint64_t x) {
-#if __CUDA_ARCH__ >= 800
   const unsigned low = __reduce_or_sync(0xffffffffu, static_cast<unsigned>(x));
   const unsigned high = __reduce_or_sync(0xffffffffu, static_cast<unsigned>(x >> 32));
   return static_cast<uint64_t>(high) << 32 | low;
-#else
-  return x;
-#endif
 }
 
 /// The random state of a kernel. Its first thread stores seed and offset in used[2] unless null.

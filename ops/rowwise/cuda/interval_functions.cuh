@@ -86,8 +86,8 @@ struct IntervalForward {
   }
 
   /// Whether an exponent of base 2 may be one multiply-add, x * c + (24 - max * c). The
-  /// multiply-add rounds a small number. The constant's error, half an ulp of max * c, is below
-  /// 2^-17: the elements of a warp share it, and the sums of different warps differ by it.
+  /// multiply-add rounds a small number. The constant's error, half an ulp of at most 280, is at
+  /// most 2^-16: the elements of a warp share it, and the sums of different warps differ by it.
   __device__ bool fits_one_fma(float raw_max) const {
     return sizeof(T) == 2 && fabsf(raw_max * (scale * kLog2E)) < 256.0f;
   }

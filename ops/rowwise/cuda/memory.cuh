@@ -39,6 +39,11 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* address, uint64_t pol
   return bits;
 }
 
+/// Brings the line of an address to the L2 cache.
+__device__ __forceinline__ void prefetch_line(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 /// Loads where `wanted`, else leaves `bits`. A predicate in place of a branch keeps consecutive
 /// loads in flight together.
 __device__ __forceinline__ void load_16_bytes_if(bool wanted, const void* address, uint4& bits) {
@@ -122,7 +127,7 @@ __device__ __forceinline__ void block_rematerialization(uint4& bits) {
   asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
 }
 
-// --- asynchronous copies to shared memory -----------------------------------------------------
+// --- shared memory, and asynchronous copies to it ---------------------------------------------
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -136,9 +141,10 @@ __device__ __forceinline__ uint4 load_shared_16_bytes(unsigned shared) {
   return bits;
 }
 
-/// Brings the line of an address to the L2 cache.
-__device__ __forceinline__ void prefetch_line(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+__device__ __forceinline__ void store_shared_16_bytes(unsigned shared, const uint4& bits) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(bits.x), "r"(bits.y),
+               "r"(bits.z), "r"(bits.w)
+               : "memory");
 }
 
 __device__ __forceinline__ void store_shared_word(unsigned shared, unsigned word) {
@@ -209,9 +215,7 @@ class Staging {
   }
   __device__ uint4 load(int slot, int input) const { return load_shared_16_bytes(at(slot, input)); }
   __device__ void store(int slot, int input, const uint4& bits) const {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at(slot, input)), "r"(bits.x),
-                 "r"(bits.y), "r"(bits.z), "r"(bits.w)
-                 : "memory");
+    store_shared_16_bytes(at(slot, input), bits);
   }
 
  private:

@@ -138,7 +138,7 @@ class PackMask {
 
 // --- where packs lie --------------------------------------------------------------------------
 
-/// Elements from a 16-byte boundary to `pointer`.
+/// Elements from a 16-byte boundary to `address`.
 template <typename T>
 __host__ __device__ constexpr int pack_shift(uintptr_t address) {
   return static_cast<int>(address / sizeof(T) % kPack<T>);
