@@ -279,8 +279,8 @@ class InOrderPrompt {
             {panel * kPanelElements, block_.first_query + warp_query(), block_.head, block_.batch},
             queries + panel * kPanelBytes + first_row * kOperandRowBytes);
       }
-      wait_for_bulk_reads();
     }
+    wait_for_bulk_reads();  // by all lanes: another one may have called write_tile()'s
   }
 
   const CachedAttentionArguments& a_;
