@@ -21,7 +21,7 @@ cudaError_t launch_units(const Function& function, int64_t rows, int lanes, int 
   const int64_t threads = rows * lanes;
   units_counter().add();
   return launch_kernel(unit_kernel<kElements, kSlots, kLanes, kGap, Function>,
-                       {Tier::chunk, chunk_slots(kKind<Function>.direction),
+                       {Tier::chunk, chunk_slots(kKind<Function>),
                         (threads + kUnitThreads - 1) / kUnitThreads, kUnitThreads},
                        stream, function, rows, std::countr_zero(static_cast<unsigned>(lanes)), gap);
 }
