@@ -163,14 +163,12 @@ WARPFUSE_GPU_TEST("chunks have as many warps as a block's shared memory has room
     CHECK(launches[0]["shared_bytes"] <= kRoom);
     return launches[0];
   };
-  {  // By a line with two: a chunk has two runs of a mask tensor whose elements are larger.
-    const TuningInUse two(tuning_with("chunk 64 40 1 0"));
-    for (const auto& [keys, threads] : {std::pair(499, 64), std::pair(999, 32)}) {
-      const at::Tensor scores = random_tensor({2, 1, 33, keys}, at::kHalf, device);
-      const MaskArguments masked{.attn_mask = random_tensor({2, 1, 33, keys}, at::kFloat, device)};
-      CHECK(launch_of([&] { masked_softmax(scores, masked); })["threads"] == threads);
-      check_masked_softmax(scores, masked);
-    }
+  // Slices, by two warps: a chunk has two runs of a mask tensor whose elements are larger.
+  for (const auto& [keys, threads] : {std::pair(500, 64), std::pair(1000, 32)}) {
+    const at::Tensor scores = apart(random_tensor({2, 1, 33, keys}, at::kHalf, device), 3, 24);
+    const MaskArguments masked{.attn_mask = random_tensor({2, 1, 33, keys}, at::kFloat, device)};
+    CHECK(launch_of([&] { masked_softmax(scores, masked); })["threads"] == threads);
+    check_masked_softmax(scores, masked);
   }
   // A gradient by a line of the table with four.
   const at::Tensor y = at::softmax(random_tensor({3000, 777}, at::kHalf, device), -1);

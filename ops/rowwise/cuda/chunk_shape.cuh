@@ -23,7 +23,7 @@ struct ChunkShape {
   /// For `lanes` lanes of up to `most_slots` slots, and chunks of `bytes` or more, which keep
   /// enough loads in flight and start at a pack if the tensor does; they are smaller if `warps`
   /// warps would get none. An odd number of words per lane avoids bank conflicts. rules: they alone
-  /// hide keys. pitch: of rows with gaps, which are loaded word by word; else 0.
+  /// hide keys.
   template <typename T>
   static ChunkShape of(int64_t rows, int columns, int lanes, int most_slots, int64_t warps,
                        int bytes, bool rules = false, int pitch = 0) {
@@ -32,8 +32,7 @@ struct ChunkShape {
     // A row that begins in the middle of a word has a slot before its first element.
     const int before = columns % kWord<T> == 0 ? 0 : kWord<T> - 1, word_slots = lanes * kWord<T>;
     const int words = (columns + before + word_slots - 1) / word_slots;
-    const int whole_packs = apart || pitch > 0 ? 1 : static_cast<int>(kPack<T>);
-    ChunkShape shape{.rows = std::max(32 / lanes, whole_packs),
+    ChunkShape shape{.rows = std::max(32 / lanes, apart ? 1 : static_cast<int>(kPack<T>)),
                      .lanes = lanes,
                      .slots = words * kWord<T>,
                      .apart = apart};

@@ -47,7 +47,7 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
   const auto chunk = ChunkShape::of<typename Function::T>(
       rows, static_cast<int>(function.columns), plan.lanes, kSlots,
       int64_t{kBusyWarps} * device_limits().rows.multiprocessors, kBytes,
-      kRulesAlone<Function> && !kGap, kGap ? chunk_gap.pitch : 0);
+      kRulesAlone<Function> && !kGap, chunk_gap.pitch);
   const int64_t steps = function.arrange(rows, 0);
   ChunkMaskShape mask;
   if constexpr (kHasMaskTensor<Function>) {
