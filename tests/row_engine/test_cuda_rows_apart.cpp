@@ -110,9 +110,9 @@ WARPFUSE_GPU_TEST("rows that lie apart by units, and by chunks", "[apart][chunk]
     for (const int64_t keys : {1,  3,   8,   9,   13,  16,  17,  32,  33,  48,  64,  65,
                                97, 128, 129, 160, 256, 257, 287, 288, 301, 512, 513, 1000}) {
       const at::Tensor values = random_tensor({1, 1, 100'000 / keys, keys}, dtype, device);
-      const at::Tensor few = values.slice(2, 0, 60), one = values.slice(2, 0, 1);
+      const at::Tensor few = values.slice(2, 0, 60), two = values.slice(2, 0, 2);
       for (const at::Tensor& x :
-           {apart(values, 0, 15), apart(values, 2, 16), apart(one, 0, 8), apart(few, 5, 1000),
+           {apart(values, 0, 15), apart(values, 2, 16), apart(two, 0, 8), apart(few, 5, 1000),
             apart(few, 1, warpfuse::kMaxGapStride - keys)}) {
         INFO(describe(x) << " with strides " << x.strides());
         const bool words = dtype == at::kFloat ||
@@ -125,7 +125,7 @@ WARPFUSE_GPU_TEST("rows that lie apart by units, and by chunks", "[apart][chunk]
           CHECK(chunks() == 1);
           CHECK(by_units() == static_cast<int>(units));
           CHECK(mismatch(y, op.expected(x, -1)) == "");
-          if (!units) {
+          if (!units && keys % 8 != 0) {  // rows that begin at packs run otherwise
             CHECK(bit_mismatch(y, op(x.contiguous(), -1)) == "");
           }
         }
