@@ -249,6 +249,10 @@ void check_out(const fs::path& in, const fs::path& out, bool force) {
     fail(ExitCode::usage, "{} is a folder and no bundle, which --force does not replace",
          out.string());
   }
+  if (fs::is_directory(out, error) && access(out.c_str(), W_OK | X_OK) != 0) {
+    fail(ExitCode::output, "{}: cannot be replaced: what is in it may not be removed",
+         out.string());
+  }
 }
 
 ExitCode run_rewrite(const Arguments& arguments) {

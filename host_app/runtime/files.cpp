@@ -137,6 +137,9 @@ void replace_file(const fs::path& path, std::string_view text) {
   const DraftFile draft{draft_of(path)};
   write_pieces(draft.path, path, text);
   std::error_code error;
+  if (const fs::file_status old = fs::status(path, error); fs::is_regular_file(old)) {
+    fs::permissions(draft.path, old.permissions(), error);
+  }
   fs::rename(draft.path, path, error);
   if (error) {
     fail(ExitCode::output, "{}: cannot be written: {}", path.string(), error.message());

@@ -27,6 +27,16 @@ TEST_CASE("a file is replaced, and a link to one stays a link", "[files]") {
   CHECK(fs::exists(folder.path() / "new"));
 }
 
+TEST_CASE("a file that is replaced keeps its permissions", "[files]") {
+  const TemporaryFolder folder;
+  folder.write("file", "old");
+  const fs::path path = folder.path() / "file";
+  fs::permissions(path, fs::perms::owner_read);
+  replace_file(path, "text");
+  CHECK(fs::status(path).permissions() == fs::perms::owner_read);
+  CHECK(read_file(path, ExitCode::usage) == "text");
+}
+
 TEST_CASE("a file that is replaced leaves others alone", "[files]") {
   const TemporaryFolder folder;
   folder.write("file.part", "somebody's");
