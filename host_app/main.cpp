@@ -1,4 +1,5 @@
 
+#include <csignal>
 #include <cstdlib>
 
 #include "commands/commands.h"
@@ -91,6 +92,7 @@ void install_handler() { std::set_terminate(tell_and_end); }
 
 int main(int argc, char** argv) {
   hold_standard_streams();
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));  // a file over the limit fails as a full disk
   setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);  // libtorch asks for huge pages
   try {
     const ExitCode code = run(argc, argv);

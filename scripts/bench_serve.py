@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from report.run import ReportError, reading
+from report.run import ReportError, reading, replace
 from report.serving import SERVE
 from serve_load import Seen, load
 
@@ -287,11 +287,10 @@ def main(words: list[str] | None = None) -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             result = measure(arguments, Path(folder))
+        replace(arguments.json, json.dumps(result, indent=1) + "\n")
     except (ReportError, OSError, subprocess.CalledProcessError) as error:
         print(f"bench_serve.py: error: {error}", file=sys.stderr)
         return 2
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     say(f"{arguments.json}: done")
     return 0
 

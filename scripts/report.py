@@ -20,7 +20,7 @@ from report.generation import decode_runs, decode_table
 from report.merging import merge
 from report.ncu import measure_traffic
 from report.pages import page
-from report.run import Bench, Generation, ReportError, file_name, reading, write
+from report.run import Bench, Generation, ReportError, file_name, reading, replace, write
 from report.serving import block, runs
 from report.targets import Peers
 from report.text import with_block
@@ -83,7 +83,7 @@ def put(made: list[Made], check: bool) -> int:
             print(f"report.py: {path}: not what {source} gives; run scripts/report.py", file=sys.stderr)
             code = 1
         else:
-            path.write_text(text, encoding="utf-8")
+            replace(path, text)
             print(path)
     return code
 

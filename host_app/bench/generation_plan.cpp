@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <random>
+#include <set>
 
 #include "bench/plan.h"
 #include "runtime/files.h"
@@ -44,7 +45,7 @@ std::vector<std::pair<int64_t, int64_t>> sizes(const std::string& list) {
         shape->sizes[0] > kMaxBatch || shape->sizes[1] > kMaxTokens) {
       fail(ExitCode::usage, "--prefill: expected sizes such as 8x1024, got '{}'", item);
     }
-    result.emplace_back(shape->sizes[0], shape->sizes[1]);
+    add_once(result, {shape->sizes[0], shape->sizes[1]});
   }
   return result;
 }
@@ -99,8 +100,11 @@ GenerationPlan plan_generation(const GenerationRequest& request) {
       fail(ExitCode::usage, "--dtype: expected float32, float16 or bfloat16, got '{}'", dtype);
     }
   }
+  std::set<fs::path> known;  // a row that is there twice would make the results unusable
   for (const std::string& folder : request.folders) {
-    std::ranges::move(groups_of(folder, dtypes), std::back_inserter(plan.groups));
+    if (std::error_code error; known.insert(fs::weakly_canonical(folder, error)).second) {
+      std::ranges::move(groups_of(folder, dtypes), std::back_inserter(plan.groups));
+    }
   }
   if (plan.groups.empty()) {
     fail(ExitCode::usage, "-m, --model is missing (see --help)");

@@ -141,11 +141,24 @@ void prepare_bench(const Arguments& arguments, const std::vector<Case>& cases, b
   }
 }
 
+// One of them would be written over the other.
+void require_two_files(const std::string& json, const std::string& csv) {
+  const auto whole = [](const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal();
+  };
+  if (whole(json) == whole(csv)) {
+    fail(ExitCode::usage, "--csv: expected another file than that of --json, got '{}'", csv);
+  }
+}
+
 ExitCode run_bench(const Arguments& arguments) {
   const std::vector<Case> cases = plan(request_of(arguments));
   const double limit = arguments.number("fail-under", 0);
   if (arguments.has("fail-under") && !arguments.has("baseline")) {
     fail(ExitCode::usage, "--fail-under: needs a --baseline to compare with");
+  }
+  if (arguments.has("json") && arguments.has("csv")) {
+    require_two_files(arguments.text("json"), arguments.text("csv"));
   }
   Json baseline;
   if (arguments.has("baseline")) {

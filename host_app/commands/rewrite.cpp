@@ -1,11 +1,13 @@
 #include <unistd.h>
 
+#include <map>
 #include <set>
 #include <sstream>
 
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/files.h"
+#include "runtime/held_signals.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
 #include "runtime/parse.h"
@@ -172,23 +174,41 @@ class Draft {
   fs::path out_, folder_;
 };
 
+// That of the bundle, with what differs in its rewritten model.
+ordered_json description_of(const Bundle& bundle, const torch::jit::Module& module,
+                            const std::string& model) {
+  std::set<std::string> operators;
+  for (const torch::jit::Method& method : module.get_methods()) {
+    collect_operators(method.graph()->block(), operators);
+  }
+  ordered_json description = ordered_json::parse(read_model_file(bundle.folder / "bundle.json"));
+  std::istringstream stream(model);
+  description["sha256"]["model.pt"] = sha256_of(stream);
+  description["operators"] = operators;
+  description["variant"] = "rewritten";
+  description["schema_version"] = WARPFUSE_SCHEMA_VERSION;
+  return description;
+}
+
 void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const fs::path& out) {
-  const Draft draft(out);
   translating_errors(ExitCode::output, out.string(), [&] {
-    fs::copy(bundle.folder, draft.folder(), fs::copy_options::recursive);
-    const std::string bytes = model_bytes(module);
-    replace_file(draft.folder() / "model.pt", bytes);
-    std::set<std::string> operators;
-    for (const torch::jit::Method& method : module.get_methods()) {
-      collect_operators(method.graph()->block(), operators);
+    const std::string model = model_bytes(module);
+    const std::string description = dump(description_of(bundle, module, model), 2) + "\n";
+    const std::map<fs::path, std::string_view> made{{"model.pt", model},
+                                                    {"bundle.json", description}};
+    const HeldSignals held;
+    const Draft draft(out);
+    fs::create_directory(draft.folder());  // not as IN, which may be one that nobody may write to
+    for (const fs::directory_entry& entry : fs::directory_iterator(bundle.folder)) {
+      const fs::path name = entry.path().filename();
+      if (!made.contains(name)) {
+        fs::copy(entry.path(), draft.folder() / name, fs::copy_options::recursive);
+      }
+      HeldSignals::check(out);
     }
-    ordered_json description = ordered_json::parse(read_model_file(bundle.folder / "bundle.json"));
-    std::istringstream stream(bytes);
-    description["sha256"]["model.pt"] = sha256_of(stream);
-    description["operators"] = operators;
-    description["variant"] = "rewritten";
-    description["schema_version"] = WARPFUSE_SCHEMA_VERSION;
-    replace_file(draft.folder() / "bundle.json", description.dump(2) + "\n");
+    for (const auto& [name, content] : made) {
+      replace_file(draft.folder() / name, content);
+    }
     draft.take_name();
   });
 }
@@ -227,6 +247,10 @@ void check_out(const fs::path& in, const fs::path& out, bool force) {
   if (fs::is_directory(out, error) && !fs::is_empty(out, error) &&
       !fs::exists(out / "bundle.json", error)) {
     fail(ExitCode::usage, "{} is a folder and no bundle, which --force does not replace",
+         out.string());
+  }
+  if (fs::is_directory(out, error) && access(out.c_str(), W_OK | X_OK) != 0) {
+    fail(ExitCode::output, "{}: cannot be replaced: what is in it may not be removed",
          out.string());
   }
 }

@@ -1,4 +1,6 @@
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "commands/commands.h"
@@ -28,6 +30,13 @@ constexpr Option kServeOptions[] = {
     kRewriteSwitch,
 };
 
+// Whether a header can hold the key as it is.
+bool can_be_sent(const std::string& key) {
+  return !std::isspace(static_cast<unsigned char>(key.front())) &&
+         !std::isspace(static_cast<unsigned char>(key.back())) &&
+         std::ranges::none_of(key, [](unsigned char c) { return std::iscntrl(c) != 0; });
+}
+
 Access access_of(const Arguments& arguments) {
   Access access{.host = arguments.text("host"), .api_key = {}};
   if (arguments.has("api-key-file")) {
@@ -36,6 +45,12 @@ Access access_of(const Arguments& arguments) {
     access.api_key = text.substr(0, text.find_first_of("\r\n"));
     if (access.api_key.empty()) {
       fail(ExitCode::usage, "--api-key-file {}: the first line is empty", file);
+    }
+    if (!can_be_sent(access.api_key)) {
+      fail(ExitCode::usage,
+           "--api-key-file {}: the first line is no key that a client can send: it begins or ends "
+           "with white space, or holds a control character",
+           file);
     }
   } else if (!access.is_loopback()) {
     fail(ExitCode::usage,
@@ -59,19 +74,29 @@ bool stop_signal_came() {
   return sigtimedwait(&signals, nullptr, &patience) > 0;
 }
 
-// Until the first signal, or the model fails; then until all requests have ended, the time is up,
-// or a second signal ends the process.
-void watch(Scheduler& scheduler, const std::atomic<bool>& ended, std::chrono::seconds timeout) {
-  while (!ended && !stop_signal_came()) {
+// What has ended by itself.
+struct Ended {
+  std::atomic<bool> model = false;
+  std::atomic<bool> http = false;
+};
+
+// Until the first signal, or the model fails; then until all requests have ended and their answers
+// are sent, the time is up, or a second signal ends the process.
+void watch(Scheduler& scheduler, CompletionServer& server, const Ended& ended,
+           std::chrono::seconds timeout) {
+  while (!ended.model && !stop_signal_came()) {
   }
   scheduler.drain();
   const auto deadline = Job::Clock::now() + timeout;
-  while (!ended) {
+  while (!ended.model || !ended.http) {
     if (stop_signal_came()) {
       std::_Exit(static_cast<int>(ExitCode::interrupted));
     }
     if (Job::Clock::now() > deadline) {
       scheduler.cancel_all();
+    }
+    if (ended.model && !scheduler.has_jobs()) {
+      server.stop();  // which ends streams where they are
     }
   }
 }
@@ -120,7 +145,7 @@ ExitCode run_serve(const Arguments& arguments) {
   // can connect already.
   print("warpfuse: {} on {}\n", name, options.access.url(server.port()));
   flush_output();
-  std::atomic<bool> ended = false;
+  Ended ended;
   std::exception_ptr failure;
   std::thread model_thread([&] {
     try {
@@ -128,15 +153,15 @@ ExitCode run_serve(const Arguments& arguments) {
     } catch (...) {
       failure = std::current_exception();
     }
-    ended = true;
+    ended.model = true;
   });
   bool listened = false;
   std::thread http_thread([&] {
     listened = server.listen(scheduler, name, model.spec(), tokenizer);
     scheduler.drain();  // also where nobody has asked for the end
+    ended.http = true;
   });
-  watch(scheduler, ended, options.timeout);
-  server.stop();
+  watch(scheduler, server, ended, options.timeout);
   model_thread.join();
   http_thread.join();
   if (failure) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "runtime/held_signals.h"
 #include "runtime/parse.h"
 
 namespace warpfuse::host {
@@ -40,6 +41,35 @@ fs::path draft_of(const fs::path& path) {
 struct Close {
   void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
 };
+
+constexpr size_t kPieceBytes = size_t{16} << 20;  // written between two looks for a signal
+
+// Gone with its name, unless it has another by then.
+struct DraftFile {
+  explicit DraftFile(fs::path named) : path(std::move(named)) {}
+  ~DraftFile() {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+  DraftFile(const DraftFile&) = delete;
+  DraftFile& operator=(const DraftFile&) = delete;
+
+  fs::path path;
+};
+
+// Writes the text to a file that messages call `path`.
+void write_pieces(const fs::path& written, const fs::path& path, std::string_view text) {
+  std::ofstream stream(written, std::ios::binary | std::ios::trunc);
+  stream << text.substr(0, kPieceBytes);
+  for (size_t at = kPieceBytes; stream && at < text.size(); at += kPieceBytes) {
+    HeldSignals::check(path);
+    stream << text.substr(at, kPieceBytes);
+  }
+  stream.close();
+  if (!stream) {
+    fail(ExitCode::output, "{}: cannot be written: {}", path.string(), last_error());
+  }
+}
 
 }  // namespace
 
@@ -90,6 +120,7 @@ void require_replaceable(const fs::path& path) {
   if (is_written_in_place(path)) {
     return;  // such as a pipe, whose reader would see that it is opened
   }
+  const HeldSignals held;
   const fs::path tried = draft_of(path);
   if (!std::ofstream(tried, std::ios::binary | std::ios::app)) {
     fail(ExitCode::output, "{}: cannot be written: {}", path.string(), last_error());
@@ -98,22 +129,19 @@ void require_replaceable(const fs::path& path) {
 }
 
 void replace_file(const fs::path& path, std::string_view text) {
-  const bool in_place = is_written_in_place(path);
-  const fs::path written = in_place ? path : draft_of(path);
-  std::ofstream stream(written, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (!stream) {
-    error.assign(errno, std::generic_category());
-  } else if (!in_place) {
-    fs::rename(written, path, error);
+  if (is_written_in_place(path)) {
+    write_pieces(path, path, text);  // a signal ends the wait for the reader of a pipe
+    return;
   }
+  const HeldSignals held;
+  const DraftFile draft{draft_of(path)};
+  write_pieces(draft.path, path, text);
+  std::error_code error;
+  if (const fs::file_status old = fs::status(path, error); fs::is_regular_file(old)) {
+    fs::permissions(draft.path, old.permissions(), error);
+  }
+  fs::rename(draft.path, path, error);
   if (error) {
-    if (!in_place) {
-      std::error_code ignored;
-      fs::remove(written, ignored);
-    }
     fail(ExitCode::output, "{}: cannot be written: {}", path.string(), error.message());
   }
 }

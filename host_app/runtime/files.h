@@ -26,7 +26,8 @@ std::string read_file(const std::filesystem::path& path, ExitCode code);
 void require_replaceable(const std::filesystem::path& path);
 
 // Writes a regular file under another name first, so that a reader, or a crash, never finds half of
-// it; a device, a pipe or a link is written as it is. Throws Error(output).
+// it; its permissions stay. A device, a pipe or a link is written as it is. Throws Error(output),
+// or Error(interrupted) where a signal came before a large file was written.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace warpfuse::host

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kLookAround{100};  // how soon an idle one s
 constexpr std::chrono::milliseconds kLastWait{50};
 constexpr int kMaxLastReads = 256;
 
-thread_local const Connection* this_threads = nullptr;
+thread_local Connection* this_threads = nullptr;
 
 bool wait_for(int socket, int16_t events, std::chrono::milliseconds patience) {
   pollfd waited{.fd = socket, .events = events, .revents = 0};
@@ -61,7 +61,7 @@ void prepare(Connection& connection, httplib::Request& request) {
 Connection::Connection(int socket, size_t max_request_bytes, std::chrono::seconds patience)
     : socket_(socket), max_request_bytes_(max_request_bytes), patience_(patience) {}
 
-const Connection* Connection::current() { return this_threads; }
+Connection* Connection::current() { return this_threads; }
 
 bool Connection::next_request(std::chrono::milliseconds patience) {
   if (taken_ == buffer_.size() && !wait_for(socket_, POLLIN, patience)) {

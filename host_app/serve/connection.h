@@ -17,7 +17,7 @@ class Connection : public httplib::Stream {
   Connection(int socket, size_t max_request_bytes, std::chrono::seconds patience);
 
   // The connection that this thread serves.
-  static const Connection* current();
+  static Connection* current();
 
   // Waits for the next request; false: none came in `patience`.
   bool next_request(std::chrono::milliseconds patience);
@@ -25,6 +25,8 @@ class Connection : public httplib::Stream {
   void begin_body(std::optional<size_t> bytes);
   // Another request may follow: what was left of this one's body would be taken for it.
   bool is_at_its_end() const { return end_ == left_; }
+  // No other request follows this one.
+  void close_after() { end_.reset(); }
   // The client has closed its end.
   bool gone() const;
   bool sent_too_much() const { return left_ == 0; }

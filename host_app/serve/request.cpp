@@ -11,6 +11,9 @@ namespace {
 using RequestJson = nlohmann::json;
 
 constexpr int64_t kMaxStopTexts = 4;
+constexpr std::string_view kParameters =
+    "model,prompt,max_tokens,temperature,top_p,top_k,min_p,seed,n,stop,stream,stream_options,"
+    "logprobs,echo,user,best_of,suffix,logit_bias,presence_penalty,frequency_penalty";
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                          const RequestJson& found) {
@@ -18,10 +21,12 @@ constexpr int64_t kMaxStopTexts = 4;
                  name);
 }
 
-// The parameters of one request. Null counts as not given.
+// The parameters of one request, or the members of one that is an object; `prefix` is before their
+// names in messages. Null counts as not given.
 class Parameters {
  public:
-  explicit Parameters(RequestJson json) : json_(std::move(json)) {}
+  explicit Parameters(RequestJson json, std::string prefix = "")
+      : json_(std::move(json)), prefix_(std::move(prefix)) {}
 
   const RequestJson* find(const std::string& name) const {
     const auto found = json_.find(name);
@@ -30,21 +35,21 @@ class Parameters {
   bool boolean(const std::string& name) const {
     const RequestJson* value = find(name);
     if (value != nullptr && !value->is_boolean()) {
-      refuse(name, "true or false", *value);
+      refuse(prefix_ + name, "true or false", *value);
     }
     return value != nullptr && value->get<bool>();
   }
   int64_t integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) const {
     const RequestJson* value = find(name);
     if (value != nullptr && !is_integer_within(*value, low, high)) {
-      refuse(name, fmt::format("an integer of {}..{}", low, high), *value);
+      refuse(prefix_ + name, fmt::format("an integer of {}..{}", low, high), *value);
     }
     return value == nullptr ? otherwise : value->get<int64_t>();
   }
   double number(const std::string& name, double otherwise, double low, double high) const {
     const RequestJson* value = find(name);
     if (value != nullptr && (!value->is_number() || *value < low || *value > high)) {
-      refuse(name, fmt::format("a number of {}..{}", low, high), *value);
+      refuse(prefix_ + name, fmt::format("a number of {}..{}", low, high), *value);
     }
     return value == nullptr ? otherwise : value->get<double>();
   }
@@ -55,19 +60,21 @@ class Parameters {
       throw ApiError(400, fmt::format("'{}' is not served", name), name, "unsupported_parameter");
     }
   }
-  void require_known() const {
-    static const std::vector<std::string> kKnown = split_list(
-        "model,prompt,max_tokens,temperature,top_p,top_k,min_p,seed,n,stop,stream,stream_options,"
-        "logprobs,echo,user,best_of,suffix,logit_bias,presence_penalty,frequency_penalty");
+  // `names`: between commas.
+  void require_known(std::string_view names) const {
+    const std::vector<std::string> known = split_list(names);
     for (const auto& [name, value] : json_.items()) {
-      if (std::ranges::find(kKnown, name) == kKnown.end()) {
-        throw ApiError(400, fmt::format("unknown parameter '{}'", name), name, "unknown_parameter");
+      if (std::ranges::find(known, name) == known.end()) {
+        const std::string whole = prefix_ + name;
+        throw ApiError(400, fmt::format("unknown parameter '{}'", whole), whole,
+                       "unknown_parameter");
       }
     }
   }
 
  private:
   RequestJson json_;
+  std::string prefix_;
 };
 
 std::vector<int64_t> ids_of(const RequestJson& prompt, const LanguageModelSpec& spec,
@@ -182,7 +189,7 @@ CompletionRequest parse_completion(std::string_view body, const std::string& mod
     throw ApiError(400, "the body is no JSON object in UTF-8");
   }
   const Parameters parameters(std::move(json));
-  parameters.require_known();
+  parameters.require_known(kParameters);
   parameters.require_noop("best_of", {1});
   parameters.require_noop("suffix", {""});
   parameters.require_noop("logit_bias", {RequestJson::object()});
@@ -220,7 +227,9 @@ CompletionRequest parse_completion(std::string_view body, const std::string& mod
     if (!options->is_object() || !request.stream) {
       refuse("stream_options", "an object, with 'stream': true", *options);
     }
-    request.include_usage = Parameters(*options).boolean("include_usage");
+    const Parameters members(*options, "stream_options.");
+    members.require_known("include_usage");
+    request.include_usage = members.boolean("include_usage");
   }
   if (request.max_tokens == 0 && !request.echo) {
     throw ApiError(400, "'max_tokens': 0 needs 'echo': true", "max_tokens");

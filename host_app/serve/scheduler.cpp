@@ -33,6 +33,8 @@ std::shared_ptr<Job> Scheduler::submit(CompletionRequest request) {
     throw ApiError(429, "the queue is full, try again later", "", "rate_limit_exceeded");
   }
   waiting_.push_back({.job = job});
+  std::erase_if(submitted_, [](const std::weak_ptr<Job>& each) { return each.expired(); });
+  submitted_.push_back(job);
   work_.notify_one();
   return job;
 }
@@ -50,6 +52,11 @@ void Scheduler::cancel_all() {
     job->fail("the server is shutting down");
   }
   work_.notify_one();
+}
+
+bool Scheduler::has_jobs() const {
+  const std::scoped_lock lock(mutex_);
+  return !jobs().empty();
 }
 
 bool Scheduler::healthy() const {
@@ -119,8 +126,6 @@ void Scheduler::enter_waiting() {
       if (front.next == job->request.choices()) {
         waiting_.pop_front();
       }
-      std::erase_if(entered_, [](const std::weak_ptr<Job>& each) { return each.expired(); });
-      entered_.push_back(job);
     }
     if (job->wants(choice)) {
       enter(job, choice);
@@ -221,8 +226,7 @@ void Scheduler::fail_all(const std::string& message) {
 
 std::vector<std::shared_ptr<Job>> Scheduler::jobs() const {
   std::vector<std::shared_ptr<Job>> jobs;
-  std::ranges::transform(waiting_, std::back_inserter(jobs), &Waiting::job);
-  for (const std::weak_ptr<Job>& each : entered_) {
+  for (const std::weak_ptr<Job>& each : submitted_) {
     if (std::shared_ptr<Job> job = each.lock()) {
       jobs.push_back(std::move(job));
     }

@@ -29,6 +29,8 @@ class Scheduler {
   // Lets no new job in; those that are there go on.
   void drain();
   void cancel_all();
+  // Whether an answer is still to be made, or is on its way.
+  bool has_jobs() const;
 
   bool healthy() const;
   Metrics& metrics() { return metrics_; }
@@ -60,7 +62,7 @@ class Scheduler {
   bool take(Running& running, SequenceToken token, Job::Clock::time_point now);
   void tell();
   void fail_all(const std::string& message);
-  // That somebody reads; the caller holds the mutex.
+  // That somebody reads or the model works on; the caller holds the mutex.
   std::vector<std::shared_ptr<Job>> jobs() const;
 
   const LanguageModel& model_;
@@ -83,7 +85,7 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::deque<Waiting> waiting_;
-  std::vector<std::weak_ptr<Job>> entered_;  // jobs that wait no more, or in part
+  std::vector<std::weak_ptr<Job>> submitted_;
   std::atomic<int64_t> rows_in_use_ = 0;
   bool draining_ = false;
   bool failed_ = false;

@@ -238,15 +238,21 @@ bool CompletionServer::listen(Scheduler& scheduler, const std::string& model_nam
       return send_whole(*reply, response);
     }
     response.set_header("Cache-Control", "no-cache");
-    response.set_chunked_content_provider(
-        "text/event-stream", [reply](size_t /*offset*/, httplib::DataSink& sink) {
-          try {
-            return send_events(*reply, sink);
-          } catch (...) {  // httplib catches what handlers throw, and not what this does
-            reply->job->fail(describe(std::current_exception(), ExitCode::check_failed).message);
-            return false;
-          }
-        });
+    const auto events = [reply](size_t /*offset*/, httplib::DataSink& sink) {
+      try {
+        return send_events(*reply, sink);
+      } catch (...) {  // httplib catches what handlers throw, and not what this does
+        reply->job->fail(describe(std::current_exception(), ExitCode::check_failed).message);
+        return false;
+      }
+    };
+    if (request.version == "HTTP/1.0") {  // it has no chunks: the stream ends with the connection
+      response.set_header("Connection", "close");
+      Connection::current()->close_after();
+      response.set_content_provider("text/event-stream", events);
+    } else {
+      response.set_chunked_content_provider("text/event-stream", events);
+    }
   });
   return server_.run();
 }

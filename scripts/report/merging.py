@@ -6,6 +6,16 @@ from typing import Any
 from .run import BENCH, GENERATE, LISTS, Generated, ReportError, Row, Run
 
 
+def refuse_twice(runs: list[Run], measured: list[list[Generated]]) -> None:
+    """A row that two runs hold, which a file may not."""
+    found: dict[str, Run] = {}
+    for run, rows in zip(runs, measured, strict=True):
+        for row in rows:
+            if row.name in found:
+                raise ReportError(f"{run.path}: {row.name} is in {found[row.name].path} too")
+        found |= {row.name: run for row in rows}
+
+
 def merge(parts: list[tuple[str, Path]]) -> dict[str, Any]:
     """Runs of one machine, (preset, file) each, under the first one's header.
 
@@ -14,6 +24,9 @@ def merge(parts: list[tuple[str, Path]]) -> dict[str, Any]:
     presets.
     """
     operators = bool(parts[0][0])
+    for preset, path in parts:
+        if bool(preset) != operators:
+            raise ReportError(f"{path}: expected PRESET=FILE for all runs, or for none of them")
     runs = [Run(path, BENCH if operators else GENERATE) for _, path in parts]
     first = runs[0].raw
     for run in runs:
@@ -21,6 +34,9 @@ def merge(parts: list[tuple[str, Path]]) -> dict[str, Any]:
             if run.raw.get(name) != first.get(name):
                 raise ReportError(f"{run.path}: {name}: not that of {runs[0].path}")
     rows = [run.objects("rows", Row if operators else Generated) for run in runs]
+    if not operators:
+        refuse_twice(runs, rows)
+        refuse_twice(runs, [run.objects("prefill", Generated) for run in runs])
     merged = first | {"command": "; ".join(run.raw.get("command", "") for run in runs), "complete": True}
     merged |= {name: [entry for run in runs for entry in run.raw.get(name, [])] for name in LISTS if name in first}
     if operators:

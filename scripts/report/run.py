@@ -1,9 +1,10 @@
 """Runs of `warpfuse bench`, `bench generate` and of their peers: the JSON, as objects and as files."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -266,6 +267,20 @@ def file_name(raw: dict[str, Any]) -> str:
     return f"{stem}{'-generate' if raw['format'] == GENERATE else ''}.json"
 
 
+def replace(path: Path, text: str) -> None:
+    """Write a file under another name first, so that nobody finds half of it; one that cannot be written stays as it was."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
 def write(path: Path, raw: dict[str, Any]) -> None:
     """One line per field, and per row of a list of rows, so that two runs can be compared by eye."""
     fields = []
@@ -274,5 +289,4 @@ def write(path: Path, raw: dict[str, Any]) -> None:
         if name in LISTS and value:
             text = "[\n" + ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in value) + "\n ]"
         fields.append(f" {json.dumps(name)}: {text}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
+    replace(path, "{\n" + ",\n".join(fields) + "\n}\n")

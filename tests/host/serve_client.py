@@ -52,10 +52,14 @@ class Server:
         connection.sendall(data)
         return connection
 
-    def post(self, body, headers=""):
+    @staticmethod
+    def request_of(body, headers="", version="1.1"):
         body = json.dumps(body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
-        return self.send(head.encode() + body)
+        head = f"POST /v1/completions HTTP/{version}\r\nHost: localhost\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    def post(self, body, headers=""):
+        return self.send(self.request_of(body, headers))
 
     def end(self, patience=60):
         self.process.send_signal(signal.SIGTERM)

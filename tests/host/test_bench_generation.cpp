@@ -203,6 +203,8 @@ TEST_CASE("bundles are grouped by dtype, the baseline first", "[bench][generatio
   CHECK(names_of(plan.groups[1]) == Texts{"baseline Float", "another Float", "fused Float"});
   CHECK(plan.bundles().size() == 4);
   CHECK(plan.vocabulary() == 200);
+  asked.folders.push_back((folder.path() / ".").string());
+  CHECK(plan_generation(asked).groups.size() == 2);
   asked.dtypes = "float32";
   CHECK(plan_generation(asked).groups.size() == 1);
   CHECK(plan_generation(asked).vocabulary() == 300);
@@ -215,7 +217,7 @@ TEST_CASE("lists of numbers are read", "[bench][generation]") {
   asked.batches = "1,32";
   asked.prompts = "7";
   asked.graphs = "off";
-  asked.prefills = "8x1024,1x2";
+  asked.prefills = "8x1024,1x2,8x1024";
   const GenerationPlan plan = plan_generation(asked);
   CHECK(plan.batches == std::vector<int64_t>{1, 32});
   CHECK(plan.prompts == std::vector<int64_t>{7});

@@ -186,6 +186,7 @@ class Errors(HostTestCase):
             ("softmax", "--baseline", __file__): "expected a JSON file of format warpfuse-bench-1",
             ("softmax", "--tuning", folder / "none"): "none: cannot be read",
             ("softmax", "surplus"): "'surplus'",
+            ("softmax", "--json", folder / "same", "--csv", f"{folder}/./same"): "--csv: expected another file than that of --json",
         })  # fmt: skip
 
     def test_device(self):

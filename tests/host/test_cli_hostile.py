@@ -154,6 +154,15 @@ class Writes(HostTestCase):
         self.assertTrue(pathlib.Path("/dev/full").is_char_device())
         self.assertEqual(list(folder.parent.glob(f"{folder.name}.*part")), [])
 
+    def test_a_file_that_may_not_become_so_large(self):
+        place = folder / "limited"
+        place.mkdir()
+        command = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", str(HOST)]  # KiB
+        command += ["rewrite", str(baseline / "model.pt"), str(place / "out.pt"), "--plugin", PLUGIN]
+        result = subprocess.run(command, capture_output=True, timeout=120)
+        self.assert_fails(result, OUTPUT, f"{place}/out.pt: cannot be written: File too large")
+        self.assertEqual(os.listdir(place), [])
+
     def test_stdin_that_gives_nothing(self):
         for redirection in ("<&-", "< /"):
             result = shell(redirection, PRINTING["tokenize"])

@@ -1,10 +1,13 @@
 """warpfuse rewrite of bundles and of files, and the option --rewrite of the commands that run models."""
 
+import ctypes
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from cli_bundles import baseline, copy_of, fused, generate, write
@@ -19,8 +22,11 @@ from host_program import (
     main,
     results,
     run_with_plugin,
+    start,
 )
 from toys import LAYERS
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
 
 def rewrite(*arguments):
@@ -83,6 +89,39 @@ class Bundles(HostTestCase):
             self.assertEqual(self.leftovers(to), [])
         self.assertTrue((out / "old").exists())
         self.assertFalse((folder / "new").exists())
+
+    def test_a_signal_leaves_no_half_bundle(self):
+        source = copy_of(baseline, "of-many-files")
+        for i in range(10_000):  # which take some time to copy
+            (source / str(i)).touch()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            out = folder / f"ended-by-{number}"
+            with self.subTest(number), start("rewrite", source, out) as process:
+                while process.poll() is None and not self.leftovers(out):
+                    time.sleep(0.001)
+                self.assertIsNone(process.poll(), "nothing was seen of the bundle before its end")
+                process.send_signal(number)
+                self.assertEqual(process.wait(60), -number)
+                self.assertEqual(self.leftovers(out), [])
+                self.assertFalse(out.exists())
+
+    def test_a_bundle_that_may_not_be_removed_is_not_replaced(self):
+        out = copy_of(baseline, "kept-by-its-mode")
+        out.chmod(0o555)
+        self.addCleanup(out.chmod, 0o755)
+        bound_root = lambda: ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)  # whom modes do not bind
+        with start("rewrite", baseline, out, "--force", preexec_fn=bound_root) as process:
+            stderr = process.communicate(timeout=120)[1].decode()
+        self.assertEqual((process.returncode, stderr), (OUTPUT, f"warpfuse: error: {out}: cannot be replaced: what is in it may not be removed\n"))
+        self.assertEqual(results(out / "bundle.json")["variant"], "baseline")
+        self.assertEqual(self.leftovers(out), [])
+
+    def test_a_bundle_that_may_not_be_written_to_comes_out_as_one_that_may(self):
+        source, out = copy_of(baseline, "read-only"), folder / "of-read-only"
+        source.chmod(0o555)
+        self.addCleanup(source.chmod, 0o755)
+        self.assert_ok(rewrite(source, out))
+        self.assertEqual(out.stat().st_mode & 0o700, 0o700)
 
 
 class Files(HostTestCase):

@@ -8,11 +8,12 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 import unittest
 
 from cli_bundles import baseline, fused, write
 from host_program import ROOT, HostTestCase, main, run_with_plugin
-from serve_client import ServeTestCase, Server, generated
+from serve_client import ServeTestCase, Server, generated, read_all
 from toys import CONTEXT
 
 try:
@@ -100,6 +101,19 @@ class Answers(ServeTestCase):
             mine = [piece["choices"][0] for piece in pieces if piece["choices"][0]["index"] == index]
             self.assertEqual("".join(choice["text"] for choice in mine), generated(fused, "Hello", "-n", 20))
             self.assertEqual([choice["finish_reason"] for choice in mine], [None] * 19 + ["length"])
+
+    def test_a_stream_without_chunks_to_a_client_of_http_1_0(self):
+        asked = {"prompt": "Hello", "max_tokens": 3, "temperature": 0, "stream": True}
+        for headers in ("", "Connection: Keep-Alive\r\n"):
+            start = time.monotonic()
+            answer = read_all(self.server.send(self.server.request_of(asked, headers, version="1.0")))
+            self.assertLess(time.monotonic() - start, 4)  # the server ends the connection, so that the stream has an end
+            head, _, body = answer.decode().partition("\r\n\r\n")
+            self.assertNotIn("Transfer-Encoding", head)
+            *events, done, rest = body.split("\n\n")
+            self.assertEqual((done, rest), ("data: [DONE]", ""))
+            texts = [json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events]
+            self.assertEqual("".join(texts), generated(fused, "Hello", "-n", 3))
 
     def test_fixed_pages(self):
         self.assertEqual(json.loads(self.server.request("GET", "/health")[1]), {"status": "ok"})

@@ -103,16 +103,39 @@ class Limits(HostTestCase):
         self.assertEqual(server.process.wait(30), 0)
         server.process.communicate()
 
-    def test_a_second_sigterm_ends_at_once(self):
-        server = Server(fused, "--batch", "1")
-        connection = server.post(LONG)
-        server.wait_for("rows_in_use", 1)
-        server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        server.process.send_signal(signal.SIGTERM)
-        self.assertEqual(server.process.wait(5), 130)
+    def test_a_stream_whose_reader_is_behind_at_sigterm_is_sent_to_its_end(self):
+        server = Server(cycle)
+        asked = {"prompt": "x", "max_tokens": 250, "n": 128, "logprobs": 5, "stream": True, "temperature": 0}
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that most of it stays with the server
+            connection.settimeout(60)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(server.request_of(asked, "Connection: close\r\n"))
+            server.wait_for("tokens_total", 128 * 250)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(1)
+            self.assertIsNone(server.process.poll())
+            answer = read_all(connection)
+        self.assertEqual(answer.count(b'"finish_reason":"length"'), 128)
+        self.assertIn(b"data: [DONE]", answer[-30:])
+        self.assertEqual(server.process.wait(30), 0)
         server.process.communicate()
-        connection.close()
+
+    def test_a_second_sigterm_ends_at_once(self):
+        for running, data in (
+            (1, Server.request_of(LONG)),
+            (0, b"POST /v1/completions HTTP/1.1\r\nHost: local"),  # the rest of which the server would wait for
+        ):
+            with self.subTest(running=running):
+                server = Server(fused, "--batch", "1")
+                connection = server.send(data)
+                server.wait_for("rows_in_use", running)
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(0.5)
+                server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(server.process.wait(5), 130)
+                server.process.communicate()
+                connection.close()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ class Refusals(ServeTestCase):
             ({"n": 0}, "n"), ({"n": 1000}, "n"), ({"prompt": ["a"] * 100, "n": 2}, "n"), ({"stop": ""}, "stop"),
             ({"stop": ["a"] * 5}, "stop"), ({"stop": 3}, "stop"), ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"),
             ({"echo": 1}, "echo"), ({"stream": "yes"}, "stream"), ({"stream_options": {}}, "stream_options"),
+            ({"stream": True, "stream_options": []}, "stream_options"),
+            ({"stream": True, "stream_options": {"bogus": 1}}, "stream_options.bogus"),
+            ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
             ({"user": 3}, "user"), ({"best_of": 2}, "best_of"), ({"suffix": "a"}, "suffix"),
             ({"logit_bias": {"1": 2}}, "logit_bias"), ({"presence_penalty": 1}, "presence_penalty"),
             ({"frequency_penalty": 0.5}, "frequency_penalty"), ({"bogus": 1}, "bogus"), ({"model": 3}, "model"),
@@ -95,6 +98,8 @@ class Start(HostTestCase):
         self.assert_fails(serve("--host", "0.0.0.0"), USAGE, "--host 0.0.0.0", "--api-key-file")
         self.assert_fails(serve("--api-key-file", folder / "none"), USAGE, "none")
         self.assert_fails(serve("--api-key-file", write("empty", "\n")), USAGE, "first line is empty")
+        for key in ("secret \n", "\tsecret", "sec\0ret"):
+            self.assert_fails(serve("--api-key-file", write("unsendable", key)), USAGE, "unsendable", "no key that a client can send")
         self.assert_fails(serve("--port", 70000), USAGE, "--port", "0..65535")
         self.assert_fails(run_with_plugin("serve"), USAGE, "--model is missing")
         self.assert_fails(run_with_plugin("serve", "-m", folder / "none"), MODEL, "none")

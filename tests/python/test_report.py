@@ -4,10 +4,12 @@ python test_report.py [unittest options]; with WARPFUSE_UPDATE=1 the golden page
 """
 
 import contextlib
+import errno
 import io
 import json
 import os
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import made_up_runs as made_up
 from report_case import ReportCase
 
 from report.ncu import READ, WRITTEN, command, count
-from report.run import ReportError, Row
+from report.run import ReportError, Row, write
 
 GOLDEN = Path(__file__).with_name("report_golden.md")
 SOFTMAX = {"operator": "softmax", "shape": [1024, 8192], "dtype": "float32", "directions": ["forward"]}
@@ -196,6 +198,31 @@ class Files(ReportCase):
         self.assertEqual(path.name, "nvidia-h200-generate.json")
         merged = json.loads(path.read_text(encoding="utf-8"))
         self.assertEqual((merged["command"], len(merged["rows"]), len(merged["prefill"])), ("both", 9, 2))
+
+    def test_a_file_is_written_as_a_whole_or_not(self):
+        path = self.write("old", "merged.json")
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def half(file, text, **_):
+            file.write_bytes(text[: len(text) // 2].encode())
+            raise full
+
+        with unittest.mock.patch.object(Path, "write_text", half), self.assertRaisesRegex(ReportError, "merged.json: cannot be written: No space"):
+            write(path, made_up.table())
+        self.assertEqual(path.read_text(encoding="utf-8"), "old")
+        write(path, made_up.table())
+        self.assertEqual(json.loads(path.read_text(encoding="utf-8")), made_up.table())
+        self.assertEqual([found.name for found in path.parent.glob("merged*")], ["merged.json"])
+
+    def test_runs_with_and_without_a_preset_are_not_merged(self):
+        bench = self.write(made_up.bench([made_up.row((2, 2))]), "bench.json")
+        generation = self.write(made_up.generation(), "generation.json")
+        for files in ((f"table={bench}", bench), (bench, f"table={bench}"), (generation, f"table={bench}")):
+            self.assertIn("expected PRESET=FILE for all runs", self.report("merge", "--folder", self.docs, *files, code=2))
+
+    def test_runs_of_generation_with_the_same_row_are_not_merged(self):
+        files = [self.write(made_up.generation(), f"{i}.json") for i in range(2)]
+        self.assertRegex(self.report("merge", "--folder", self.docs, *files, code=2), r"1\.json: .* is in .*0\.json too")
 
     def test_runs_of_different_versions_are_not_merged(self):
         other = made_up.bench([made_up.row((2, 2))], versions={"warpfuse": "0.0.9"})
