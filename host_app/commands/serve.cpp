@@ -26,7 +26,8 @@ constexpr Option kServeOptions[] = {
     {"batch", "N", "sequences that are continued at the same time", "32"},
     {"queue", "N", "requests that may wait; more are answered 429", "256"},
     {"api-key-file", "F", "requests must send the key in the first line of this file"},
-    {"timeout-s", "S", "how long a client may take to send, and requests to end at SIGTERM", "60"},
+    {"timeout-s", "S", "how long a client may take to send or take, and requests to end at SIGTERM",
+     "60"},
     kRewriteSwitch,
 };
 
