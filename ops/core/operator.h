@@ -46,13 +46,17 @@
 
 namespace warpfuse {
 
-/// Before an operator writes to an argument. Refuses one whose elements share memory, and bumps its
-/// version, so that a backward that saved it finds it changed: the fallback of operators without
-/// gradients passes over ADInplaceOrView, which would do so.
-inline void begin_writing(const char* op, const char* argument, const at::Tensor& tensor) {
+/// An argument that the operator writes: its elements must not share memory.
+inline void check_writable(const char* op, const char* argument, const at::Tensor& tensor) {
   WARPFUSE_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, op, argument,
                  "elements that each have memory of their own",
                  c10::str("strides ", tensor.strides()));
+}
+
+/// Before an operator writes to an argument, when all checks have passed. Bumps its version, so
+/// that a backward that saved it finds it changed: the fallback of operators without gradients
+/// passes over ADInplaceOrView, which would do so.
+inline void begin_writing(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->bump_version();
   }
