@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/promote_types.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 
@@ -57,12 +58,13 @@ struct MsDeformAttn : AutogradNode<MsDeformAttn<kSoftmax>, at::Tensor(const Defo
       add(tangents[0], in.sampling_locations, weights);
     }
     if (const at::Tensor& t = tangents[3]; t.defined()) {
-      // Between two pixels the value is linear: its slope is their difference.
-      const at::Tensor sizes = in.spatial_shapes.flip(-1).to(t.scalar_type()).unsqueeze(1);
+      // Between two pixels the value is linear: its slope is their difference. Half precision does
+      // not tell the middles of neighbouring pixels apart.
+      const at::ScalarType type = at::promote_types(t.scalar_type(), at::kFloat);
+      const at::Tensor sizes = in.spatial_shapes.flip(-1).to(type).unsqueeze(1);
       const at::Tensor at = in.sampling_locations * sizes - 0.5, low = at.floor();
       for (const int64_t axis : {0, 1}) {
-        const at::Tensor slope =
-            weights * t.select(-1, axis) * sizes.select(-1, axis).to(weights.scalar_type());
+        const at::Tensor slope = weights * (t.select(-1, axis) * sizes.select(-1, axis));
         const at::Tensor other = at.select(-1, 1 - axis);
         for (const int64_t step : {0, 1}) {
           const at::Tensor moved = low.select(-1, axis) + step;

@@ -148,6 +148,24 @@ class Transforms(unittest.TestCase):
             _, tangent = jvp(lambda m: operator("scaled_masked_softmax")(x, 0.5, m), (mask,), (mask,))
             self.assertEqual(tangent.dtype, dtype)
 
+    def test_half_precision_locations_have_the_tangents_of_wide_ones(self):
+        shapes = tensor([[5, 134], [60, 33]])
+        pixels = shapes.prod(1)
+        value, weights = randn(1, int(pixels.sum()), 2, 4), randn(1, 9, 2, 2, 3)
+        locations, tangent = randn(1, 9, 2, 2, 3, 2).sigmoid(), randn(1, 9, 2, 2, 3, 2)
+        for name in ("ms_deform_attn", "ms_deform_attn_softmax"):
+            for dtype, allowed in ((torch.float16, 0.01), (torch.bfloat16, 0.05)):
+                with self.subTest(name, dtype=dtype):
+
+                    def pushed(to):
+                        v, w, l, t = (x.to(dtype).to(to) for x in (value, weights, locations, tangent))
+                        call = lambda l: operator(name)(v, shapes, pixels.cumsum(0) - pixels, l, w)
+                        return jvp(call, (l,), (t,))[1]
+
+                    expected = pushed(torch.float64)
+                    difference = (pushed(dtype) - expected).abs().max() / expected.abs().max()
+                    self.assertLess(difference.item(), allowed)
+
     def test_a_mask_that_the_backward_alone_is_given_has_no_tangent(self):
         x, mask, g = randn(3, 4), randn(3, 4), randn(3, 4)
         backward = lambda m: operator("_scaled_masked_softmax_backward")(
