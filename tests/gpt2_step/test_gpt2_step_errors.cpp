@@ -58,7 +58,12 @@ WARPFUSE_DEVICE_TEST("the cache of a step is written in place", "[gpt2_step][err
   StepCall call = random_step({}, at::kFloat, device);
   CHECK(error_of_backward_after([&] { call.run(); }, call.cache)
             .find("modified by an inplace operation") != std::string::npos);
-  call.cache = call.cache.narrow(2, 0, 1).expand({-1, -1, 2, -1, -1, -1});
+  const at::Tensor cache = call.cache;
+  call.cache = cache.clone().requires_grad_() * 1;
+  CHECK(error_of([&] { call.run(); }) ==
+        "Error: warpfuse::gpt2_step: cache: expected a tensor that autograd does not follow, such "
+        "as cache.detach(), got one that requires a gradient");
+  call.cache = cache.narrow(2, 0, 1).expand({-1, -1, 2, -1, -1, -1});
   CHECK(error_of([&] { call.run(); })
             .starts_with("Error: warpfuse::gpt2_step: cache: expected elements that each have "
                          "memory of their own, got strides ["));
