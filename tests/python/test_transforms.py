@@ -76,6 +76,16 @@ class Transforms(unittest.TestCase):
                 self.assert_same(output, function(*tensors))
                 self.assert_same(pull(cotangent), expected)
 
+    def test_batched_gradients_of_autograd(self):
+        for name, function, tensors, _ in differentiable_calls():
+            with self.subTest(name):
+                leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+                output = function(*leaves)
+                pull = lambda g, **named: torch.autograd.grad(output, leaves, g, retain_graph=True, **named)
+                cotangents = torch.randn(3, *output.shape, dtype=output.dtype, device=output.device)
+                expected = tuple(map(torch.stack, zip(*map(pull, cotangents))))
+                self.assert_same(pull(cotangents, is_grads_batched=True), expected)
+
     def test_jvp_is_the_transpose_of_vjp(self):
         for name, function, tensors, _ in differentiable_calls():
             with self.subTest(name):
