@@ -28,8 +28,7 @@ void check_attn_mask(const char* op, const at::Tensor& mask, const at::Tensor& s
   check_same_device(op, "attn_mask", mask, scores);
   bool broadcasts = mask.dim() <= scores.dim();
   for (int64_t d = 1; broadcasts && d <= mask.dim(); ++d) {
-    const c10::SymInt size = mask.sym_size(-d);
-    broadcasts = size == 1 || size == scores.sym_size(-d);
+    broadcasts = is_one_or(mask.sym_size(-d), scores.sym_size(-d));
   }
   WARPFUSE_CHECK(broadcasts, op, "attn_mask",
                  c10::str("a shape that broadcasts to ", scores.sym_sizes()), mask.sym_sizes());

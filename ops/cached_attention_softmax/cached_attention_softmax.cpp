@@ -74,6 +74,22 @@ HeadRows<void*> cache_rows(const at::Tensor& cache, int64_t layer, int64_t of_tw
   return {rows.mutable_data_ptr(), rows.stride(0), rows.stride(1), rows.stride(2)};
 }
 
+Positions positions_of(const at::Tensor& positions) {
+  return {positions.const_data_ptr(), positions.scalar_type() == at::kLong, positions.stride(0),
+          positions.stride(1)};
+}
+
+/// Reads positions, on the CPU.
+void check_positions(const at::Tensor& positions, int64_t slots) {
+  for (int64_t batch = 0; batch < positions.size(0); ++batch) {
+    for (int64_t token = 0; token < positions.size(1); ++token) {
+      const int64_t position = position_of(positions_of(positions), batch, token);
+      WARPFUSE_CHECK(position < slots, kOp, "positions",
+                     c10::str("positions below the cache's ", slots, " slots"), position);
+    }
+  }
+}
+
 struct CachedAttentionSoftmax {
   static constexpr const char* kName = kOp;
 
@@ -90,32 +106,32 @@ struct CachedAttentionSoftmax {
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
-      if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
+      check_writable(kOp, "cache", cache);
+      if constexpr (Backend::kKey == c10::DispatchKey::CPU) {
+        check_positions(positions, cache.size(4));
+      } else {
         WARPFUSE_CHECK(cache.size(4) <= kMaxGpuSlots, kOp, "cache",
                        c10::str("at most ", kMaxGpuSlots, " slots on a GPU"), cache.size(4));
       }
-      begin_writing(kOp, "cache", cache);
+      begin_writing(cache);
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),
                        v = with_dense_heads(value);
-      Backend::launch(
-          output, CachedAttentionArguments{.query = head_rows(q),
-                                           .key = head_rows(k),
-                                           .value = head_rows(v),
-                                           .keys = cache_rows(cache, layer, 0),
-                                           .values = cache_rows(cache, layer, 1),
-                                           .positions = {positions.const_data_ptr(),
-                                                         positions.scalar_type() == at::kLong,
-                                                         positions.stride(0), positions.stride(1)},
-                                           .output = output.mutable_data_ptr(),
-                                           .dtype = to_dtype(query.scalar_type()),
-                                           .batch = query.size(0),
-                                           .heads = query.size(1),
-                                           .key_heads = key.size(1),
-                                           .tokens = query.size(2),
-                                           .slots = cache.size(4),
-                                           .head_dim = query.size(3),
-                                           .scale = static_cast<float>(scale),
-                                           .window = window});
+      Backend::launch(output, CachedAttentionArguments{.query = head_rows(q),
+                                                       .key = head_rows(k),
+                                                       .value = head_rows(v),
+                                                       .keys = cache_rows(cache, layer, 0),
+                                                       .values = cache_rows(cache, layer, 1),
+                                                       .positions = positions_of(positions),
+                                                       .output = output.mutable_data_ptr(),
+                                                       .dtype = to_dtype(query.scalar_type()),
+                                                       .batch = query.size(0),
+                                                       .heads = query.size(1),
+                                                       .key_heads = key.size(1),
+                                                       .tokens = query.size(2),
+                                                       .slots = cache.size(4),
+                                                       .head_dim = query.size(3),
+                                                       .scale = static_cast<float>(scale),
+                                                       .window = window});
     }
     return output.transpose(1, 2);
   }
@@ -124,17 +140,6 @@ struct CachedAttentionSoftmax {
 WARPFUSE_OPERATORS(m) { register_operator<CachedAttentionSoftmax>(m); }
 
 // --- CPU --------------------------------------------------------------------------------------
-
-// Throws before anything is written.
-void check_positions(const CachedAttentionArguments& a) {
-  for (int64_t batch = 0; batch < a.batch; ++batch) {
-    for (int64_t token = 0; token < a.tokens; ++token) {
-      const int64_t position = position_of(a.positions, batch, token);
-      WARPFUSE_CHECK(position < a.slots, kOp, "positions",
-                     c10::str("positions below the cache's ", a.slots, " slots"), position);
-    }
-  }
-}
 
 void write_cache(const CachedAttentionArguments& a) {
   const int64_t bytes = element_bytes(a.dtype);
@@ -158,7 +163,6 @@ void write_cache(const CachedAttentionArguments& a) {
 }  // namespace
 
 void launch_cpu(const CachedAttentionArguments& a) {
-  check_positions(a);
   write_cache(a);
   parallel_uneven_rows(a.batch * a.heads * a.tokens, a.slots * a.head_dim,
                        [&](int64_t begin, int64_t end) { cached_attention_cpu(a, begin, end); });

@@ -2,6 +2,7 @@
 #include <torch/library.h>
 #include <warpfuse/cached_attention_softmax.h>
 
+#include "common/check.h"
 #include "common/registration.h"
 #include "core/autocast.h"
 
@@ -21,7 +22,10 @@ template <at::DeviceType kDevice>
 at::Tensor autocast_attention(const at::Tensor& query, const at::Tensor& key,
                               const at::Tensor& value, at::Tensor& cache, int64_t layer,
                               const at::Tensor& positions, double scale, int64_t window) {
-  const AutocastTo<kDevice> cast(cache.scalar_type());
+  const at::ScalarType dtype = cache.scalar_type();
+  WARPFUSE_CHECK(is_supported(dtype) && dtype != at::kDouble, kOp, "cache",
+                 "float32, float16 or bfloat16", dtype);
+  const AutocastTo<kDevice> cast(dtype);
   return cached_attention_softmax(cast(query), cast(key), cast(value), cache, layer, positions,
                                   scale, window);
 }

@@ -68,6 +68,12 @@ inline at::Tensor converted(const char* op, const at::Tensor& self,
   return self.to(*dtype);
 }
 
+/// Whether a size is 1 or equals `other`. A size that a trace does not know (of x[mask]) cannot be
+/// compared with a number, but with itself.
+inline bool is_one_or(const c10::SymInt& size, const c10::SymInt& other) {
+  return size.maybe_as_int() == 1 || size == other || size == 1;
+}
+
 /// `other` must be on the device of `tensor`.
 inline void check_same_device(const char* op, const char* argument, const at::Tensor& other,
                               const at::Tensor& tensor) {

@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 #include <torch/library.h>
 
 #include "common/check.h"
@@ -46,13 +47,22 @@
 
 namespace warpfuse {
 
-/// Before an operator writes to an argument. Refuses one whose elements share memory, and bumps its
-/// version, so that a backward that saved it finds it changed: the fallback of operators without
-/// gradients passes over ADInplaceOrView, which would do so.
-inline void begin_writing(const char* op, const char* argument, const at::Tensor& tensor) {
+/// An argument that an operator without gradients writes: its elements must not share memory, and
+/// autograd, which would not see what is written, must not follow it.
+inline void check_writable(const char* op, const char* argument, const at::Tensor& tensor) {
+  WARPFUSE_CHECK(
+      !c10::GradMode::is_enabled() || !tensor.requires_grad(), op, argument,
+      c10::str("a tensor that autograd does not follow, such as ", argument, ".detach()"),
+      "one that requires a gradient");
   WARPFUSE_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, op, argument,
                  "elements that each have memory of their own",
                  c10::str("strides ", tensor.strides()));
+}
+
+/// Before an operator writes to an argument, when all checks have passed. Bumps its version, so
+/// that a backward that saved it finds it changed: the fallback of operators without gradients
+/// passes over ADInplaceOrView, which would do so.
+inline void begin_writing(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->bump_version();
   }

@@ -216,7 +216,7 @@ struct Gpt2Step {
     if (!Backend::computes(next)) {
       return next;
     }
-    begin_writing(kName, "cache", cache);
+    check_writable(kName, "cache", cache);
 #ifdef WARPFUSE_WITH_CUDA
     if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
       const c10::cuda::CUDAGuard guard(cache.device());  // which GPU the kernel must fit
@@ -225,6 +225,7 @@ struct Gpt2Step {
         arguments->ids = dense_ids.const_data_ptr<int64_t>();
         arguments->positions = dense_positions.const_data_ptr<int64_t>();
         arguments->next = next.mutable_data_ptr<int64_t>();
+        begin_writing(cache);
         Backend::launch(next, *arguments);
         return next;
       }

@@ -85,9 +85,14 @@ struct Linear
   }
 
  private:
-  // [rows, columns]. Without columns reshape() could not tell their number.
+  // [rows, columns]. Without columns reshape() could not tell the number of rows, and autograd.grad
+  // with is_grads_batched has no flatten().
   static at::Tensor rows_of(const at::Tensor& tensor) {
-    return tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor.flatten(0, -2);
+    c10::SymInt rows = 1;
+    for (const c10::SymInt& size : tensor.sym_sizes().slice(0, tensor.dim() - 1)) {
+      rows *= size;
+    }
+    return tensor.reshape_symint({rows, tensor.sym_size(-1)});
   }
 
   // Without dropout there are no random numbers.

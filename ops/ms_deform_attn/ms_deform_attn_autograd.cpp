@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/promote_types.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 
@@ -57,12 +58,13 @@ struct MsDeformAttn : AutogradNode<MsDeformAttn<kSoftmax>, at::Tensor(const Defo
       add(tangents[0], in.sampling_locations, weights);
     }
     if (const at::Tensor& t = tangents[3]; t.defined()) {
-      // Between two pixels the value is linear: its slope is their difference.
-      const at::Tensor sizes = in.spatial_shapes.flip(-1).to(t.scalar_type()).unsqueeze(1);
+      // Between two pixels the value is linear: its slope is their difference. Half precision does
+      // not tell the middles of neighbouring pixels apart.
+      const at::ScalarType type = at::promote_types(t.scalar_type(), at::kFloat);
+      const at::Tensor sizes = in.spatial_shapes.flip(-1).to(type).unsqueeze(1);
       const at::Tensor at = in.sampling_locations * sizes - 0.5, low = at.floor();
       for (const int64_t axis : {0, 1}) {
-        const at::Tensor slope =
-            weights * t.select(-1, axis) * sizes.select(-1, axis).to(weights.scalar_type());
+        const at::Tensor slope = weights * (t.select(-1, axis) * sizes.select(-1, axis));
         const at::Tensor other = at.select(-1, 1 - axis);
         for (const int64_t step : {0, 1}) {
           const at::Tensor moved = low.select(-1, axis) + step;
@@ -92,9 +94,15 @@ template <bool kSoftmax, at::DeviceType kDevice>
 at::Tensor autocast(const at::Tensor& value, const at::Tensor& spatial_shapes,
                     const at::Tensor& level_start_index, const at::Tensor& sampling_locations,
                     const at::Tensor& attention_weights, bool check_shapes) {
-  const AutocastTo<kDevice> cast;
+  const at::Tensor cast_value = AutocastTo<kDevice>()(value);
+  const at::ScalarType dtype = cast_value.scalar_type();  // double stays double
+  // float32 holds locations of the other half-precision dtype, and goes with any value.
+  const at::Tensor locations = sampling_locations.scalar_type() == dtype
+                                   ? sampling_locations
+                                   : AutocastTo<kDevice>(at::kFloat)(sampling_locations);
+  const AutocastTo<kDevice> cast(dtype);
   return MsDeformAttn<kSoftmax>::call(
-      {cast(value), spatial_shapes, level_start_index, sampling_locations, cast(attention_weights)},
+      {cast_value, spatial_shapes, level_start_index, locations, cast(attention_weights)},
       check_shapes);
 }
 

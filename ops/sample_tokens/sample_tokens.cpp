@@ -51,7 +51,7 @@ void check_sample_tokens(const SampleInputs& inputs) {
   }
   check_integers(kSampleTokens, "step", step);
   check_same_device(kSampleTokens, "step", step, logits);
-  WARPFUSE_CHECK(step.sym_numel() == 1 || step.sym_numel() == count, kSampleTokens, "step",
+  WARPFUSE_CHECK(is_one_or(step.sym_numel(), count), kSampleTokens, "step",
                  c10::str("one element, or one for each of ", count, " rows"), step.sym_numel());
   if (rows.defined()) {
     WARPFUSE_CHECK(rows.scalar_type() == at::kLong, kSampleTokens, "rows", "int64",

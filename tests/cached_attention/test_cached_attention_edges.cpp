@@ -37,12 +37,14 @@ WARPFUSE_DEVICE_TEST("a position past the cache", "[cached_attention][portable]"
             random_attention({.batch = 2, .tokens = tokens, .slots = 24}, dtype, device, 0);
         call.positions[1][tokens - 1].fill_(position);
         const at::Tensor before = call.cache.clone(), written = expected_cache(call);
+        const auto version = call.cache._version();
         if (!device.is_cuda()) {
           CHECK(error_of([&] { call.run(); }) ==
                 c10::str("Error: warpfuse::cached_attention_softmax: positions: expected positions "
                          "below the cache's 24 slots, got ",
                          position));
           CHECK(bit_mismatch(call.cache, before) == "");
+          CHECK(call.cache._version() == version);
           continue;
         }
         call.cache[1].select(1, 1).select(2, 23).fill_(0.5);  // a slot that all see

@@ -2,6 +2,7 @@
 // test_cached_attention_edges.cpp.)
 
 #include "support/attention_call.h"
+#include "support/autocast.h"
 #include "support/devices.h"
 #include "support/errors.h"
 #include "support/inputs.h"
@@ -116,6 +117,33 @@ WARPFUSE_DEVICE_TEST("a cache that a backward needs may not be written meanwhile
   AttentionCall call = random_attention({}, at::kFloat, device);
   CHECK(error_of_backward_after([&] { call.run(); }, call.cache)
             .find("modified by an inplace operation") != std::string::npos);
+}
+
+WARPFUSE_DEVICE_TEST("autograd may not follow the cache", "[cached_attention][errors]") {
+  AttentionCall call = random_attention({}, at::kFloat, device);
+  call.cache = call.cache.requires_grad_() * 1;
+  const at::Tensor cache = call.cache;
+  const std::string expected =
+      "Error: warpfuse::cached_attention_softmax: cache: expected a tensor that autograd does not "
+      "follow, such as cache.detach(), got one that requires a gradient";
+  CHECK(error_of([&] { call.run(); }) == expected);
+  call.cache = cache.narrow(4, 0, 16);
+  CHECK(error_of([&] { call.run(); }) == expected);
+  const at::NoGradGuard no_grad;
+  CHECK(error_of([&] { call.run(); }) == "no error");
+}
+
+WARPFUSE_DEVICE_TEST("under autocast the cache's dtype is checked first",
+                     "[autocast][cached_attention][errors]") {
+  const Autocast autocast(device.type(), at::kBFloat16);
+  for (const at::ScalarType dtype : {at::kLong, at::kDouble}) {
+    AttentionCall call = random_attention({}, at::kFloat, device);
+    call.cache = at::zeros_like(call.cache, dtype);
+    CHECK(error_of([&] { call.run(); }) ==
+          c10::str("Error: warpfuse::cached_attention_softmax: cache: expected float32, float16 or "
+                   "bfloat16, got ",
+                   dtype));
+  }
 }
 
 TEST_CASE("Meta attention is checked as others are", "[cached_attention][errors][meta]") {

@@ -58,10 +58,34 @@ WARPFUSE_DEVICE_TEST("the cache of a step is written in place", "[gpt2_step][err
   StepCall call = random_step({}, at::kFloat, device);
   CHECK(error_of_backward_after([&] { call.run(); }, call.cache)
             .find("modified by an inplace operation") != std::string::npos);
-  call.cache = call.cache.narrow(2, 0, 1).expand({-1, -1, 2, -1, -1, -1});
+  const at::Tensor cache = call.cache;
+  call.cache = cache.clone().requires_grad_() * 1;
+  CHECK(error_of([&] { call.run(); }) ==
+        "Error: warpfuse::gpt2_step: cache: expected a tensor that autograd does not follow, such "
+        "as cache.detach(), got one that requires a gradient");
+  call.cache = cache.narrow(2, 0, 1).expand({-1, -1, 2, -1, -1, -1});
   CHECK(error_of([&] { call.run(); })
             .starts_with("Error: warpfuse::gpt2_step: cache: expected elements that each have "
                          "memory of their own, got strides ["));
+}
+
+TEST_CASE("a step that is refused leaves the cache as it was", "[gpt2_step][errors]") {
+  const StepCall good = random_step({.vocabulary = 30, .slots = 24}, at::kFloat, at::kCPU);
+  const auto check = [&](const std::string& expected, const auto& change) {
+    StepCall call = good;
+    call.cache = good.cache.clone();
+    change(call);
+    const auto version = call.cache._version();
+    CHECK(error_of([&] { call.run(); }).find(expected) != std::string::npos);
+    CHECK(call.cache.nan_to_num(7).equal(good.cache.nan_to_num(7)));
+    CHECK(call.cache._version() == version);
+  };
+  check("index out of range", [](StepCall& call) { call.ids = at::full_like(call.ids, 30); });
+  check("index out of range", [](StepCall& call) { call.positions = at::full_like(call.ids, -1); });
+  check("positions: expected positions below the cache's 24 slots, got 24", [&](StepCall& call) {
+    call.position_embedding = at::cat({good.position_embedding, good.position_embedding});
+    call.positions = at::full_like(call.ids, 24);
+  });
 }
 
 TEST_CASE("gpt2_step on Meta: shapes, and the errors", "[gpt2_step]") {

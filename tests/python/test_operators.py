@@ -172,6 +172,23 @@ class Operators(unittest.TestCase):
                 self.assert_same(compiled(x), op(x))
             self.assertEqual(compilations.frame_count, 1)
 
+    def test_sizes_that_a_trace_does_not_know(self):
+        x, mask = torch.randn(2, 6, 7, dtype=torch.float64, device=DEVICE)
+        keep = torch.tensor([1, 0, 1, 1, 0, 1], device=DEVICE) > 0
+        attention, sample = operator("scaled_masked_softmax"), operator("sample_tokens")
+        for op in (
+            lambda x, mask, rows: attention(x, 0.5, mask, "lower_right"),
+            lambda x, mask, rows: attention(x, 0.5, mask[:, :1] > 0, masked_value=-1.0),
+            lambda x, mask, rows: operator("softmax_dropout")(attention(x[None], 0.5, mask), 1, 0.0),
+            lambda x, mask, rows: torch.stack(operator("fused_logprob_entropy")(x, rows)),
+            lambda x, mask, rows: sample(x, rows, top_k=3, rows=rows),
+        ):
+            torch._dynamo.reset()
+            chosen = lambda x, mask, keep, op=op: op(x[keep], mask[keep], keep.nonzero().flatten())
+            with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+                compiled = torch.compile(chosen, fullgraph=True, backend="aot_eager")
+                self.assert_same(compiled(x, mask, keep), chosen(x, mask, keep))
+
     def test_export_with_a_dynamic_batch(self):
         class Attention(torch.nn.Module):
             def forward(self, scores, lengths, mask):

@@ -76,6 +76,16 @@ class Transforms(unittest.TestCase):
                 self.assert_same(output, function(*tensors))
                 self.assert_same(pull(cotangent), expected)
 
+    def test_batched_gradients_of_autograd(self):
+        for name, function, tensors, _ in differentiable_calls():
+            with self.subTest(name):
+                leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+                output = function(*leaves)
+                pull = lambda g, **named: torch.autograd.grad(output, leaves, g, retain_graph=True, **named)
+                cotangents = torch.randn(3, *output.shape, dtype=output.dtype, device=output.device)
+                expected = tuple(map(torch.stack, zip(*map(pull, cotangents))))
+                self.assert_same(pull(cotangents, is_grads_batched=True), expected)
+
     def test_jvp_is_the_transpose_of_vjp(self):
         for name, function, tensors, _ in differentiable_calls():
             with self.subTest(name):
@@ -147,6 +157,24 @@ class Transforms(unittest.TestCase):
                 self.assertLess(tangent.abs().max().item(), 0.02)  # sums do not change by offsets
             _, tangent = jvp(lambda m: operator("scaled_masked_softmax")(x, 0.5, m), (mask,), (mask,))
             self.assertEqual(tangent.dtype, dtype)
+
+    def test_half_precision_locations_have_the_tangents_of_wide_ones(self):
+        shapes = tensor([[5, 134], [60, 33]])
+        pixels = shapes.prod(1)
+        value, weights = randn(1, int(pixels.sum()), 2, 4), randn(1, 9, 2, 2, 3)
+        locations, tangent = randn(1, 9, 2, 2, 3, 2).sigmoid(), randn(1, 9, 2, 2, 3, 2)
+        for name in ("ms_deform_attn", "ms_deform_attn_softmax"):
+            for dtype, allowed in ((torch.float16, 0.01), (torch.bfloat16, 0.05)):
+                with self.subTest(name, dtype=dtype):
+
+                    def pushed(to):
+                        v, w, l, t = (x.to(dtype).to(to) for x in (value, weights, locations, tangent))
+                        call = lambda l: operator(name)(v, shapes, pixels.cumsum(0) - pixels, l, w)
+                        return jvp(call, (l,), (t,))[1]
+
+                    expected = pushed(torch.float64)
+                    difference = (pushed(dtype) - expected).abs().max() / expected.abs().max()
+                    self.assertLess(difference.item(), allowed)
 
     def test_a_mask_that_the_backward_alone_is_given_has_no_tangent(self):
         x, mask, g = randn(3, 4), randn(3, 4), randn(3, 4)

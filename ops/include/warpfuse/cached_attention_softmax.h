@@ -19,7 +19,8 @@ namespace warpfuse {
 /// query      [B, H, T, D]: float32, float16 or bfloat16; D at most 128 (float32) or 256
 /// key, value [B, Hkv, T, D], Hkv a divisor of H; query's dtype and device, as for the cache
 /// cache      [L, 2, B, Hkv, S, D], written in place; any strides, but a dense last dimension.
-///            It may be a part of a larger cache
+///            It may be a part of a larger cache. It must not require a gradient, and the slots
+///            that are written must not be memory of query, key or value
 /// layer      0 to L - 1
 /// positions  [B, T], int64 or int32, on the query's device; rows of the batch may differ. A
 ///            negative position writes nothing, sees nothing and gives zeros. Of several tokens at
