@@ -94,9 +94,15 @@ template <bool kSoftmax, at::DeviceType kDevice>
 at::Tensor autocast(const at::Tensor& value, const at::Tensor& spatial_shapes,
                     const at::Tensor& level_start_index, const at::Tensor& sampling_locations,
                     const at::Tensor& attention_weights, bool check_shapes) {
-  const AutocastTo<kDevice> cast;
+  const at::Tensor cast_value = AutocastTo<kDevice>()(value);
+  const at::ScalarType dtype = cast_value.scalar_type();  // double stays double
+  // float32 holds locations of the other half-precision dtype, and goes with any value.
+  const at::Tensor locations = sampling_locations.scalar_type() == dtype
+                                   ? sampling_locations
+                                   : AutocastTo<kDevice>(at::kFloat)(sampling_locations);
+  const AutocastTo<kDevice> cast(dtype);
   return MsDeformAttn<kSoftmax>::call(
-      {cast(value), spatial_shapes, level_start_index, sampling_locations, cast(attention_weights)},
+      {cast_value, spatial_shapes, level_start_index, locations, cast(attention_weights)},
       check_shapes);
 }
 

@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "support/autocast.h"
+#include "support/compare.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/inputs.h"
@@ -93,6 +95,27 @@ WARPFUSE_DEVICE_TEST("deformable attention: strides and alignment", "[ms_deform_
       lay_out(in);
       INFO(dtype << ", " << name);
       check_values(in);
+    }
+  }
+}
+
+WARPFUSE_DEVICE_TEST("deformable attention under autocast", "[autocast][ms_deform_attn]") {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const at::ScalarType other : {dtype, at::kFloat}) {
+      const DeformInputs inputs({}, dtype, device, other, other);
+      for (const at::ScalarType to : {at::kBFloat16, at::kHalf}) {
+        INFO(dtype << " with " << other << ", autocast to " << to);
+        DeformInputs cast = inputs;
+        if (dtype != at::kDouble) {
+          cast.value = inputs.value.to(to);
+          cast.weights = inputs.weights.to(to);
+          cast.locations = inputs.locations.to(at::kFloat);
+        }
+        const at::Tensor plain = cast.attend(), softmax = cast.attend_softmax();
+        const Autocast autocast(device.type(), to);
+        CHECK(bit_mismatch(inputs.attend(), plain) == "");
+        CHECK(bit_mismatch(inputs.attend_softmax(), softmax) == "");
+      }
     }
   }
 }
