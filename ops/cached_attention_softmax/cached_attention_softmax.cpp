@@ -106,12 +106,13 @@ struct CachedAttentionSoftmax {
     if (Backend::computes(output)) {
       WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
                      "a last dimension of stride 1", cache.stride(-1));
+      if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
+        WARPFUSE_CHECK(cache.size(4) <= kMaxGpuSlots, kOp, "cache",
+                       c10::str("at most ", kMaxGpuSlots, " slots on a GPU"), cache.size(4));
+      }
       check_writable(kOp, "cache", cache);
       if constexpr (Backend::kKey == c10::DispatchKey::CPU) {
         check_positions(positions, cache.size(4));
-      } else {
-        WARPFUSE_CHECK(cache.size(4) <= kMaxGpuSlots, kOp, "cache",
-                       c10::str("at most ", kMaxGpuSlots, " slots on a GPU"), cache.size(4));
       }
       begin_writing(cache);
       const at::Tensor q = with_dense_heads(query), k = with_dense_heads(key),

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "support/autocast.h"
+#include "support/compare.h"
 #include "support/deform.h"
 #include "support/devices.h"
 #include "support/inputs.h"

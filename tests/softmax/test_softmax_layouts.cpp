@@ -40,9 +40,9 @@ std::vector<Layout> layouts(at::ScalarType dtype, const at::Device& device) {
 
 }  // namespace
 
-WARPFUSE_DEVICE_TEST("strides change no bit of the result", "[softmax]") {
+WARPFUSE_DEVICE_TEST("strides change no bit of the result, but of rows by units", "[softmax]") {
   // The tier chunk reads rows that lie apart; here it takes the copies with which they are
-  // compared.
+  // compared. By units it adds up in another order.
   std::optional<TuningInUse> chunks;
   if (device.is_cuda()) {
     chunks.emplace(tuning_with("chunk 64 40 1 0"));
@@ -54,10 +54,14 @@ WARPFUSE_DEVICE_TEST("strides change no bit of the result", "[softmax]") {
         for (int64_t dim = 0; dim < x.dim(); ++dim) {
           INFO(op.name << ", " << layout.name << ", " << describe(x) << ", dim " << dim);
           const Poison poison;
+          const CounterDelta by_units("chunk.units");
           const at::Tensor output = op(x, dim);
+          const bool same_order = by_units() == 0;
           CHECK(output.is_contiguous());
           CHECK(mismatch(output, op.expected(x, dim)) == "");
-          CHECK(bit_mismatch(output, op(x.contiguous(), dim)) == "");
+          if (same_order) {
+            CHECK(bit_mismatch(output, op(x.contiguous(), dim)) == "");
+          }
         }
       }
     }
