@@ -14,7 +14,7 @@ namespace warpfuse {
 ///
 /// The sum is over the slots j <= positions[b, t]; with a window w > 0, only those with
 /// positions[b, t] - w < j. g = h / (H / Hkv). Slots that no query sees are never used, so NaN in
-/// them does not matter.
+/// them does not matter. A query whose scores are all -inf gives zeros.
 ///
 /// query      [B, H, T, D]: float32, float16 or bfloat16; D at most 128 (float32) or 256
 /// key, value [B, Hkv, T, D], Hkv a divisor of H; query's dtype and device, as for the cache
