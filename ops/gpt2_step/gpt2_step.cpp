@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "cached_attention_softmax/cached_attention_softmax.h"
 #include "common/check.h"
 #include "core/operator.h"
 #include "skinny_linear/linear_inputs.h"
@@ -81,6 +82,11 @@ void StepInputs::check() const {
                  "float32, float16 or bfloat16", cache.scalar_type());
   WARPFUSE_CHECK(cache.dim() == 6 && cache.sym_size(1) == 2, kStepOp, "cache", "[L, 2, B, H, S, D]",
                  cache.sym_sizes());
+  const int64_t max = max_head_dim(to_dtype(cache.scalar_type()));
+  WARPFUSE_CHECK(cache.sym_size(5) <= max, kStepOp, "cache",
+                 c10::str("heads of at most ", max, " elements"), cache.sym_size(5));
+  WARPFUSE_CHECK(cache.sym_size(5) == 1 || cache.sym_stride(5) == 1, kStepOp, "cache",
+                 "a last dimension of stride 1", cache.sym_stride(5));
   const c10::SymInt batch = cache.sym_size(2), width = cache.sym_size(3) * cache.sym_size(5);
   for (const auto& [argument, tensor] : {std::pair("ids", &ids), {"positions", &positions}}) {
     check_tensor(kStepOp, argument, *tensor);

@@ -22,6 +22,11 @@ void check_step_errors(const at::Device& device) {
         [&](StepCall& call) { call.cache = call.cache.to(at::kDouble); });
   check("cache: expected [L, 2, B, H, S, D], got [2, 1, 2, 2, 24, 16]",
         [&](StepCall& call) { call.cache = zeros({2, 1, 2, 2, 24, 16}); });
+  check("cache: expected heads of at most 128 elements, got 129",
+        [&](StepCall& call) { call.cache = zeros({2, 2, 2, 2, 24, 129}); });
+  check("cache: expected a last dimension of stride 1, got 24", [](StepCall& call) {
+    call.cache = call.cache.transpose(4, 5).contiguous().transpose(4, 5);
+  });
   check("ids: expected int64, got Int", [&](StepCall& call) { call.ids = call.ids.to(at::kInt); });
   check("ids: expected [B, 1] with the cache's B = 2, got [2]",
         [&](StepCall& call) { call.ids = zeros({2}, at::kLong); });
