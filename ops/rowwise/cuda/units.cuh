@@ -8,10 +8,10 @@
 
 namespace warpfuse::cuda {
 
-// Rows of the tier chunk that a few lanes load straight to registers and store from there. They move
-// units: an element, or a word of two elements of half precision. That takes fewer instructions than
-// the way through shared memory (chunk.cuh) for rows with gaps between them, and for some rows of
-// words without.
+// Rows of the tier chunk that a few lanes load straight to registers and store from there. They
+// move units: an element, or a word of two elements of half precision. That takes fewer
+// instructions than the way through shared memory (chunk.cuh) for rows with gaps between them, and
+// for some rows of words without.
 
 /// Softmax and log_softmax; attention that hides no key.
 template <RowFunction F>
