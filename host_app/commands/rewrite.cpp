@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/inputs.h"
 #include "runtime/files.h"
+#include "runtime/folder_draft.h"
 #include "runtime/held_signals.h"
 #include "runtime/load/session.h"
 #include "runtime/output.h"
@@ -137,43 +138,6 @@ std::string model_bytes(const torch::jit::Module& module) {
   return std::move(stream).str();
 }
 
-// The folder of a bundle under another name, until it takes the name OUT.
-class Draft {
- public:
-  explicit Draft(const fs::path& out)
-      : out_(out.has_filename() ? out : out.parent_path()),  // "out/" is "out"
-        folder_(out_.string() + fmt::format(".{}.tmp", getpid())) {}
-  ~Draft() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-
-  const fs::path& folder() const { return folder_; }
-
-  // OUT is set aside first, and comes back where that fails.
-  void take_name() const {
-    const fs::path old = folder_.string() + ".old";
-    const bool replaces = fs::exists(fs::symlink_status(out_));
-    if (replaces) {
-      fs::rename(out_, old);
-    }
-    std::error_code error;
-    fs::rename(folder_, out_, error);
-    if (error) {
-      if (replaces) {
-        fs::rename(old, out_);
-      }
-      throw std::system_error(error);
-    }
-    fs::remove_all(old);
-  }
-
- private:
-  fs::path out_, folder_;
-};
-
 // That of the bundle, with what differs in its rewritten model.
 ordered_json description_of(const Bundle& bundle, const torch::jit::Module& module,
                             const std::string& model) {
@@ -197,7 +161,7 @@ void write_bundle(const Bundle& bundle, const torch::jit::Module& module, const 
     const std::map<fs::path, std::string_view> made{{"model.pt", model},
                                                     {"bundle.json", description}};
     const HeldSignals held;
-    const Draft draft(out);
+    const FolderDraft draft(out);
     fs::create_directory(draft.folder());  // not as IN, which may be one that nobody may write to
     for (const fs::directory_entry& entry : fs::directory_iterator(bundle.folder)) {
       const fs::path name = entry.path().filename();
