@@ -11,7 +11,7 @@ namespace {
 using RequestJson = nlohmann::json;
 
 constexpr int64_t kMaxStopTexts = 4;
-constexpr std::string_view kParameters =
+constexpr const char* kParameters =
     "model,prompt,max_tokens,temperature,top_p,top_k,min_p,seed,n,stop,stream,stream_options,"
     "logprobs,echo,user,best_of,suffix,logit_bias,presence_penalty,frequency_penalty";
 
@@ -60,9 +60,7 @@ class Parameters {
       throw ApiError(400, fmt::format("'{}' is not served", name), name, "unsupported_parameter");
     }
   }
-  // `names`: between commas.
-  void require_known(std::string_view names) const {
-    const std::vector<std::string> known = split_list(names);
+  void require_known(const std::vector<std::string>& known) const {
     for (const auto& [name, value] : json_.items()) {
       if (std::ranges::find(known, name) == known.end()) {
         const std::string whole = prefix_ + name;
@@ -189,7 +187,8 @@ CompletionRequest parse_completion(std::string_view body, const std::string& mod
     throw ApiError(400, "the body is no JSON object in UTF-8");
   }
   const Parameters parameters(std::move(json));
-  parameters.require_known(kParameters);
+  static const std::vector<std::string> kKnown = split_list(kParameters);
+  parameters.require_known(kKnown);
   parameters.require_noop("best_of", {1});
   parameters.require_noop("suffix", {""});
   parameters.require_noop("logit_bias", {RequestJson::object()});
@@ -228,7 +227,7 @@ CompletionRequest parse_completion(std::string_view body, const std::string& mod
       refuse("stream_options", "an object, with 'stream': true", *options);
     }
     const Parameters members(*options, "stream_options.");
-    members.require_known("include_usage");
+    members.require_known({"include_usage"});
     request.include_usage = members.boolean("include_usage");
   }
   if (request.max_tokens == 0 && !request.echo) {

@@ -56,7 +56,7 @@ void Scheduler::cancel_all() {
 
 bool Scheduler::has_jobs() const {
   const std::scoped_lock lock(mutex_);
-  return !jobs().empty();
+  return !std::ranges::all_of(submitted_, &std::weak_ptr<Job>::expired);
 }
 
 bool Scheduler::healthy() const {

@@ -81,9 +81,10 @@ Positions positions_of(const at::Tensor& positions) {
 
 /// Reads positions, on the CPU.
 void check_positions(const at::Tensor& positions, int64_t slots) {
+  const Positions rows = positions_of(positions);
   for (int64_t batch = 0; batch < positions.size(0); ++batch) {
     for (int64_t token = 0; token < positions.size(1); ++token) {
-      const int64_t position = position_of(positions_of(positions), batch, token);
+      const int64_t position = position_of(rows, batch, token);
       WARPFUSE_CHECK(position < slots, kOp, "positions",
                      c10::str("positions below the cache's ", slots, " slots"), position);
     }
@@ -104,8 +105,7 @@ struct CachedAttentionSoftmax {
         Backend::empty({query.sym_size(0), query.sym_size(2), query.sym_size(1), query.sym_size(3)},
                        query.options());
     if (Backend::computes(output)) {
-      WARPFUSE_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kOp, "cache",
-                     "a last dimension of stride 1", cache.stride(-1));
+      check_dense_rows(kOp, "cache", cache);
       if constexpr (Backend::kKey == c10::DispatchKey::CUDA) {
         WARPFUSE_CHECK(cache.size(4) <= kMaxGpuSlots, kOp, "cache",
                        c10::str("at most ", kMaxGpuSlots, " slots on a GPU"), cache.size(4));

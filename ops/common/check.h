@@ -74,6 +74,12 @@ inline bool is_one_or(const c10::SymInt& size, const c10::SymInt& other) {
   return size.maybe_as_int() == 1 || size == other || size == 1;
 }
 
+/// The last dimension must be dense.
+inline void check_dense_rows(const char* op, const char* argument, const at::Tensor& tensor) {
+  WARPFUSE_CHECK(tensor.sym_size(-1) == 1 || tensor.sym_stride(-1) == 1, op, argument,
+                 "a last dimension of stride 1", tensor.sym_stride(-1));
+}
+
 /// `other` must be on the device of `tensor`.
 inline void check_same_device(const char* op, const char* argument, const at::Tensor& other,
                               const at::Tensor& tensor) {

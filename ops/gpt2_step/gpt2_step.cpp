@@ -85,8 +85,7 @@ void StepInputs::check() const {
   const int64_t max = max_head_dim(to_dtype(cache.scalar_type()));
   WARPFUSE_CHECK(cache.sym_size(5) <= max, kStepOp, "cache",
                  c10::str("heads of at most ", max, " elements"), cache.sym_size(5));
-  WARPFUSE_CHECK(cache.sym_size(5) == 1 || cache.sym_stride(5) == 1, kStepOp, "cache",
-                 "a last dimension of stride 1", cache.sym_stride(5));
+  check_dense_rows(kStepOp, "cache", cache);
   const c10::SymInt batch = cache.sym_size(2), width = cache.sym_size(3) * cache.sym_size(5);
   for (const auto& [argument, tensor] : {std::pair("ids", &ids), {"positions", &positions}}) {
     check_tensor(kStepOp, argument, *tensor);
@@ -148,8 +147,7 @@ std::optional<Gpt2StepArguments> StepInputs::one_kernel() const {
     a.cache_strides[i] = cache.stride(i);
     fits = fits && cache.stride(i) * cache.element_size() % 16 == 0;
   }
-  fits = fits && reinterpret_cast<uintptr_t>(a.cache) % 16 == 0 &&
-         (cache.stride(5) == 1 || cache.size(5) == 1);
+  fits = fits && reinterpret_cast<uintptr_t>(a.cache) % 16 == 0;
   a.dtype = to_dtype(cache.scalar_type());
   a.activation = activation_named(kStepOp, activation);
   a.epsilon = static_cast<float>(epsilon);

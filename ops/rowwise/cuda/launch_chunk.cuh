@@ -16,8 +16,8 @@ namespace warpfuse::cuda {
 // Launches of the tier chunk.
 
 template <int kElements, int kSlots, int kLanes, bool kGap, typename Function>
-cudaError_t launch_units(const Function& function, int64_t rows, int lanes, int gap,
-                         cudaStream_t stream) {
+cudaError_t launch_units(const Function& function, int64_t rows, int gap, cudaStream_t stream,
+                         int lanes = kLanes) {
   const int64_t threads = rows * lanes;
   units_counter().add();
   return launch_kernel(unit_kernel<kElements, kSlots, kLanes, kGap, Function>,
@@ -32,8 +32,7 @@ cudaError_t launch_chunk(Function function, int64_t rows, const RowPlan& plan, c
   if constexpr (kTakesUnits<Function> && sizeof(typename Function::T) == 2 && !kGap) {
     if (takes_words(function)) {
       constexpr WordRows kRows = kWordRows<Function>;
-      return launch_units<2, kRows.slots, kRows.lanes, false>(function, rows, kRows.lanes, 0,
-                                                              stream);
+      return launch_units<2, kRows.slots, kRows.lanes, false>(function, rows, 0, stream);
     }
   }
   constexpr int kBusyWarps = 16;  // of a multiprocessor
@@ -76,14 +75,13 @@ template <int kElements, size_t kForm = 0, typename Function>
 cudaError_t launch_gap_units(const Function& function, int64_t rows, int gap, cudaStream_t stream) {
   if constexpr (kForm < kGapForms.size()) {
     constexpr GapForm form = kGapForms[kForm];
-    constexpr int kLanes = form.lanes / kElements;
     return function.columns > form.columns
                ? launch_gap_units<kElements, kForm + 1>(function, rows, gap, stream)
-               : launch_units<kElements, form.slots, kLanes, true>(function, rows, kLanes, gap,
-                                                                   stream);
+               : launch_units<kElements, form.slots, form.lanes / kElements, true>(function, rows,
+                                                                                   gap, stream);
   } else {
     return launch_units<kElements, kManySlots / kElements, 0, true>(
-        function, rows, many_slots_lanes(function.columns), gap, stream);
+        function, rows, gap, stream, many_slots_lanes(function.columns));
   }
 }
 
